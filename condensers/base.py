@@ -151,7 +151,7 @@ class AgentModel(Protocol):
     def max_output_tokens(self) -> int | None: ...
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Cumulative token counts of the prompt that ``view`` makes, ``len(view) + 1`` of them, never falling.
+        """Return cumulative token counts of the prompt that ``view`` makes, ``len(view) + 1`` of them, never falling.
 
         ``sums[0]`` is what a prompt costs before its first event (tools and all), ``sums[i]`` the prompt that
         ``view[:i]`` makes, so that ``sums[-1]`` is the exact count of the whole, equal to the tokenizer's own.
@@ -238,7 +238,9 @@ class Condenser(MetadataInterface):
         return hash((type(self), self.type))
 
     def handles_condensation_requests(self) -> bool:
-        """Whether a ``CondensationRequest`` will be answered. An agent that overflows asks before it requests."""
+        """Return whether a ``CondensationRequest`` will be answered. An agent that overflows asks before it
+        requests.
+        """
         return False
 
     def sparing(self) -> Condenser:

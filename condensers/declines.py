@@ -32,8 +32,8 @@ class Declines:
         self._spent = _Spent()
 
     def stands(self, view: View, lately: Iterable[Event]) -> bool:
-        """Whether the newest condensation of ``view`` is such a decline. One that was recorded before this object was
-        made is looked for in ``lately``.
+        """Return whether the newest condensation of ``view`` is such a decline. One that was recorded before this
+        object was made is looked for in ``lately``.
         """
         if view.unhandled_condensation_request:
             return False

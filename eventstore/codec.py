@@ -4,8 +4,8 @@ The stored form of an event is one JSON text, without its id, which is a column 
 defines it for a second reader. A stored kind is a short name of the registry below with a schema version, never a
 Python path.
 
-Stored bytes are never rewritten. A body of an older schema version is brought up by pure functions, one a step, on
-reading. What this version does not know is kept: an unknown field in ``extra``, an unknown kind as ``UnknownEvent``.
+Stored bytes are never rewritten. Pure functions upgrade a body of an older schema version when it is read, one for each
+version. Unknown fields and kinds are kept: a field in ``extra``, a kind as ``UnknownEvent``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _condensation_2(body: dict[str, Any]) -> dict[str, Any]:
-    """Move the reason, which schema 1 of a condensation held beside the metadata, into ``metadata.reason``."""
+    """Move the reason into ``metadata.reason``: schema 1 of a condensation held it beside the metadata."""
     reason = body.pop("reason", None)
     if reason is not None:
         body["metadata"] = {"reason": reason, **body.get("metadata", {})}
@@ -79,7 +79,7 @@ def _condensation_2(body: dict[str, Any]) -> dict[str, Any]:
 class _Kind(NamedTuple):
     type: type[_Known]
     upcasts: tuple[_Upcast, ...] = ()
-    """``upcasts[n]`` brings a body from schema version n+1 to n+2."""
+    """``upcasts[n]`` upgrades a body from schema version n+1 to n+2."""
 
     @property
     def schema(self) -> int:
@@ -99,7 +99,7 @@ KINDS: Mapping[str, _Kind] = {
     "redaction": _Kind(Redaction),
     "condensation_summary": _Kind(CondensationSummary),
 }
-"""The registry: every stored kind, the type that holds it, and how older schema versions are brought up."""
+"""The registry: every stored kind, its type, and the upgrades of older schema versions."""
 
 _NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
 _TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
@@ -113,7 +113,7 @@ _BEGINS_EXACT = b'{"$exact":'
 class Encoded(NamedTuple):
     """An event as the store writes it: registered name, schema version, two flags for the columns, JSON text as UTF-8.
 
-    ``event`` is what a reader of ``body`` will see, with the id it came with; it belongs to the caller.
+    ``event`` is the event as a reader of ``body`` will see it, with the id that was given; it belongs to the caller.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Encoded(NamedTuple):
 
 
 class Undecodable(ValueError):
-    """These bytes are no event. The store adds where they stand and raises ``CorruptEvent``."""
+    """These bytes are not an event. The store adds their place and raises ``CorruptEvent``."""
 
 
 _new = tuple.__new__  # what Encoded(...) calls, without the call around it
@@ -140,7 +140,7 @@ as JSON has few types.
 """
 
 _DEPTH_MAX = 500
-"""Both JSON parsers recurse, and give up where the Python stack ends. Half of the default stack is left to readers."""
+"""Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
 
 
 def encode(event: Event) -> Encoded:
@@ -163,7 +163,7 @@ def encode(event: Event) -> Encoded:
             return _new(Encoded, (kind, _SCHEMA_OF[kind], flat.shown, False, body, flat))
     if kind is not None and (event.redacted is not None or isinstance(event, Redaction)):
         raise InvalidEvent(
-            f"this {kind} says that content was redacted, and only a redaction writes that; leave it out, or append a "
+            f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
             f"copy with redacted=None"
         )
     return encode_ours(event)
@@ -220,7 +220,7 @@ def _holds_texts(texts: dict[str, Any]) -> bool:
 
 
 def encode_ours(event: Event) -> Encoded:
-    """Return what ``encode`` returns, also for what only the store writes: redacted events, and their receipts."""
+    """Do the same as ``encode``, also for the events that only the store writes: redacted events and receipts."""
     kind = _NAME_OF.get(type(event))
     if isinstance(event, UnknownEvent):
         _check_unknown(event)
@@ -245,7 +245,7 @@ def encode_ours(event: Event) -> Encoded:
         raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from error
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
-        raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} names no zone; give an aware time")
+        raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
     if len(body) > _DEPTH_MAX:
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
@@ -269,7 +269,7 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
             if read_back == event or not _differs(event, read_back):
                 return body, read_back
             # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote
-            # something else than was given, such as base64 for bytes.
+            # another value, such as base64 for bytes.
             _refuse_not_json(event)
             if not _is_written_otherwise(_builtins(event)):
                 return body, read_back
@@ -285,7 +285,7 @@ def _builtins(event: _Known) -> dict[str, Any]:
 
 
 def _differs(event: _Known, read_back: Event) -> bool:
-    """Whether a field came back as another value. A list given for a field that holds a tuple is the same value."""
+    """Return whether a field was read back as another value. A list in a field that holds a tuple is the same value."""
     for given, read in zip(astuple(event), astuple(read_back), strict=True):
         if given != read and not (type(given) is list and tuple(given) == read):
             return True
@@ -314,11 +314,11 @@ def _values(event: _Known) -> dict[str, Any]:
 
 
 def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = False, structural: bool = False) -> Event:
-    """Return the event that ``encode`` made these columns of, with its id.
+    """Return the event of these columns, which ``encode`` made, with its id.
 
-    ``shown`` and ``structural`` are the columns' values; they are needed only where the kind or schema version is not
-    known here. Raises ``Undecodable`` where the bytes are no such event. Cost: one pass over the bytes; older schema
-    versions, unknown fields and values that JSON cannot hold take a slower path.
+    ``shown`` and ``structural`` are needed only where the kind or schema version is unknown here. Raises
+    ``Undecodable`` where the bytes are not an event. Cost: one pass over the bytes; older schema versions, unknown
+    fields and values that JSON cannot hold take a slower path.
     """
     if _SCHEMA_OF.get(kind) != schema:
         return _decode_other_schema(kind, schema, body, event_id, shown, structural)
@@ -328,15 +328,15 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
         event = _convert(kind, _parsed(body))
     if type(event) is not _TYPE_OF[kind]:
         raise Undecodable(f"its column says {kind}, its body {_NAME_OF[type(event)]}")
-    force_setattr(event, "id", event_id)  # it is ours alone until it is returned
+    force_setattr(event, "id", event_id)  # no other code has it before it is returned
     return event
 
 
 def decode_all(
     kinds: Sequence[bytes], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Return the events of many rows, given by columns, as ``decode`` does; None where one of them needs more than a
-    strict decoding. No bytecode is executed for a row.
+    """Return the events of many rows, given by columns, as ``decode`` does. Return None if one of them needs more than
+    a strict decoding. No bytecode is executed for a row.
     """
     try:
         types = list(map(_TYPE_AT.__getitem__, zip(kinds, schemas, strict=True)))
@@ -345,7 +345,7 @@ def decode_all(
         return None
     if list(map(type, events)) != types:
         return None
-    deque(map(force_setattr, events, repeat("id"), ids), maxlen=0)  # they are ours alone until they are returned
+    deque(map(force_setattr, events, repeat("id"), ids), maxlen=0)  # no other code has them before they are returned
     return events
 
 
@@ -359,7 +359,7 @@ def _slow_body(event: _Known) -> bytes:
     extra = fields.pop("extra", {})
     for name in extra:
         if name in event.__struct_encode_fields__ or name == "kind":
-            raise ValueError(f"its extra field {name!r} has the name of a field of its own; set that field instead")
+            raise ValueError(f"its extra field {name!r} has the name of one of its own fields; set that field instead")
     fields.update(extra)
     found = taken_out(fields)
     text = _with_exact(fields) if _EXACT in fields or not _is_json(fields) else _encoder.encode(fields)
@@ -367,15 +367,15 @@ def _slow_body(event: _Known) -> bytes:
 
 
 def _is_json(fields: dict[str, Any]) -> bool:
-    """Whether these fields can be written as JSON in UTF-8, and be read again as the same."""
+    """Return whether these fields can be written as JSON in UTF-8 and read back as the same values."""
     return _readable(fields) == fields and not _has_non_finite(fields)
 
 
 def _with_exact(fields: dict[str, Any]) -> bytes:
     """Return a body that any tool can read; its first field holds the exact fields, as ASCII JSON in base64.
 
-    Only the writer decides what stands there: the first field of every other body is ``kind``, so no field that a user
-    names ``$exact`` is taken for it. Such a field is kept in the exact form alone.
+    The first field of every other body is ``kind``, so a field that a user names ``$exact`` is not mistaken for it.
+    Such a field is kept only in the exact form.
     """
     exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
     readable = _readable({name: value for name, value in fields.items() if name != _EXACT})
@@ -412,7 +412,9 @@ def _has_wrong_source(event: Event) -> bool:
 
 
 def _check_unknown(event: UnknownEvent) -> None:
-    """Its body is stored as it is, so its columns must be what a database takes, and its kind must not be known."""
+    """Check the columns of an unknown event, whose body is stored as it is: a database must accept them, and its kind
+    must not be known.
+    """
     known = KINDS.get(event.stored_kind)
     if known is not None and event.stored_schema <= known.schema:
         raise InvalidEvent(
@@ -442,7 +444,7 @@ def _check_depth(kind: str, body: bytes) -> None:
 
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-"""Brackets outside strings: a string is matched whole, and is neither an opening nor a closing."""
+"""Brackets outside of strings: the pattern matches a string whole, so brackets in it do not count."""
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -465,7 +467,7 @@ def _parsed_text(body: bytes) -> dict[str, Any]:
     if body.startswith(_BEGINS_EXACT):
         exact = _exact_of(value)
         if exact is None or _with_exact(exact) != body:
-            raise Undecodable("its exact form and the fields beside it say different things")
+            raise Undecodable("its exact form and the fields beside it differ")
         return exact
     return _exact_of_first_form(body, value) or value
 
@@ -482,8 +484,8 @@ def _exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
 def _exact_of_first_form(body: bytes, value: dict[str, Any]) -> dict[str, Any] | None:
     """Return the exact fields of a body of the first form, in which ``$exact`` is one of the fields.
 
-    It counts only where the fields beside it are what foldlog made of the exact ones, byte for byte. None where it is a
-    field like any other.
+    It counts only if the fields beside it equal, byte for byte, what foldlog made of the exact ones. Return None if it
+    is an ordinary field.
     """
     exact = _exact_of(value) if _EXACT in value else None
     if exact is None or _EXACT in exact or _is_json(exact):
@@ -498,7 +500,7 @@ def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, sho
             id=event_id, stored_kind=kind, stored_schema=schema, body=body, shown=shown, is_structural=structural
         )
     if schema < 1:
-        raise Undecodable(f"it has schema version {schema}; the first is 1")
+        raise Undecodable(f"it has schema version {schema}; schema versions begin at 1")
     fields = _parsed(body)
     for upcast in known.upcasts[schema - 1 :]:
         fields = upcast(fields)
@@ -508,7 +510,7 @@ def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, sho
 
 
 def _convert(kind: str, fields: dict[str, Any]) -> _Known:
-    """Convert on the slow path: set aside and keep the fields that this version does not know."""
+    """Convert on the slow path: keep the fields that this version does not know."""
     type_ = KINDS[kind].type
     if fields.get("kind") != kind:
         raise Undecodable(f"its column says {kind}, its body {short(fields.get('kind'))}")

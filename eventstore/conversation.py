@@ -1,10 +1,9 @@
 """The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
 
-Ids are dense, so the state needs little more than the version, however long the history is: what a condensation may
-forget is any id below it. Of earlier condensations, only those that the command names matter: see
-``summaries_named``.
+Ids are dense, so the state needs little more than the version, however long the history is: a condensation may forget
+any id below it. Only those earlier condensations matter that the command names: see ``summaries_named``.
 
-Imported events (``origin`` set) may say what their source said: of a condensation among them only the form is checked,
+Imported events (``origin`` set) may say what their source said: only the form of an imported condensation is checked,
 and a summary may be an event.
 """
 
@@ -57,7 +56,7 @@ class AnyVersion(Enum):
 _new = tuple.__new__  # what State(...) calls, without the call around it
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""Append at any version. A caller spells it out; events of other writers are not lost by it."""
+"""Append at any version. A caller has to name it. No events of other writers are lost."""
 
 
 _RULED: Final = (CondensationAction, CondensationSummary, Retraction)
@@ -69,8 +68,8 @@ UNRULED: Final = frozenset({SystemMessage, Message, Action, Observation, Annotat
 class State(NamedTuple):
     """What ``decide`` needs to know.
 
-    ``version`` is the number of events. ``summaries`` are the synthetic ids of the summaries that exist, of those that
-    the command names.
+    ``version`` is the number of events. ``summaries`` are the synthetic ids that the command names and whose summaries
+    exist.
     """
 
     conversation: str
@@ -79,14 +78,14 @@ class State(NamedTuple):
 
 
 class Append(NamedTuple):
-    """The command: append these events, in order, all or none."""
+    """The command: append these events in order, all or none."""
 
     events: Sequence[Event]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
 
 
 def evolve(state: State, event: Event) -> State:
-    """Return the state after ``event``. Total: accept whatever the log holds."""
+    """Return the state after ``event``. Total: accept every event that the log holds."""
     if isinstance(event, CondensationAction) and event.summary is not None:
         summaries = state.summaries | {summary_id(state.version)}
         return State(state.conversation, state.version + 1, summaries)
@@ -94,7 +93,7 @@ def evolve(state: State, event: Event) -> State:
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
-    """Synthetic ids of the summaries that these events would forget."""
+    """Return the synthetic ids of the summaries that these events would forget."""
     return frozenset(
         i
         for event in events
@@ -107,7 +106,7 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
     """Raise ``VersionConflict`` where the conversation is not at the expected version."""
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
-            raise TypeError(f"expected_version is a number of events, or ANY_VERSION; it is {expected!r}")
+            raise TypeError(f"expected_version is {expected!r}; give a number of events, or ANY_VERSION")
         raise VersionConflict(state.conversation, expected, state.version)
 
 
@@ -130,8 +129,8 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
 
 
 def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable[Event]) -> None:
-    """Raise ``DocumentsChanged`` where changes of documents, recorded next, do not build on the newest values, and
-    ``InvalidEvent`` where they give attributes in another form.
+    """Raise ``DocumentsChanged`` if changes of documents, recorded next, do not build on the newest values, and
+    ``InvalidEvent`` if they give attributes in a wrong form.
 
     ``newest`` are the ids of the events that gave each document its newest value.
     """
@@ -146,8 +145,8 @@ def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable
             change = event.changed.get(ATTRIBUTES, {"deleted": True})
             if "deleted" not in change and not _are_attributes(change.get("value")):
                 raise InvalidEvent(
-                    f"conversation {conversation!r}: attributes are texts, whole numbers and lists of texts by name, "
-                    f"and are stored whole; give them in that form"
+                    f"conversation {conversation!r}: attributes are a map of names to texts, whole numbers or lists of "
+                    f"texts, stored as a whole value; give them in that form"
                 )
 
 
@@ -161,7 +160,7 @@ def _are_attributes(value: object) -> bool:
 def _check(state: State, event: Event, place: int) -> None:
     if event.id != NOT_RECORDED and event.id != state.version:
         raise InvalidEvent(
-            f"{_where(state, place)} already has id {event.id}, it would get {state.version}; "
+            f"{_where(state, place)} already has id {event.id}, but its id would be {state.version}; "
             f"append a copy with id {NOT_RECORDED}"
         )
     if event.cause is not None and not 0 <= event.cause < state.version:
@@ -170,12 +169,13 @@ def _check(state: State, event: Event, place: int) -> None:
         )
     if isinstance(event, CondensationSummary) and event.origin is None:
         raise InvalidEvent(
-            f"{_where(state, place)} is a summary; summaries are made by a View, append the condensation that brings it"
+            f"{_where(state, place)} is a summary, which only a View makes; append the condensation that has it"
         )
     if isinstance(event, Retraction) and event.version >= state.version:
         raise InvalidEvent(
-            f"{_where(state, place)} takes back the events from version {event.version} on, and there are only "
-            f"{state.version}; {f'give a version from 0 to {state.version - 1}' if state.version else 'append first'}"
+            f"{_where(state, place)} takes back the events from version {event.version} on, but the conversation "
+            f"has only {state.version} events; "
+            f"{f'give a version from 0 to {state.version - 1}' if state.version else 'append first'}"
         )
     if isinstance(event, CondensationAction) and event.origin is None:
         _check_condensation(state, event, _where(state, place))
@@ -188,12 +188,12 @@ def _where(state: State, place: int) -> str:
 def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
     ids = event.given_ids or ()
     if NOT_RECORDED in ids:
-        raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is not an event; name events by their ids")
+        raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which no event has; name events by their ids")
     forgotten = event.forgotten
     for first, last in forgotten.intervals:
         if first < 0 or last >= state.version:
             unknown = first if first < 0 or first >= state.version else last
-            raise InvalidEvent(f"{where} forgets event {unknown}; there are only events 0 to {state.version - 1}")
+            raise InvalidEvent(f"{where} forgets event {unknown}; the conversation has events 0 to {state.version - 1}")
     for synthetic in forgotten.summaries:
         if synthetic not in state.summaries:
             raise InvalidEvent(

@@ -3,10 +3,10 @@
     EventStoreError
     ├── VersionConflict        another writer appended first: read, decide, append again
     │   └── DocumentsChanged   the same for documents: take the differences from their newest values
-    ├── IdempotencyConflict    the key was used for another payload: choose a new key
+    ├── IdempotencyConflict    the key was used for other events: use a new key
     ├── HistoryDiverged        an imported history differs from the stored one: import it under another id
     ├── ConversationNotFound   no such conversation: check the id
-    ├── ConversationErased     it was erased on purpose: only a receipt is left
+    ├── ConversationErased     it was erased on purpose: only a tombstone is left
     ├── ConversationHasForks   forks need events of it: erase them too, or detach them
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
@@ -15,7 +15,7 @@
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair what it names
-    └── StoreUnusable          no store, damaged, replaced, closed or read-only: waiting does not help
+    └── StoreUnusable          not a store, damaged, replaced, closed or read-only: waiting does not help
         └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
 
 A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
@@ -74,7 +74,7 @@ class HistoryDiverged(EventStoreError):
 
 
 class ConversationNotFound(EventStoreError):
-    """There is no such conversation. Its version is 0; reading its events is an error."""
+    """The store has no such conversation. Its version is 0; reading its events is an error."""
 
     def __init__(self, conversation: str) -> None:
         super().__init__(
@@ -84,8 +84,8 @@ class ConversationNotFound(EventStoreError):
 
 
 class ConversationErased(EventStoreError):
-    """The conversation was erased on purpose. Only its receipt is left. ``Histories.create`` with ``replace_erased``
-    begins another one with its id. ``problem`` is the message without that.
+    """The conversation was erased on purpose. Only its tombstone is left. ``Histories.create`` with ``replace_erased``
+    begins another one with its id. ``problem`` is the message without that remedy.
     """
 
     def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
@@ -98,7 +98,7 @@ class ConversationErased(EventStoreError):
 
 
 class ConversationHasForks(EventStoreError):
-    """Forks of the conversation need events of it. Nothing was erased; erase the forks too, or detach them."""
+    """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach them."""
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
         names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
@@ -115,11 +115,11 @@ class InvalidEvent(EventStoreError, ValueError):
 
 
 class InvalidArgument(EventStoreError, ValueError):
-    """A number that does not fit 64 bits, or a moment outside of the years 1970 to 9999. Nothing was done."""
+    """A number is larger than 64 bits, or a moment is outside of the years 1970 to 9999. Nothing was done."""
 
 
 class CannotRedact(EventStoreError):
-    """The content of this event cannot be erased by itself. Nothing was changed; the message says what helps."""
+    """The content of this event cannot be erased by itself. Nothing was changed; the message names the remedy."""
 
 
 class InvalidOption(InvalidArgument):
@@ -152,14 +152,14 @@ class CorruptEvent(EventStoreError):
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now: the disk, the server or a lock refuses. The same may succeed
-    later. Acknowledged events are safe; the message says what helps.
+    """The database cannot be opened, read or written now: the disk, the server or a lock refuses. The same call may
+    succeed later. Acknowledged events are safe; the message names the remedy.
     """
 
 
 class StoreUnusable(EventStoreError):
     """This is not a store, a newer version made it, it is damaged, its file was replaced, or it is closed or open for
-    reading only. Waiting does not help; the message says what does. Acknowledged events are safe.
+    reading only. Waiting does not help; the message names the remedy. Acknowledged events are safe.
     """
 
 

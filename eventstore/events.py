@@ -1,12 +1,12 @@
 """The event kinds: frozen, tagged values without behaviour.
 
 A conversation is a sequence of these. Eleven kinds are enough, because a tool is data and not a class. A kind that this
-version does not know is carried whole, as an ``UnknownEvent``.
+version does not know is kept whole, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
     Message              something said, by the user, the agent or the environment
     Action               a tool call
-    Observation          the answer to a tool call
+    Observation          the result of a tool call
     Annotation           bookkeeping, never shown to a model
     DocumentChanges      new values of documents beside the conversation, never shown to a model
     CondensationRequest  "please condense"                     structural: changes a View
@@ -70,13 +70,13 @@ Content = str | tuple[dict[str, Any], ...]
 
 
 def is_structural(event: Event) -> bool:
-    """Whether the event changes a View other than by adding to its end."""
+    """Return whether the event changes a View other than by adding to its end."""
     return event.is_structural if isinstance(event, UnknownEvent) else event.structural
 
 
 def have_structural(events: Iterable[Event]) -> bool:
-    """Whether one of the events may change a View other than by adding to its end. No bytecode is executed for an
-    event, so ask it before a look at each.
+    """Return whether one of the events may change a View other than by adding to its end. No bytecode is executed for
+    an event, so it is asked before each event is examined.
     """
     return not _MAY_BE_STRUCTURAL.isdisjoint(map(type, events))
 
@@ -92,7 +92,7 @@ def summary_of(synthetic_id: int) -> int:
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Where an imported event comes from, and what of it the kinds do not hold.
+    """Where an imported event comes from, and the parts of its record that the kinds have no field for.
 
     ``format``     the name of the format
     ``id``         the source's own id with its JSON type, or None
@@ -107,7 +107,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """That the content of an event was erased: ``History.redact`` does it. The head of the event is what it was.
+    """The mark of an event whose content was erased by ``History.redact``. The head of the event is unchanged.
 
     ``at``      when, UTC
     ``by``      who did it
@@ -124,7 +124,7 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     bytes: int
 
 
-# Events hold JSON, so no cycle goes through one. Looking for cycles takes two thirds of reading 10,000 events.
+# Events hold JSON, so they are in no reference cycles. The search for cycles takes two thirds of reading 10,000 events.
 class _Common(
     msgspec.Struct,
     frozen=True,
@@ -227,7 +227,8 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
 
 
 class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
-    """Bookkeeping: state changes, metrics, what a condenser did without a condensation. Not shown unless it says so.
+    """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. Not shown unless ``shown`` is
+    set.
 
     ``name``       what it is about
     ``data``       any JSON
@@ -254,7 +255,10 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
 
     def __post_init__(self) -> None:
         if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
-            raise InvalidEvent("changes of documents name at least one document, and the others with their events")
+            raise InvalidEvent(
+                "changes of documents are empty or incomplete; name at least one document, and the others with their "
+                "events"
+            )
         for name, change in self.changed.items():
             if (
                 type(change) is not dict
@@ -366,7 +370,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             self._check_it_does_something()
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
-        """Check the types of the fields that are used before a codec sees them."""
+        """Check the types of the fields that are used before the codec checks them."""
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {short(ids)}")
         numbers = (start, end, self.summary_offset)
@@ -396,7 +400,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def forgotten(self) -> Forgotten:
-        """What it forgets, as normalized intervals and summary ids. -1, "no id", is left out. Cost: the ids given."""
+        """The forgotten ids, as normalized intervals and summary ids. -1, "no id", is left out. Cost: the ids given."""
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
         if start is not None and end is not None:
             return Forgotten(((start, end),) if start <= end else (), ())
@@ -411,7 +415,7 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     """The View is again what it was at ``version``: the events since then are taken back, condensations too.
 
     The log keeps them all the same. A later retraction to the version at which this one was appended (its id) reverses
-    it. A retraction answers no condensation request: a request that waits goes on waiting.
+    it. A retraction does not fulfil a condensation request: a pending request stays pending.
 
     ``version``    the version whose View it brings back
     ``reason``     why, in words
@@ -455,7 +459,7 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""Where msgspec keeps the field. It encodes, compares and copies what is there; readers get ``forgotten_event_ids``."""
+"""The slot in which msgspec keeps the field, encodes, compares and copies it. Readers get ``forgotten_event_ids``."""
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
 
@@ -474,7 +478,7 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
-    """An event of a type or schema version that this version does not know, carried whole.
+    """An event of a kind or schema version that this version does not know, kept whole.
 
     ``body`` is its stored JSON, untouched. ``is_structural`` and ``shown`` are what its writer said of it: a View
     cannot be folded over an unknown structural event, and says so.
@@ -531,7 +535,7 @@ AgentCondensationObservation = CondensationSummary
 
 
 def _runs(ascending: list[int]) -> Iterable[tuple[int, int]]:
-    """Maximal runs of consecutive integers, as inclusive pairs."""
+    """Yield maximal runs of consecutive integers, as inclusive pairs."""
     if not ascending:
         return
     first = last = ascending[0]

@@ -148,7 +148,7 @@ def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
 
 
 def run(arguments: object, folder: Path) -> tuple[str, bool]:
-    """What the command printed, and whether it failed."""
+    """Return what the command printed, and whether it failed."""
     if not (isinstance(arguments, dict) and isinstance(command := arguments.get("command"), str)):
         return f'the arguments must be JSON like {{"command": "ls"}}, not {arguments!r}', True
     try:
@@ -188,7 +188,7 @@ def main() -> int:
 
 
 def work(given: argparse.Namespace) -> str:
-    """What the agent answers to the task that was given."""
+    """Return what the agent answers to the task that was given."""
     llm = None if given.rehearse else LLM(LLMConfig(model=given.model, base_url=given.base_url))
     condenser = given.config or {"type": "digest"}
     with foldlog.open(given.db, condenser=condenser, agent_llm=llm) as histories:

@@ -102,7 +102,9 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
-        """All events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest first."""
+        """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest
+        first.
+        """
         try:
             return self._store.events(self.id, start, stop, reverse=reverse)
         except ConversationNotFound:
@@ -420,7 +422,7 @@ class History:
         )
 
     def why(self, event_id: int) -> Why:
-        """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
+        """Return why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
         try:
             return self._views.why(self.id, event_id=whole("event_id", event_id))
         except ConversationNotFound:

@@ -101,7 +101,7 @@ def _several(values: list[Any]) -> Iterator[Event]:
 
 
 def _is_item(value: Part) -> bool:
-    """Whether this is an item of a response without a role, such as a call."""
+    """Return whether this is an item of a response without a role, such as a call."""
     return "role" not in value and "type" in value
 
 

@@ -244,7 +244,9 @@ class Strategy(NamedTuple):
 
 
 def list_strategies() -> list[Strategy]:
-    """Every strategy that a configuration can name, installed packages' own among them, by the name of its type."""
+    """Return every strategy that a configuration can name, installed packages' own among them, by the name of its
+    type.
+    """
     return [
         Strategy(
             config_type.model_fields["type"].default,

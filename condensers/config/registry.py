@@ -106,7 +106,7 @@ def register_config(config_type: type[CondenserConfig], condenser_type: type[Con
 
 
 def config_types() -> list[type[CondenserConfig]]:
-    """Every configuration class, of installed packages too, by the name of its type.
+    """Return every configuration class, of installed packages too, by the name of its type.
 
     Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
     """

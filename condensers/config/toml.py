@@ -153,7 +153,9 @@ def _table(document: _Table, key: str) -> _Table:
 
 
 def _is_group(key: str, value: Any) -> bool:
-    """Whether a key of ``[condenser]`` is a group of its own. A table without a type is a parameter, or a mistake."""
+    """Return whether a key of ``[condenser]`` is a group of its own. A table without a type is a parameter, or a
+    mistake.
+    """
     return isinstance(value, Mapping) and key != "llm_config" and ("type" in value or "kind" in value)
 
 

@@ -320,7 +320,7 @@ def _address(base_url: str | None) -> str:
 
 
 def _litellm() -> Any:
-    """litellm, imported once, with its habits curbed."""
+    """Return litellm, imported once, with its telemetry and messages off."""
     global _imported
     if _imported is None:
         with _import_lock:

@@ -43,7 +43,7 @@ class PromptSums:
         self._last: dict[tuple[int, Dialect], _Measured] = {}
 
     def of(self, view: View) -> tuple[int, ...]:
-        """``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
+        """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
 
         A message made of several events counts where the last of them stands, so that what a tail costs, the last sum
         less its own, is never less than the truth. Raises ``TokensUnknown``. Cost: a look at each event of the View,
@@ -87,7 +87,7 @@ def offered_tools(view: View) -> tuple[Any, ...]:
 
 
 def _says_something(event: Event) -> bool:
-    """Whether it is a system prompt that is sent: an empty one is not."""
+    """Return whether this is a system prompt that is sent. An empty one is not sent."""
     return isinstance(event, SystemMessage) and says_something(event.content)
 
 
@@ -120,7 +120,7 @@ def _seam(before: _Measured, view: View) -> int:
 
 
 def _shared(some: Sequence[Any], others: Sequence[Any]) -> int:
-    """How many items at the beginning are equal. No bytecode is executed for an item."""
+    """Return how many items at the beginning are equal. No bytecode is executed for an item."""
     return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
 
 

@@ -28,21 +28,21 @@ _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def without_secrets(text: str, config: LLMConfig, key: str | None) -> str:
-    """``text`` with ``***`` for every secret in it: the key, what ``config`` has in ``extra`` and in its address, and
-    the values of environment variables that are called like a key.
+    """Return ``text`` with ``***`` for every secret in it: the key, what ``config`` has in ``extra`` and in its
+    address, and the values of environment variables that are called like a key.
     """
     return _without(text, (*_keys(config, key, _KEY_NAMES), *_texts(config.extra)))
 
 
 def without_keys(text: str, config: LLMConfig, key: str | None) -> str:
-    """``text`` with ``***`` for every key in it. For what is to be remembered, where no other word may be lost: what is
-    only perhaps a secret stays.
+    """Return ``text`` with ``***`` for every key in it. For what is to be remembered, where no other word may be lost:
+    what is only perhaps a secret stays.
     """
     return _without(text, _keys(config, key, _SURE_KEY_NAMES))
 
 
 def mentions_a_secret(error: BaseException, config: LLMConfig, key: str | None) -> bool:
-    """Whether this error, or one behind it, would show a secret in a traceback."""
+    """Return whether this error, or one behind it, would show a secret in a traceback."""
     link: BaseException | None = error
     while link is not None:
         if without_secrets(str(link), config, key) != str(link):

@@ -1,9 +1,9 @@
 """Documents: values with names beside the events of a conversation, such as the state of an agent.
 
 They are written in the transaction of events, as events of their own kind, ``DocumentChanges``, which no View shows. So
-the hash chain covers them, and whatever keeps, copies, encrypts or erases events does the same for them. An event holds
-what changed in it, as differences to earlier values, and says where the newest value of every other document is. So one
-look at the last such event before a version leads to all documents as of that version.
+the hash chain covers them, and code that keeps, copies, encrypts or erases events does the same for them. Such an event
+holds the changed documents, as differences to earlier values, and names the events that hold the newest values of the
+others. So the last such event before a version leads to all documents as of that version.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Deleted:
 
 
 DELETED: Final = Deleted()
-"""Given as the new value of a document: there is no such document any more. Its earlier values stay."""
+"""The new value that removes a document. Its earlier values stay."""
 
 _REMEMBERED: Final = 32
 """Number of conversations whose newest documents stay in memory, to take differences from."""
@@ -99,10 +99,10 @@ class Documents:
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
-        ``changed`` are the new values by name; ``DELETED`` removes a document. Where a value is new, the last event
-        that is returned is the ``DocumentChanges`` that holds it; values that stay the same add nothing. Arguments,
-        errors and durability are those of ``Store.append``; ``InvalidEvent`` also for a value that JSON cannot hold.
-        Cost: the events, the values given, and the differences to those before.
+        ``changed`` are the new values by name; ``DELETED`` removes a document. If a value is new, the last returned
+        event is the ``DocumentChanges`` that holds it; values that stay the same add nothing. Arguments, errors and
+        durability are those of ``Store.append``; ``InvalidEvent`` also for a value that JSON cannot hold. Cost: the
+        events, the values given, and the differences to those before.
         """
         generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
@@ -144,7 +144,7 @@ class Documents:
     def _newest(
         self, conversation: str, names: Iterable[str], generation: Generation
     ) -> tuple[Newest, dict[str, DocumentValue]]:
-        """Return where the newest documents are, and the values of some of them."""
+        """Return the places of the newest documents, and the values of some of them."""
 
         def read(reading: ReadTransaction) -> tuple[Newest, dict[str, DocumentValue]]:
             newest = newest_documents(reading, None)
@@ -173,10 +173,10 @@ class Documents:
         return newest, values
 
     def _repeated(self, conversation: str, key: str, values: Mapping[str, Any]) -> list[DocumentChanges | None]:
-        """Return the changes that were appended under an idempotency key, if they brought these values, or None where
-        there were none; an empty list where the key is new.
+        """Return the changes that were appended under an idempotency key, if they have these values; None in the list
+        if there were none; an empty list if the key is new.
 
-        Raises ``IdempotencyConflict`` where they brought others.
+        Raises ``IdempotencyConflict`` if they have other values.
         """
 
         def read(reading: ReadTransaction) -> list[DocumentChanges | None]:
@@ -208,7 +208,7 @@ class Documents:
 
 
 def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[str, Any]) -> DocumentChanges | None:
-    """Return the event that brings these values; None where all of them are the newest ones."""
+    """Return the event that holds these values; None if all of them are the newest ones already."""
     changed: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         before = known.get(name) if name in newest.ids else None
@@ -216,7 +216,7 @@ def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[
             if before is not None:
                 changed[name] = {"deleted": True}
         elif before is None or (name == ATTRIBUTES and difference(before.value, value) is not None):
-            changed[name] = {"value": value}  # attributes are few, and whole they can be listed by themselves
+            changed[name] = {"value": value}  # attributes are few, and lists need them as a whole value
         elif (change := _step(before, value)) is not None:
             changed[name] = change
     if not changed:
@@ -225,7 +225,7 @@ def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[
 
 
 def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
-    """Return the change of one document: a difference where that is small and few came before it, or the value."""
+    """Return the change of one document: a difference if it is small and follows only few others; else the value."""
     try:
         found = difference(before.value, value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
@@ -240,7 +240,7 @@ def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
 
 def _checked_name(name: object) -> str:
     if type(name) is not str or not name:
-        raise InvalidEvent(f"the name of a document is a text that is not empty, not {name!r}")
+        raise InvalidEvent(f"a document has the name {name!r}; a name is a text that is not empty")
     return name
 
 

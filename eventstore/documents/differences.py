@@ -1,4 +1,5 @@
-"""What changed between two JSON values, as JSON: small where lists grow at their end and objects change in few places.
+"""The difference between two JSON values, as JSON. It is small where lists grow at their end and objects change in few
+places.
 
     {"=": value}                                          another value
     {"set": {…}, "del": […], "in": {key: difference}}     two objects
@@ -62,7 +63,7 @@ def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Whether both are the same JSON text: Python takes 1, 1.0 and True for equal."""
+    """Return whether both are the same JSON text. For Python 1, 1.0 and True are equal."""
     return before is after or bool(before == after and _encode(before) == _encode(after))
 
 

@@ -1,9 +1,8 @@
 """Conversations by attribute and by last activity.
 
 Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by name, such as app,
-user, project, title, parent and tags. They are found through a read model. What changes with each append, the
-last activity, is only written when somebody lists conversations. So a list may be some seconds old, and says of when
-it is.
+user, project, title, parent and tags. A read model finds conversations by them. The last activity changes with each
+append, so it is written only when conversations are listed. So a list may be some seconds old, and says its moment.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from eventstore.values.arguments import whole
 __all__ = ["RecentConversation", "RecentConversations", "list_again", "recent_conversations"]
 
 _EVERY: Final = bytes(DIGEST_BYTES)
-"""The digest that every conversation has."""
+"""The digest that every conversation has in the read model."""
 _CODE: Final = 1
 _FACT: Final = "listed"
 """The fact of the store that says up to which position, and when, conversations were listed."""
 _AT_ONCE: Final = 200
-"""Conversations that are listed in one transaction."""
+"""The number of conversations that are listed in one transaction."""
 _WITH_KEY: Final = -2
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class RecentConversation(NamedTuple):
-    """A conversation as lists know it. ``version`` and ``active_at``, the time of its last event, may be older than it
-    is. ``attributes`` are None where the conversation is encrypted and its key is not given.
+    """A conversation in a list. ``version`` and ``active_at``, the time of its last event, may be some seconds old.
+    ``attributes`` are None if the conversation is encrypted and its key is not given.
     """
 
     id: str
@@ -57,8 +56,8 @@ class RecentConversation(NamedTuple):
 
 
 class RecentConversations(NamedTuple):
-    """A page of conversations, the last active first. ``as_of`` is the moment that it is right for: attributes that
-    were set later count too, other events do not. ``after`` continues the list; None at its end.
+    """A page of conversations, the last active first. ``as_of`` is its moment: later attributes count too, other later
+    events do not. ``after`` continues the list; None at its end.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -96,7 +95,7 @@ def recent_conversations(
 
 
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
-    """Say in lists what a conversation is as this transaction leaves it, with the attributes that it has now."""
+    """List a conversation as this transaction leaves it, with its present attributes."""
     pairs = _pairs(attributes or {})
     writing.delete_records(ATTRIBUTES)
     if attributes:
@@ -110,7 +109,7 @@ def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) 
 
 
 def _up_to_date(database: Database, age_max_s: float) -> int:
-    """List what came since somebody listed conversations, if that is longer ago. Return the moment of the list."""
+    """Bring the list up to date if it is too old. Return its moment."""
     now = database.now()
     position, at = _last_listed(database.recorder.value(_FACT))
     if at and now - at <= age_max_s * 1_000_000:
@@ -139,7 +138,7 @@ def _list_some(transaction: Transaction, database: Database, touched: Iterable[t
         try:
             found = database.find_key(transaction, key)
         except CorruptEvent:
-            continue  # ``verify`` names it; a list has it as it was
+            continue  # ``verify`` reports it; the list keeps its earlier state
         if found is None or found.erasure is not None or not found.visible or found.version == 0:
             continue
         writing = WriteTransaction(transaction, found, database)
@@ -182,7 +181,7 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
             return None
     decoded = codec.decoded_record(ATTRIBUTES, record)
     if decoded is None:
-        raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep of it were changed")
+        raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep for it were changed")
     return _decode(decoded.body)
 
 
@@ -206,7 +205,7 @@ def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
 def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool]]:
     for name, value in attributes.items():
         if not isinstance(name, str):
-            raise InvalidArgument(f"the name of an attribute is a text, not {name!r}")
+            raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
         for one in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(one, str | int):
                 raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
@@ -214,9 +213,10 @@ def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool
 
 
 def _digests(pairs: Iterable[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes, as they are in conversations under this key; that of all where there are none.
+    """Return the digests of attributes for conversations under this key; without attributes, the digest that all
+    conversations have.
 
-    A conversation under a key that is not given has others, which cannot be computed without it.
+    The digests for another key need that key.
     """
     if key_id is None:
         found = [blake2b(pair, digest_size=DIGEST_BYTES, person=b"foldlog attr").digest() for pair in pairs]

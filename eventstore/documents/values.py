@@ -1,4 +1,4 @@
-"""The values of documents as the events of a conversation say them: at any version, in one transaction."""
+"""Read the values of documents from the events of a conversation: at any version, in one transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventstore.stored.read_transaction import ReadTransaction
 __all__ = ["CHAIN_MAX", "DocumentValue", "Newest", "json_text", "newest_documents", "newest_value", "read_value"]
 
 CHAIN_MAX: Final = 64
-"""Differences that build on one whole value, at most: a reader reads these events and the one before them."""
+"""The most differences that build on one whole value: a reader reads these events and the one before them."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,10 +43,12 @@ class Newest(NamedTuple):
 
 
 def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
-    """Return where the documents are that a conversation had at a version."""
+    """Return the places of the documents that a conversation had at a version."""
     stop = read.version if version is None else version
     if not 0 <= stop <= read.version:
-        raise InvalidArgument(f"conversation {read.conversation!r} has {read.version} events; it had no version {stop}")
+        raise InvalidArgument(
+            f"conversation {read.conversation!r} has {read.version} events; version {stop} is past its end"
+        )
     found = read.documents_before(stop)
     if found is None:
         return Newest(None, {})
@@ -55,7 +57,7 @@ def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
 
 
 def newest_value(read: ReadTransaction, name: str, version: int | None = None, default: Any = None) -> Any:
-    """Return the value of a document at a version, the present one if it is None; ``default`` where it has none."""
+    """Return the value of a document at a version, or now if it is None; ``default`` if there is no such document."""
     ids = newest_documents(read, version).ids
     return read_value(read, name, ids[name]).value if name in ids else default
 
@@ -79,7 +81,7 @@ def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue
         for later in reversed(changes):
             value = patched(value, later["difference"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        problem = f"the value of document {name!r} cannot be made of its differences"
+        problem = f"the differences of document {name!r} do not fit together"
         raise CorruptEvent(read.conversation, event_id, problem) from error
     return DocumentValue(
         event_id, value, whole, sum(len(json_text(later["difference"])) for later in changes), len(changes)

@@ -57,8 +57,8 @@ class EventRecorder(ProcessRecorder):
         self._subscription = subscription or PollingSubscription
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """All or none; with ``tracking=`` the tracking too. Raises ``IntegrityError`` where a version is taken
-        already.
+        """Insert all events or none; with ``tracking=`` the tracking too. Raises ``IntegrityError`` where a version is
+        taken already.
         """
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000

@@ -1,6 +1,6 @@
-"""Looking after a store whose database is a file: backups while it is in use, and giving space back.
+"""Back up a store in a file while it is in use, and reclaim its space.
 
-A PostgreSQL server has tools of its own for both.
+A PostgreSQL server has its own tools for both.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
 _CHUNK = 1_000
 _REST_S = 0.005
 _STALE_US = 3_600 * 1_000_000
-"""An import that wrote nothing for so long is taken for dead. Should it live, it is told, and has to be run again."""
+"""An import that wrote nothing for this long is taken for dead. If it lives, it raises an error and has to be run
+again.
+"""
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made. ``findings`` are the verdicts that found something wrong in it; then its source has it
-    too.
+    """A backup that was made. ``findings`` are the verdicts that found damage in it; the source then has the same
+    damage.
     """
 
     path: str
@@ -43,7 +45,7 @@ class BackedUp(NamedTuple):
 
 
 class Vacuumed(NamedTuple):
-    """What became of the space. ``discarded`` counts imports that were killed, and of which rows were left.
+    """The outcome of a vacuum. ``discarded`` counts killed imports whose rows were removed.
     ``bytes_pending`` says that bytes of what was erased may still be in the file.
     """
 
@@ -94,8 +96,8 @@ def _backed_up(database: Database, path: str, on_progress: Callable[[int, int], 
 
 
 def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
-    """Clear away what killed imports left, complete erasures that were interrupted, and give the space of everything
-    deleted back to the file system: no byte of it stays.
+    """Remove the remains of killed imports, complete interrupted erasures, and return the space of deleted rows to the
+    file system. No byte of them stays in the file.
 
     Positions stay. Readers go on; writers wait until it is done. Where bytes of an erasure are pending, it waits up to
     ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store,
@@ -136,7 +138,7 @@ def _of_file(database: Database, done: str, instead: str) -> RecorderOfFile:
 
 
 def _size(path: str) -> int:
-    """Bytes of the database, its log among them."""
+    """Return the size of the database with its log, in bytes."""
     return sum(Path(file).stat().st_size for file in (path, f"{path}-wal") if Path(file).exists())
 
 

@@ -41,10 +41,10 @@ __all__ = [
 CHUNK = 1_000
 _CHUNK_BYTES = 8 * 2**20
 _REST_S = 0.005
-"""Between two transactions, so that those who wait for their turn get it."""
+"""The pause between two transactions, in which other writers get the write lock."""
 
 RememberedKey = tuple[str, int, int]
-"""An idempotency key, the first id that it stands for, and how many."""
+"""An idempotency key, the first id that it stands for, and the number of ids."""
 
 
 class CopiedConversation(NamedTuple):
@@ -60,7 +60,7 @@ class CopiedConversation(NamedTuple):
     head: bytes | None
     erasure: Erasure | None
     past: tuple[Link, ...] = ()
-    """Of a fork, under which names and salts the events that it shares were recorded. They are copied with it."""
+    """Of a fork: the names and salts under which the shared events were recorded. These events are copied with it."""
     replaces: Erasure | None = None
 
 
@@ -93,7 +93,7 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
 def read_for_copy(
     source: Database, conversation: str
 ) -> tuple[CopiedConversation, Iterator[Row], Iterator[RememberedKey]]:
-    """Return the conversation to copy, its rows in order, and its keys; both are read when they are asked for."""
+    """Return the conversation to copy, its rows in order, and its idempotency keys. Rows and keys are read lazily."""
     found, links, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
     if found is None:
         raise ConversationNotFound(conversation)
@@ -152,8 +152,8 @@ def _rows(source: Database, found: Conversation) -> Iterator[Row]:
 
 
 def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | None = None) -> Iterator[RememberedKey]:
-    """Its idempotency keys, read while they are asked for. One that was changed without the key of the conversation is
-    passed over where ``sound_by`` is given; else it raises ``CorruptEvent``.
+    """Yield its idempotency keys lazily. One that was changed without the key of the conversation is skipped where
+    ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
 
     def some(reader: Reader, start: str) -> Sequence[tuple[str, RecalledKey]]:
@@ -176,13 +176,13 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
 
 
 def stands_for_events(key: RememberedKey, version: int) -> bool:
-    """Whether an idempotency key can be what was kept, in a history of this length."""
+    """Return whether an idempotency key names events that a history of this length has."""
     _, first, events = key
     return type(first) is int and type(events) is int and first >= 0 < events and first + events <= version
 
 
 def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows as what goes into one transaction: few enough, and small enough together."""
+    """Yield the rows in groups, each few and small enough for one transaction."""
     chunk: list[Row] = []
     size = 0
     for row in rows:
@@ -196,9 +196,9 @@ def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 class CopyTarget:
-    """One conversation that is being copied into a store. A context manager: a copy that is not ended leaves nothing.
+    """One conversation that is being copied into a store. A context manager: an unfinished copy leaves nothing behind.
 
-    Raises, when it is made, ``ConversationErased`` where it was erased here.
+    Its constructor raises ``ConversationErased`` if the target erased the conversation.
     """
 
     def __init__(self, target: Database, what: CopiedConversation) -> None:
@@ -206,12 +206,12 @@ class CopyTarget:
         self._what = what
         found = target.recorder.query(lambda reader: target.find(reader, what.id))
         self._replaces = found.key if found is not None and _is_receipt(found, what.replaces) else None
-        """The key of the receipt here that it takes the place of."""
+        """The key of the receipt in the target whose place the copy takes."""
         if self._replaces is not None:
             found = None
         self._there = found if what.erasure is not None else not_erased(found)
         self._copied = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
-        """What of it was copied so far. Each head was checked."""
+        """The conversation as far as it was copied. Each head was checked."""
         self._staged: Conversation | None = None
         self._added = 0
         if self._there is not None and what.erasure is None and self._there.salt != what.salt:
@@ -238,11 +238,11 @@ class CopyTarget:
         time.sleep(_REST_S)
 
     def expect(self, version: int, head: bytes) -> None:
-        """Announce other events than before: their number and their last head."""
+        """Expect another number of events than was announced, and another last head."""
         self._what = self._what._replace(version=version, head=head)
 
     def remember(self, keys: Iterable[RememberedKey]) -> None:
-        """Add its idempotency keys, after all rows: they are there before the conversation can be seen."""
+        """Add its idempotency keys, after all rows and before the conversation becomes visible."""
         there = self._staged or self._there
         if there is None:
             return
@@ -264,14 +264,14 @@ class CopyTarget:
             self._target.recorder.transact(self._receipt)
             return Copied(what.id, 0, what.version)
         if (self._copied.version, self._copied.head) != (what.version, what.head):
-            announced = f"{what.version} events were announced, and it is not there"
+            announced = f"{what.version} events were announced, and this one is missing"
             raise CorruptEvent(what.id, self._copied.version, announced)
         if self._staged is not None:
             self._target.recorder.transact(partial(self._publish, key=self._staged.key))
             self._staged = None
             return Copied(what.id, self._added, what.version)
         if self._there is None:
-            raise CorruptEvent(what.id, 0, "it is missing, as all of the conversation is")
+            raise CorruptEvent(what.id, 0, "it is missing, and so is the whole conversation")
         return Copied(what.id, self._added, self._there.version)
 
     def __enter__(self) -> CopyTarget:
@@ -286,7 +286,7 @@ class CopyTarget:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _behind(self, there: Conversation, rows: Sequence[Row]) -> Sequence[Row]:
-        """Those that the store does not have. What it has must end in the same head, and so is the same."""
+        """Return the rows that the store does not have. Raise unless the rows that it has end in the same head."""
         if self._copied.version <= there.version:
             own = _head_at(self._target, there, self._copied.version)
             if own != self._copied.head:
@@ -344,7 +344,9 @@ class CopyTarget:
             transaction.change(found.key, self._what.erasure)
         elif found.erasure is None:
             when = from_microseconds(self._what.erasure.erased_at).isoformat()
-            reason = f"{self._what.erasure.reason}; there where it comes from, and not here: erase it here too"
+            reason = (
+                f"{self._what.erasure.reason}; the source erased it, and the target did not: erase it in the target too"
+            )
             raise ConversationErased(self._what.id, when, reason)
 
 
@@ -355,7 +357,7 @@ def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:
 
 
 def _is_receipt(found: Conversation, erasure: Erasure | None) -> bool:
-    """Whether a conversation is what is left of the one with this receipt."""
+    """Return whether this row of a conversation is the tombstone with this receipt."""
     own = found.erasure
     return own is not None and erasure is not None and (own.events, own.head) == (erasure.events, erasure.head)
 
@@ -392,7 +394,9 @@ def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> 
             before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body, row.proof
         )
         if head != row.head:
-            raise CorruptEvent(copied.id, row.id, "its head is not that of what has copied: one of the two was changed")
+            raise CorruptEvent(
+                copied.id, row.id, "its head is not the head of the copied event: one of the two was changed"
+            )
         row = row._replace(shown_before=shown, structural_before=structural)
         sound.append(row._replace(checksum=hash_chain.checksum(seed, *row[:-1])))
         expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural

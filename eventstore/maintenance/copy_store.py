@@ -1,8 +1,8 @@
 """Copy a whole store to another one while the first is in use. Copying again adds only new events.
 
 Every event keeps its id, time and place in the hash chain, every conversation its salt, its idempotency keys or its
-receipt, so heads are equal in both stores; each head is computed again. What the target has already is passed over,
-so a copy that was stopped goes on where it was. Positions are new: followers of the target begin at 0.
+receipt, so heads are equal in both stores; each head is computed again. Events that the target already has are skipped,
+so a copy that was stopped resumes. Positions are new: followers of the target begin at 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JOBS_MAX = 64
 
 
 class Moved(NamedTuple):
-    """What became of one conversation: how many events were copied, and the version since; or what is wrong with it."""
+    """The outcome for one conversation: how many events were copied, and its version now; or its problem."""
 
     conversation: str
     added: int
@@ -37,7 +37,7 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A conversation that differs between the two, and how: the target is ``behind`` where copying again helps."""
+    """A conversation that differs between the two stores, and how. ``behind``: copying again makes them equal."""
 
     conversation: str
     problem: str
@@ -49,7 +49,7 @@ def copy_store(source: Store, target: Store, *, jobs: int = 4) -> Iterator[Moved
     at all, or grows by its tail.
 
     A conversation that is damaged, or that differs in the target, is yielded with its problem, and the others go on.
-    Cost: one look at every conversation on both sides, and the events that the target does not have.
+    Cost: one row of every conversation on both sides, and the events that the target does not have.
     """
     whole("jobs", jobs, 1, _JOBS_MAX)
     with translated():
@@ -74,17 +74,21 @@ def _copied(source: Database, target: Database, jobs: int) -> Iterator[Moved]:
 
 
 def compare_stores(source: Store, target: Store) -> Iterator[UnequalConversation]:
-    """Every conversation of ``source`` that ``target`` does not have with the same head. What only the target has is
-    not looked for. Cost: one look at every conversation on both sides.
+    """Yield every conversation of ``source`` that ``target`` does not have with the same head. Conversations that only
+    the target has are not looked for. Cost: one row of every conversation on both sides.
     """
     with translated():
         for found in _conversations(source.database):
             there = _found(target.database, found.id)
             if there is None:
-                yield UnequalConversation(found.id, f"{_measure(found)} there, not here", behind=True)
+                yield UnequalConversation(
+                    found.id, f"{_measure(found)} in the source, missing in the target", behind=True
+                )
             elif not _same(found, there):
                 behind = there.erasure is None and found.erasure is None and there.version < found.version
-                yield UnequalConversation(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
+                yield UnequalConversation(
+                    found.id, f"{_measure(found)} in the source, {_measure(there)} in the target", behind=behind
+                )
 
 
 def _move(source: Database, target: Database, found: Conversation) -> Moved:
@@ -108,7 +112,7 @@ def _clear_staging(target: Database, conversation: str) -> None:
 
 
 def _conversations(database: Database) -> Iterator[Conversation]:
-    """All that have events or a receipt, a page at a time."""
+    """Yield all conversations that have events or a receipt. Cost: a page at a time."""
     after: str | None = None
     while True:
         page = database.recorder.query(lambda reader, after=after: database.listed(reader, after, CHUNK))  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""Reading what may be damaged: as much as can be read, and a name for each thing that cannot.
+"""Read from a damaged database: as much as can be read, and a name for each part that cannot.
 
-A database that meets a broken page gives up on the whole question. So a question that fails is asked again in halves,
-down to the one row that cannot be read.
+A database that meets a broken page fails the whole query. So a query that fails is asked again in halves, down to the
+one row that cannot be read.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PAGE = 1_000
 
 
 class Unreadable(NamedTuple):
-    """The row with this id is in a part of the database that cannot be read."""
+    """The row with this id lies in a part of the database that cannot be read."""
 
     id: int
     problem: str
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether a fault of the recorder says that the file is damaged, and not that it is locked, closed or out of
+    """Return whether an error of the recorder says that the file is damaged; not that it is locked, closed or out of
     reach.
     """
     return type(error) in (DatabaseError, DataError, InternalError)
@@ -37,8 +37,8 @@ def is_damage(error: BaseException | None) -> bool:
 def readable_rows(
     recorder: Recorder, key: int, start: int, stop: int, page: int = _PAGE
 ) -> Iterator[Sequence[Row] | Unreadable]:
-    """Rows with ``start <= id < stop`` as pages, and in their places the ids that cannot be read. A missing row is just
-    not there. Cost: the rows, one question for each gap, and some twenty for each row that cannot be read.
+    """Yield rows with ``start <= id < stop`` as pages, and in their places the ids that cannot be read. A missing row
+    is left out. Cost: the rows, one query for each gap, and about twenty for each row that cannot be read.
     """
     while start < stop:
         end = min(start + page, stop)
@@ -50,8 +50,8 @@ def readable_rows(
 
 
 def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
-    """Return the id of the next row after a gap, ``stop`` if there is none: a damaged id may be any number. Where that
-    cannot be read, return ``start``.
+    """Return the id of the next row after a gap, or ``stop`` if no row follows: a damaged id may be any number. Return
+    ``start`` where the id cannot be read.
     """
     try:
         following = recorder.query(lambda reader: reader.rows(key, start, stop, 1)) if start < stop else ()
@@ -64,7 +64,9 @@ def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
 
 def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:
     try:
-        bare = recorder.query(lambda reader: reader.rows(key, start, stop, 2 * (stop - start)))  # some are there twice
+        bare = recorder.query(
+            lambda reader: reader.rows(key, start, stop, 2 * (stop - start))
+        )  # some rows appear twice
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -79,7 +81,7 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
 
 
 def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
-    """Every conversation, in the order of ids, and a text where the list cannot be read on."""
+    """Yield every conversation, in the order of ids, and a text where the list cannot be read on."""
     after: str | None = None
     limit = _PAGE
     while True:
@@ -89,7 +91,7 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
             if not is_damage(error):
                 raise
             if limit == 1:
-                yield f"the list of conversations cannot be read behind {after!r}: {error.__cause__ or error}"
+                yield f"the list of conversations cannot be read after {after!r}: {error.__cause__ or error}"
                 return
             limit = max(limit // 10, 1)
             continue
@@ -100,7 +102,7 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
 
 
 def staged_conversations(recorder: Recorder) -> list[Conversation]:
-    """Return the imports that are going on, or were killed."""
+    """Return the imports that are running or were killed."""
     found: list[Conversation] = []
     start = ""
     while True:
@@ -108,7 +110,7 @@ def staged_conversations(recorder: Recorder) -> list[Conversation]:
         found += (each for each in page if each.key not in {known.key for known in found[-_PAGE:]})
         if len(page) < _PAGE or page[-1].id == start:
             return found
-        start = page[-1].id  # others may have the same id
+        start = page[-1].id  # several imports may have one id
 
 
 def _conversations(reader: Reader, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:

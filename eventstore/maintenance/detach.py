@@ -1,6 +1,6 @@
 """Detach a fork from its parent: give it a copy of the events that it shares, so that the parent can be erased.
 
-The events keep their ids and heads. They get no positions: a follower has met them as events of the parent.
+The events keep their ids and heads. They get no positions: a follower has read them as events of the parent.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["detach"]
 
 _CHUNK = 1_000
 _REST_S = 0.005
-"""Between two transactions, so that those who wait for their turn get it."""
+"""The pause between two transactions, in which other writers get the write lock."""
 _PROJECTIONS_MAX = 1_000
 
 
 def detach(database: Database, fork: str) -> None:
     """Copy the events that a fork shares under its own key, in small transactions, then leave the parent.
 
-    A detachment that was stopped goes on where it was. Raises ``CorruptEvent`` where a shared event is damaged. Cost:
-    the shared events.
+    A detachment that was stopped resumes when it is run again. Raises ``CorruptEvent`` where a shared event is damaged.
+    Cost: the shared events.
     """
     copied: int | None = 0
     while copied is not None:
@@ -36,7 +36,7 @@ def detach(database: Database, fork: str) -> None:
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str, start: int) -> int | None:
-    """Copy the next events from ``start`` on. Return where to go on; None once the fork has left its parent."""
+    """Copy the next events from ``start`` on. Return the next id to copy; None once the fork has left its parent."""
     found = not_erased(database.find(transaction, fork))
     if found is None or found.parent is None:
         return None

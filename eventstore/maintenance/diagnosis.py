@@ -1,7 +1,7 @@
-"""What happened to rows that are not what was written at their places: changed, swapped, moved, or shifted by others.
+"""Say what happened to rows that do not fit their places: changed, swapped, moved, or shifted by other rows.
 
-A row's checksum and head are of what it was where it was written. So a row that fits another place was moved from
-there, and one that fits none was changed.
+The checksum and the head of a row depend on its content and on the place where it was written. So a row that fits
+another place was moved from there, and a row that fits no place was changed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["ONLY_ITS_HEAD", "UNPROVEN", "Suspects", "diagnosed"]
 
-ONLY_ITS_HEAD = "its head is not what was written, its content is"
-UNPROVEN = "its checksum is right, and nothing else proves it: what stands before it is not what was written there"
+ONLY_ITS_HEAD = "its head was changed, its content was not"
+UNPROVEN = "its checksum is right, and nothing else proves it: the row before it is not the one that was written there"
 
 _SINGLE = 16
-"""A run of more suspects than these is looked at as a whole."""
+"""A run of more suspects than this is examined as a whole."""
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ROWS_MAX = 200
 _WORK_MAX = 2**28
-"""Suspects, times the bytes of them all, that are compared with one another."""
+"""The most work of a comparison of suspects with one another: their number times the bytes of all of them."""
 _OTHERS_MAX = 1_000
 
 
 class SuspectRun(NamedTuple):
-    """Rows one after the other that are not what was written there, and how each of the first of them shows it."""
+    """Consecutive rows that do not fit their places, and how each of the first of them shows it."""
 
     first: int
     last: int
@@ -40,13 +40,13 @@ class SuspectRun(NamedTuple):
 
 
 class Suspects:
-    """Rows that do not fit, as runs. Memory: one entry a run."""
+    """The rows that do not fit, in runs. Memory: one entry for each run."""
 
     def __init__(self) -> None:
         self.runs: list[SuspectRun] = []
 
     def add(self, event_id: int, problem: str) -> None:
-        """Ids come ascending."""
+        """Take the next row; ids come in ascending order."""
         if self.runs and self.runs[-1].last == event_id - 1:
             first, _, problems = self.runs[-1]
             more = (*problems, problem) if len(problems) < _SINGLE else problems
@@ -61,9 +61,9 @@ class Suspects:
 def diagnosed(
     database: Database, key: int, codec: RowCodec, salt: bytes, suspects: Suspects, others: Iterable[str] = ()
 ) -> Iterator[tuple[int, int, str]]:
-    """First and last id, and what is wrong there, of each suspect that is not just behind another one.
+    """Yield the first id, the last id and the problem of each suspect, except of rows that only follow another suspect.
 
-    ``others`` are conversations that a row may come from; they are asked for only where there are suspects. Cost: up to
+    ``others`` are the conversations that a row may come from; they are read only where there are suspects. Cost: up to
     two hundred of them are compared with one another.
     """
     single: dict[int, str] = {}
@@ -83,13 +83,13 @@ def diagnosed(
 
 def _of_a_run(database: Database, key: int, codec: RowCodec, run: SuspectRun) -> Iterator[tuple[int, int, str]]:
     shifted = _shifted(database, key, codec, run)
-    if shifted is None:  # or the first of them is what pushed the others on
+    if shifted is None:  # or the first of them shifted the rows after it
         rest = run._replace(first=run.first + 1, problems=run.problems[1:])
         shifted = _shifted(database, key, codec, rest)
         if shifted is not None:
             yield run.first, run.first, run.problems[0]
             run = rest
-    yield run.first, run.last, shifted or "they are not what was written there"
+    yield run.first, run.last, shifted or "they are not the rows that were written there"
 
 
 def _shifted(database: Database, key: int, codec: RowCodec, run: SuspectRun) -> str | None:
@@ -102,12 +102,12 @@ def _shifted(database: Database, key: int, codec: RowCodec, run: SuspectRun) -> 
     if not possible:
         return None
     by = possible.pop()
-    cause = f"{-by} too many stand before them" if by < 0 else f"{by} from before them are missing"
+    cause = f"{-by} rows too many are before them" if by < 0 else f"{by} rows before them are missing"
     return f"they were written as events {run.first + by} to {run.last + by}: {cause}"
 
 
 class _Ward:
-    """The suspects that are looked at one by one, with their neighbours."""
+    """The suspects that are examined one by one, with their neighbours."""
 
     def __init__(
         self, database: Database, key: int, codec: RowCodec, salt: bytes, ids: Iterable[int], others: Iterable[str]
@@ -137,7 +137,7 @@ class _Ward:
             return None
         place = self._places[event_id]
         if place is not None:
-            return f"it was written as event {place}, and stands where it does not belong"
+            return f"it was written as event {place} and was moved to this place"
         for other, seed in self._seeds.items():
             if _fits(seed, row, row.id):
                 return f"it was written as event {row.id} of conversation {other!r}"
@@ -148,7 +148,7 @@ class _Ward:
         return UNPROVEN if fits and self._is_not_as_written(event_id - 1) else problem
 
     def _take_in(self, database: Database, event_id: int) -> int:
-        """Read the row and its neighbours; returns how many bytes they are."""
+        """Read the row and its neighbours. Return their size in bytes."""
         for near in (event_id - 1, event_id, event_id + 1):
             if near in self._stored or near < 0:
                 continue
@@ -156,12 +156,12 @@ class _Ward:
                 if not isinstance(part, Unreadable):
                     for stored in part:
                         self._stored[stored.id] = stored
-                        # A row whose checksum is wrong may still have the content that its head is of.
+                        # A row whose checksum is wrong may still have the content that its head commits to.
                         self._opened[stored.id] = self._codec.unchecked(stored, database)
         return sum(_size(self._stored.get(near)) for near in (event_id - 1, event_id, event_id + 1))
 
     def _follows_another(self, event_id: int) -> bool:
-        """Whether what was written before it stands elsewhere, or lost its head."""
+        """Return whether the row that was written before it was moved, or lost its head."""
         row = self._opened[event_id]
         elsewhere = {self._stored[n].head for n, place in self._places.items() if place == event_id - 1}
         heads = elsewhere.union(self._heads_near(event_id)) - {self._before(event_id)}
@@ -172,7 +172,7 @@ class _Ward:
         return row is not None and not _fits(self._codec.checksum_seed, row, event_id)
 
     def _place_of(self, row: Row) -> int | None:
-        """Where else among the suspects the row was written, if it was."""
+        """Return the place of another suspect where this row was written; None if it fits none of them."""
         places = [place for place in self._ids if place != row.id]
         for place in places:
             if _fits(self._codec.checksum_seed, row, place):
@@ -184,7 +184,7 @@ class _Ward:
         return None
 
     def _heads_near(self, place: int) -> Iterator[bytes]:
-        """Heads that may be the one before what was written at this place."""
+        """Yield the heads that the row written at this place may follow."""
         before = self._before(place)
         if before is not None:
             yield before
@@ -216,7 +216,7 @@ class _Ward:
 
 
 def _fits(seed: int, row: Row, place: int) -> bool:
-    """Whether the row, as it is stored, was written at ``place``."""
+    """Return whether the row, as it is stored, was written at ``place``."""
     try:
         return row.checksum == hash_chain.checksum(seed, *row._replace(id=place)[:-1])
     except (struct.error, TypeError, AttributeError):  # a column of another type

@@ -1,6 +1,6 @@
-"""Erasing a conversation for good: from every reader at once, then from the tables, then from the files.
+"""Erase a conversation for good: from every reader at once, then from the tables, then from the files.
 
-What stays is a receipt: when, why, how many events, and the last head, which says nothing of them without the salt.
+A tombstone stays: when, why, how many events, and the last head, which tells nothing of them without the salt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["erase", "forks_of", "forks_of_key", "purge"]
 
 _CHUNK = 1_000
 _REST_S = 0.005
-"""Between two transactions, so that those who wait for their turn get it."""
+"""The pause between two transactions, in which other writers get the write lock."""
 _RETRY_S = 0.05
 
 
@@ -40,25 +40,25 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
-    not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
-    finishes what was begun.
+    """Erase ``conversation``. Return its tombstone, and whether its bytes are gone from the files. If they are not,
+    ``vacuum`` or the next erasure removes them; without ``complete``, this is left to them. Calling it again finishes
+    an erasure that was interrupted. It works in small transactions, so other writers wait only briefly.
 
-    It works in small transactions, so that others need not wait. Readers that are open keep what they read alive: it
-    waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
+    A reader that was opened before keeps the bytes in the files: the erasure waits up to ``patience_s`` seconds for it,
+    then raises ``StoreUnavailable``, and has to be run again.
 
-    Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, and theirs;
-    ``detach_forks`` gives each a copy of these events first, and the receipt says which they keep. With
-    ``expected``, its row as it was read, nothing is erased where its last event is another one now.
+    Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, with their own
+    forks; ``detach_forks`` gives each a copy of these events first, and the tombstone says which events they keep. With
+    ``expected``, its row as it was read, nothing is erased if its last event has changed since.
 
-    Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are not erased with it; and
-    ``VersionConflict`` where its last event is not that of ``expected``: read again, decide again. Cost: its events,
+    Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks that are not erased with it; and
+    ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events,
     writing the log back, and reading the file once.
     """
     with translated():
         store.database.recorder.query(lambda reader: _check(reader.conversation(conversation), expected))
         if with_forks:
-            for fork in list(_forks(store.database, conversation)):  # an erased one may have been interrupted
+            for fork in list(_forks(store.database, conversation)):  # its erasure may have been interrupted
                 _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
         elif detach_forks:
             reason += _detached(store, conversation)
@@ -68,7 +68,7 @@ def erase(
 
 
 def _check(found: Conversation | None, expected: ConversationRow | None) -> None:
-    """Raise ``VersionConflict`` where a conversation is not as it was read."""
+    """Raise ``VersionConflict`` if the conversation has changed since it was read."""
     if expected is not None and found is not None and (found.head or b"").hex() != expected.head:
         raise VersionConflict(found.id, expected.version, found.version)
 
@@ -87,7 +87,7 @@ def _detached(store: Store, conversation: str) -> str:
 
 
 def forks_of(store: Store, conversation: str) -> Iterator[str]:
-    """Yield the ids of all forks of a conversation, theirs before them: of those that were erased too."""
+    """Yield the ids of all forks of a conversation, erased ones too; the forks of a fork come before it."""
     with translated():
         yield from _forks(store.database, conversation)
 
@@ -120,7 +120,7 @@ def _erased(
         _discard_staged(recorder, conversation)
     except RecorderError as error:
         begun = f"conversation {conversation!r} is erased for every reader, but not all of its rows are deleted"
-        error.args = (f"{begun} ({error}); run the same again to finish it",)
+        error.args = (f"{begun} ({error}); run the same command again to finish it",)
         raise
     if not complete:
         return listed(erased, bytes_pending=True)
@@ -159,16 +159,16 @@ def _mark(
 
 
 def _discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Discard imports of it that are running or were killed. A running one finds at its end that it is erased."""
+    """Discard imports of it that are running or were killed. A running import fails at its end."""
     for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         while not recorder.transact(lambda transaction, key=key: transaction.delete(key, _CHUNK)):  # type: ignore[misc]
             time.sleep(_REST_S)
 
 
 def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
-    """Make what was deleted or replaced unreadable in the files. Return whether it is: if not, ``vacuum`` completes it.
+    """Make deleted and replaced rows unreadable in the files. Return whether they are; if not, ``vacuum`` completes it.
 
-    Waits for readers that are open, up to ``patience_s`` seconds; then raises ``StoreUnavailable``.
+    It waits up to ``patience_s`` seconds for open readers, then raises ``StoreUnavailable``.
     """
     until = time.monotonic() + patience_s
     while True:
@@ -177,7 +177,7 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
         except StillRead as error:
             if time.monotonic() >= until:
                 raise StoreUnavailable(
-                    f"{what_is_done}, but its bytes are still in the files, since a reader that was open before is "
-                    f"open still ({error}); end it and run the same again"
+                    f"{what_is_done}, but its bytes are still in the files, because a reader that was opened before is "
+                    f"still open ({error}); end it and run the same command again"
                 ) from error
         time.sleep(_RETRY_S)

@@ -1,4 +1,4 @@
-"""Redacted events and their receipts, as a verification meets them: each must have the other. Pure."""
+"""Match redacted events with their receipts in a verification: each must have the other. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ KIND = "redaction"
 
 
 class Receipts:
-    """What the rows of one conversation say of redactions. Give it every sound row that matters."""
+    """What the rows of one conversation say about redactions. It is given each sound row that may tell."""
 
     def __init__(self) -> None:
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
 
     def take(self, row: Row) -> str | None:
-        """Take a plain row whose head is right. Return what is wrong with it: a redacted row is what a redaction leaves
-        of an event, and nothing else.
+        """Take a plain row whose head is right. Return its problem, if it is redacted and not exactly what a redaction
+        leaves.
         """
         if row.kind == KIND:
             self.take_receipt(row)
@@ -34,9 +34,9 @@ class Receipts:
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
         except codec.Undecodable as error:
-            return f"its content is not what was written: {error}"
+            return f"its content was changed: {error}"
         if event.redacted is None:
-            return "its content was erased or replaced, and it has no receipt of a redaction"
+            return "its content was erased or replaced, and no redaction has a receipt for it"
         if event.redacted.hash != own:
             return "its content was erased or replaced, and its receipt is for another content"
         if not can_be_redacted(event) or without_content(event, event.redacted) != event:
@@ -48,7 +48,7 @@ class Receipts:
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id)
         except codec.Undecodable:
-            return  # what reads it says so
+            return  # the reader of the event reports it
         if isinstance(event, Redaction):
             for event_id, its_hash in zip(event.event_ids, event.hashes, strict=False):
                 if event_id < row.id:

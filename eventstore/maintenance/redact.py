@@ -1,6 +1,6 @@
 """Redact events: erase their content for good, from every reader at once, then from the files.
 
-Id, kind, place, times and sizes stay, and so does the head: it commits to a hash of the body under a salt of the event,
+Id, kind, place, times and sizes stay. The head stays too: it commits to a hash of the body under a salt of the event,
 and the salt is erased with the body. The receipt is an event of the conversation, so followers read it.
 """
 
@@ -44,15 +44,15 @@ __all__ = ["Quote", "RedactionReceipt", "redact"]
 _PAGE = 1_000
 _PATIENCE_S = 60.0
 _KEPT = ("views", ATTRIBUTES)
-"""Projections whose records stay: those of Views hold numbers only, and attributes are listed again."""
+"""Projections whose records stay: records of Views hold only numbers, and attributes are listed again."""
 _PROJECTIONS_MAX = 1_000
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
 
 class Quote(NamedTuple):
-    """A condensation whose summary may quote a redacted event: it stands for that event. ``redacted``: its summary is
-    erased too.
+    """A condensation whose summary stands for a redacted event and may quote it. ``redacted``: the summary is erased
+    too.
     """
 
     conversation: str
@@ -63,11 +63,11 @@ class Quote(NamedTuple):
 class RedactionReceipt(NamedTuple):
     """What was redacted, when, by whom and why.
 
-    ``event_ids`` are the redacted events, ``hashes`` the commitments to what was there (see ``Redacted``), ``position``
-    is that of the entry that tells followers, None where all was redacted before. ``quotes`` are the summaries that may
-    quote the events, ``forks`` the conversations that share an event and show it redacted too. ``unconfirmed`` are the
-    read models that may hold the content, since they have not come to this position. ``bytes_pending``: bytes of it may
-    still be in unused parts of the file, and ``vacuum`` completes the redaction.
+    ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see ``Redacted``).
+    ``position`` is that of the receipt that followers read, None if all events were redacted before. ``quotes`` are the
+    summaries that may quote the events, ``forks`` the conversations that share an event and show it redacted too.
+    ``unconfirmed`` are the read models that have not reached this position and so may hold the content.
+    ``bytes_pending``: bytes of it may still be in unused parts of the file, and ``vacuum`` completes the redaction.
     """
 
     conversation: str
@@ -84,7 +84,7 @@ class RedactionReceipt(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What one transaction did: the receipts by event, the place of the entry that tells of it, and what it found."""
+    """What one transaction did: the commitments by event, the place of its receipt, and what it found."""
 
     receipts: dict[int, Redacted]
     place: Place | None
@@ -103,12 +103,13 @@ def redact(
     complete: bool = True,
     patience_s: float = 60.0,
 ) -> RedactionReceipt:
-    """Erase the content of an event. Return the receipt, and whether its bytes are gone from the files: where they are
-    not, ``vacuum`` completes it; without ``complete``, that is left to it. Called again, it finishes what was begun.
+    """Erase the content of an event. Return the receipt, and whether its bytes are gone from the files. If they are
+    not, ``vacuum`` removes them; without ``complete``, this is left to it. Calling it again finishes a redaction that
+    was interrupted.
 
-    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. Readers
-    that are open keep what they read alive: it waits up to ``patience_s`` seconds for them, then raises
-    ``StoreUnavailable``, and has to be run again.
+    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. A reader
+    that was opened before keeps the bytes in the files: the redaction waits up to ``patience_s`` seconds for it, then
+    raises ``StoreUnavailable``, and has to be run again.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
     event of its own, and ``CannotRedact``, for example for an event that an earlier version of foldlog recorded. Cost:
@@ -146,7 +147,7 @@ def redact(
 
 
 class _What(NamedTuple):
-    """What all transactions of a redaction know."""
+    """The arguments that all transactions of a redaction share."""
 
     database: Database
     reason: str
@@ -155,7 +156,7 @@ class _What(NamedTuple):
 
 
 def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], what: _What) -> _Done:
-    """Redact those of these events that are not redacted yet, and with summaries, the condensations that quote them."""
+    """Redact these events, except the redacted ones; with summaries, also the condensations that may quote them."""
     database = what.database
     found = find_existing(database, transaction, conversation)
     writing = WriteTransaction(transaction, found, database)
@@ -230,7 +231,7 @@ def _events(writing: WriteTransaction, ids: Iterable[int]) -> list[tuple[int, Ev
 
 
 def _commitment(conversation: str, row: Row, event: Event) -> bytes:
-    """Return what the head of an event commits to. Raises ``CannotRedact``."""
+    """Return the commitment in the head of an event. Raises ``CannotRedact``."""
     if not can_be_redacted(event):
         raise CannotRedact(
             f"conversation {conversation!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, because "
@@ -246,8 +247,8 @@ def _commitment(conversation: str, row: Row, event: Event) -> bytes:
 
 
 def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> list[int]:
-    """Return the ids of the condensations whose summaries stand for one of these events, ascending. One that forgets
-    the summary of such a condensation is one too.
+    """Return the ids of the condensations whose summaries stand for one of these events, ascending. A condensation that
+    forgets the summary of such a condensation is included.
     """
     ids = {event_id for event_id, _ in events}
     sources = {event.origin.id for _, event in events if event.origin is not None and event.origin.format == _V0}
@@ -287,7 +288,7 @@ def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges)
                 )
 
 
-# -- what becomes of it -----------------------------------------------------------------------------------------------
+# -- what stays of it -----------------------------------------------------------------------------------------------
 
 
 def _without_content(conversation: str, row: Row, event: Event, receipt: Redacted) -> Row:
@@ -298,7 +299,7 @@ def _without_content(conversation: str, row: Row, event: Event, receipt: Redacte
 
 
 def _hide_keys(writing: WriteTransaction, event: Event) -> None:
-    """Replace the idempotency keys that stand for an event by keyed hashes, that of its source's id too."""
+    """Replace the idempotency keys that stand for an event by keyed hashes, the key of its source id too."""
     source = None if event.origin is None else origins.source_key(event.origin.format, event.origin.id)
     for name, recalled in _keys_of(writing, event.id):
         writing.hide_key(name, recalled)
@@ -321,7 +322,7 @@ def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, Recall
 
 
 def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, redacted: Sequence[int]) -> None:
-    """Delete what projections keep of a conversation, and list it with the attributes that it has now."""
+    """Delete the records of projections for a conversation, and list it with its present attributes."""
     for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
         if newest.projection not in _KEPT:
             writing.delete_records(newest.projection)

@@ -1,11 +1,11 @@
-"""Encrypt, re-encrypt, compress or decrypt what is stored, while other processes read and write.
+"""Encrypt, re-encrypt, compress or decrypt stored events while other processes read and write.
 
-Each conversation is changed by itself, in small transactions: first its key, so that everything that is appended from
-then on is encrypted, then its rows, then what is kept beside them. Until all of it is done, its mark says which rows
-may still be in the old form. Heads stay as they are. It can be stopped and run again.
+Each conversation is changed by itself, in small transactions: first its key, so that new events are encrypted, then its
+rows, then the records and keys beside them. Until the end, its mark says which rows may still be in the old form. Heads
+stay as they are. It can be stopped and run again.
 
-Every row is compared with its place in the hash chain before it is changed, and every batch is read back and compared
-with what was there before it is committed: a row that does not come back the same is never replaced.
+Every row is compared with its place in the hash chain before it is changed. Every transaction is read back and compared
+with the rows before it is committed: a row that does not read the same is never replaced.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = ["Rekeyed", "rekey"]
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
-"""About how much is changed in one transaction."""
+"""About how many bytes are changed in one transaction."""
 _KEYS = 500
 _REST_S = 0.005
 _ATTEMPTS = 5
 
 
 class Rekeyed(NamedTuple):
-    """What was done for one conversation: whether its data key was encrypted again, how many rows were stored in
-    another form, and which rows could not be, because they are damaged. ``problem``: why it was left as it is.
+    """The outcome for one conversation: whether its data key was encrypted again, how many rows were stored in another
+    form, and which rows are damaged and were left. ``problem``: why the conversation was left as it is.
     ``bytes_pending``: whether bytes of an old form may still be in the file. The file is cleaned once, after the last
-    conversation, so the last result says it, and it is None in every other one.
+    conversation, so only the last result says it; in every other one it is None.
     """
 
     conversation: str
@@ -59,13 +59,13 @@ class Rekeyed(NamedTuple):
 def rekey(
     store: Store, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
 ) -> Iterator[Rekeyed]:
-    """Store every conversation, or the one named, as the store was opened to write: with its compression, if one was
-    chosen, and under its key, if it has one. ``decrypt``: as plain text.
+    """Store every conversation, or the named one, with the settings of the open store: its compression, if one was
+    chosen, and its key, if it has one. ``decrypt``: as plain text.
 
     When it ends, the old form is gone from the files, as in an erasure; where the last result says ``bytes_pending``,
-    ``vacuum`` removes it. Raises ``ConversationNotFound``, and
-    ``KeyUnavailable`` where a conversation is encrypted and its key is not given: then nothing was changed. Cost:
-    reading all that may change, and writing what changes; memory for one batch.
+    ``vacuum`` removes it. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is encrypted and
+    its key is not given: then nothing was changed. Cost: reading all rows that may change, and writing the changed
+    ones; memory for one transaction.
     """
     database = store.database
     with translated():
@@ -81,7 +81,7 @@ def rekey(
             staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
-        purge(database.recorder, patience_s, "everything is stored as it should be")
+        purge(database.recorder, patience_s, "all events are stored in their new form")
         if last is not None:
             yield last._replace(bytes_pending=database.bytes_pending)
 
@@ -133,12 +133,12 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
         if now is None or now.erasure is None:
             return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
-        change.damaged.clear()  # its events were erased, and are not missing
+        change.damaged.clear()  # its events were erased meanwhile
     return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged))
 
 
 class _KeyChanged(Exception):
-    """The conversation does not have the key that this change began with."""
+    """The key of the conversation changed since this change began."""
 
 
 class _Change:
@@ -177,8 +177,8 @@ class _Change:
     # -- its key ------------------------------------------------------------------------------------------------------
 
     def _is_done(self) -> bool:
-        """Whether its key and its mark say that nothing is to be changed. With a choice of compression each row says
-        it.
+        """Return whether its key and its mark say that nothing has to change. Where a compression was chosen, only the
+        rows can say it.
         """
         codec = self._database.codec_of(self._found)
         if self._settings.compression is not None:
@@ -214,7 +214,7 @@ class _Change:
         return found, codec._replace(data_key=data_key, mark=mark)
 
     def _again(self, transaction: Transaction) -> Conversation | None:
-        """Return the conversation as it is now. On a server this locks it, so that no append comes in between."""
+        """Return the conversation as it is now. On a server this locks it, so that other writers wait."""
         if self._found.visible:
             found = transaction.conversation(self._found.id)
             return found if found is not None and found.key == self._found.key else None
@@ -280,7 +280,7 @@ class _Change:
             self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
 
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
-        """Raise ``StoreUnusable``, which rolls the batch back, unless it reads as before."""
+        """Raise ``StoreUnusable``, which rolls the transaction back, unless the rows read as before."""
         first, last = plain[0].id, plain[-1].id
         back = as_rows(transaction.rows(self._found.key, first, last + 1, last + 1 - first))
         wanted = {row.id: _content(row) for row in plain}
@@ -290,11 +290,12 @@ class _Change:
         }
         if came != wanted:
             raise StoreUnusable(
-                f"conversation {self._found.id!r}: events {first} to {last} do not read the same in their new form, so "
+                f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
                 f"they were not changed; run 'foldlog verify', and report this"
             )
 
-    # -- what is kept beside them -------------------------------------------------------------------------------------
+    # -- records and keys beside them
+    # -------------------------------------------------------------------------------------
 
     def _change_records(self, codec: RowCodec, target: RowCodec) -> None:
         newest = self._recorder.query(lambda reader: reader.records(self._found.key, None, 0, _ROWS_MAX))
@@ -346,7 +347,9 @@ class _Change:
             changed = version
 
     def _complete(self, transaction: Transaction, codec: RowCodec, target: RowCodec, changed: int) -> int | None:
-        """End the change; or return up to which event it has to go on, where many were appended since it began."""
+        """End the change. If many events were appended since it began, return the version up to which it goes on
+        instead.
+        """
         found, mark = self._current(transaction)
         if target.data_key is not None:
             self._set_mark(transaction, found, target.data_key, Mark(mark.keys))
@@ -363,7 +366,7 @@ class _Change:
         if new:
             transaction.change(found.key, NewForm([row for _, row in new]))
             self._read_back(transaction, target, [row for row, _ in new])
-        assert codec.data_key is not None  # else nothing was pending
+        assert codec.data_key is not None  # otherwise nothing was pending
         _past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
         transaction.change(found.key, NewMark(None))
@@ -394,7 +397,9 @@ class _Chain:
             self._head = None
 
     def follows(self, row: Row) -> bool:
-        """Whether a plain row is what its head is of; where the head before it is not known, it is taken for it."""
+        """Return whether a plain row is what its head is of; where the head before it is not known, it is taken
+        for it.
+        """
         if self._head is not None:
             before, salt = follows(self._found.id, self._salt, self._links, row.id, self._head)
             if row.id == self._found.begins != 0:
@@ -425,7 +430,7 @@ class _Chain:
 def _past_under(
     transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None
 ) -> Conversation:
-    """Store what is known of copied events under another data key. Return the conversation with it."""
+    """Store the names and salts of copied events under another data key. Return the conversation with it."""
     if found.past is None:
         return found
     past = encode_past(decode_past(found.past, key), new)

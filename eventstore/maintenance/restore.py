@@ -1,4 +1,4 @@
-"""Put a backup in the place of a store, also while processes have the store open."""
+"""Restore a store from a backup, also while processes have the store open."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PAGE = 1_000
 
 
 class Restored(NamedTuple):
-    """A store that was restored from a backup. ``kept`` is where the file lies that was there before, if one was.
-    ``erased_since`` names the conversations that were erased in that file and are there again: the backup was made
-    before. ``redacted_since`` names those in which more events were redacted there.
+    """A store that was restored from a backup. ``kept`` is the new path of the former file, if there was one.
+    ``erased_since`` are the conversations that were erased in the former file after the backup and exist again.
+    ``redacted_since`` are those in which events were redacted after the backup.
     """
 
     path: str
@@ -40,16 +40,16 @@ class Restored(NamedTuple):
 
 
 def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
-    """Verify the backup, and put a copy of it in the place of the store at ``path``, or there where none is.
+    """Verify the backup, and put a copy of it at ``path``, in the place of the store if one is there.
 
-    A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The file
-    that was there is kept beside it, with its log. The restored store begins a new epoch of positions at its first
-    write. Raises ``StoreUnavailable`` where the backup cannot be read, is not a store or is damaged; then nothing was
+    A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
+    file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first
+    write. Raises ``StoreUnavailable`` if the backup cannot be read, is not a store or is damaged; then nothing was
     changed. Cost: the backup, read three times.
     """
     path = os.path.realpath(path)
     if not os.path.exists(backup):
-        raise InvalidOption(f"there is no backup at {backup}; check its path")
+        raise InvalidOption(f"the backup {backup} does not exist; check its path")
     if os.path.exists(path) and os.path.samefile(backup, path):
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     kept = _name_for_the_old(path)
@@ -76,8 +76,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
 
 
 def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str]]:
-    """How many conversations and events are in a copy, and the ids of those that are not erased. One of an older schema
-    is brought up to date.
+    """Return the number of conversations and of events in a copy, and the ids of conversations that are not erased.
+    Migrate a copy of an older schema.
     """
     SQLiteRecorder(part, create=False).close()
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
@@ -117,7 +117,7 @@ def _conversations_of(path: str) -> Iterator[Conversation]:
 
 
 def _name_for_the_old(path: str) -> str:
-    """Return a new name for the old file, or the name from an earlier attempt that was killed."""
+    """Return a new name for the former file, or the name from an earlier attempt that was killed."""
     for name in glob.glob(f"{glob.escape(path)}.replaced-*"):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name

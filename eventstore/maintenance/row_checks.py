@@ -1,4 +1,4 @@
-"""Going over all rows of one conversation: each what was written, all there, in their places."""
+"""Check all rows of one conversation: each is unchanged, none is missing, each is in its place."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _BESIDE = "what is stored beside the content was changed (checksum or counts), t
 
 
 class VerifyFinding(NamedTuple):
-    """What is wrong with events ``first`` to ``last``, or, without them, with the whole. ``sound`` says that their
-    content is what was written all the same.
+    """The problem of events ``first`` to ``last``, or without them, of the whole conversation. ``sound``: their content
+    is unchanged all the same.
     """
 
     first: int | None
@@ -41,7 +41,7 @@ class VerifyFinding(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a pass begins: the id of the first row, the head that it follows, and the numbers of shown and structural
+    """The start of a pass: the id of the first row, the head that it follows, and the numbers of shown and structural
     events before it; None if unknown.
     """
 
@@ -66,12 +66,12 @@ class Pass:
         self.suspects = Suspects()
         self.receipts = Receipts()
         self.wanted = wanted
-        """Heads that were published, by version; those that were met with are taken out."""
+        """Heads that were published, by version. A head that is found is removed."""
         self._codec = codec
         self._limit = limit
         self._salt = salt
         self.proved = False
-        """Whether any row follows the head before it: if none does, it may be the salt that is not what it was."""
+        """Whether any row follows the head before it. If no row does, the salt may have been changed."""
         self._own_salt, self._links = salt, links
         start = start or Start(0, follows(codec.conversation, salt, links, 0, None)[0], (0, 0))
         self._next = start.id
@@ -79,7 +79,7 @@ class Pass:
         self._counts: tuple[int, int] | None = start.counts
 
     def over(self, recorder: Recorder, key: int, version: int) -> None:
-        """Go over all rows of the conversation."""
+        """Check all rows of the conversation."""
         while self._next < version:
             self._enter()
             stops = (link.stop for link in self._links if link.stop > self._next)
@@ -92,7 +92,9 @@ class Pass:
         self._miss(version)
 
     def _enter(self) -> None:
-        """Take the salt of the next row; where copied events of another conversation end, also what it follows."""
+        """Take the salt of the next row; after the last copied event of another conversation, also the head that it
+        follows.
+        """
         if self._links and self._own_salt:
             head, self._salt = follows(
                 self._codec.conversation, self._own_salt, self._links, self._next, self._head or b""
@@ -101,11 +103,11 @@ class Pass:
                 self._head = head
 
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
-        """Check quickly whether all rows up to ``stop`` are sound, and move past the sound ones."""
+        """Check quickly whether all rows up to ``stop`` are sound. Skip the sound ones."""
         if self._head is None or self._counts is None or not self._salt:
             return False
         try:
-            # Some may be there twice.
+            # Some rows may appear twice.
             rows = recorder.query(lambda reader: reader.rows(key, self._next, stop, 2 * (stop - self._next)))
         except RecorderError as error:
             if not is_damage(error):
@@ -125,7 +127,7 @@ class Pass:
         return count == stop - start
 
     def _look_at_all(self, recorder: Recorder, key: int, stop: int) -> None:
-        """Up to ``stop``, row by row."""
+        """Check the rows up to ``stop`` one by one."""
         for part in readable_rows(recorder, key, self._next, stop):
             if isinstance(part, Unreadable):
                 self._skip(part)
@@ -141,7 +143,7 @@ class Pass:
         self._head = self._counts = None
 
     def _look_at(self, stored: Row, row: Row) -> None:
-        """One row that is sealed, or near one that is not as it should be: as it is stored, and opened."""
+        """Check one row that is encrypted, or near a row that is not sound: as it is stored, and decrypted."""
         if stored.id < self._next:
             self._find(stored.id, "it is there twice", sound=True)
             return
@@ -156,7 +158,7 @@ class Pass:
             self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
         else:
             if not self._is_as_written(row):
-                self.suspects.add(row.id, "its content is not what was written")
+                self.suspects.add(row.id, "its content was changed")
             elif self._counts not in (None, (row.shown_before, row.structural_before)):
                 problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
                 self._find(row.id, problem, sound=True)
@@ -169,7 +171,7 @@ class Pass:
             del self.wanted[self._next]
 
     def _is_as_written(self, row: Row) -> bool:
-        """Return whether the row follows the head before it; true if unknown, after a gap or without a salt."""
+        """Return whether the row follows the head before it; true if that is unknown, after a gap or without a salt."""
         if row.encoding != PLAIN or self._head is None or not self._salt:
             return row.encoding == PLAIN
         try:

@@ -1,13 +1,13 @@
-"""Copying what is sound of a damaged store into another one, with every event in its place.
+"""Copy the sound part of a damaged store into another one, with every event in its place.
 
-A conversation that is sound is copied as it is, with its head. In one that is not, each lost event is replaced by one
-that says so, since later events name earlier ones by their ids; from the first of them on the heads are new. How many
-of the lost were shown, or structural, their neighbours know. One that was shown is replaced by a message, so that a
-model is told too. In the place of a structural one stands an event of an unknown kind: what it changed in the View is
-not known, so a View cannot be folded over it, and says so.
+A sound conversation is copied as it is, with its head. In a damaged conversation, an event that says so replaces each
+lost event, because later events name earlier ones by their ids; from the first of them on, the heads are new. The
+neighbours of lost events tell how many of them were shown or structural. A message replaces a shown event, so that a
+model is told too. An event of an unknown kind replaces a structural event: its change of the View is unknown, so a View
+that would need it raises an error.
 
-A damaged id may name an event that is far behind all others. Where more events would be missing before it than can have
-been lost, the copy ends there, with one event that says so of all of them.
+A damaged id may be far beyond the last event. If more events would be missing before it than can have been lost, the
+copy ends there, with one event that stands for all of them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from eventstore.stored.row_codec import PLAIN, RowCodec
 __all__ = ["LOST", "LOST_MAX", "Salvaged", "salvage"]
 
 LOST = "foldlog.lost"
-"""The name of an annotation that stands for a lost event, and the kind of what stands for a lost structural one."""
+"""The name of an annotation that replaces a lost event, and the kind of the event that replaces a structural one."""
 LOST_MAX = 1_000_000
-"""The largest number of lost events, one after the other, that get a stand-in each."""
+"""The largest number of consecutive lost events that are replaced one by one."""
 
 
 class Salvaged(NamedTuple):
-    """What became of one conversation: how many events it has now, and which of them stand for lost ones.
+    """The outcome for one conversation: how many events it has now, and which of them replace lost ones.
 
-    ``whole``: it is what it was, with the same head. ``problem``: nothing of it could be copied, and why.
+    ``whole``: it is unchanged, with the same head. ``problem``: why nothing of it could be copied.
     """
 
     conversation: str
@@ -54,7 +54,7 @@ class Salvaged(NamedTuple):
 def salvage(source: Store, target: Store, *, lost_max: int = LOST_MAX) -> Iterator[Salvaged]:
     """Copy every conversation of ``source``, as far as it is sound, to ``target``, which should be new.
 
-    Where more than ``lost_max`` events are missing one after the other, the copy of a conversation ends before them.
+    If more than ``lost_max`` consecutive events are missing, the copy of a conversation ends before them.
 
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read twice; memory for one page.
@@ -71,13 +71,13 @@ def salvage(source: Store, target: Store, *, lost_max: int = LOST_MAX) -> Iterat
 
 
 def _salvaged(source: Database, target: Database, found: Conversation, lost_max: int) -> Salvaged:
-    findings = next(verdicts(source, found.id)).findings  # of a fork, also of the events that it shares
+    findings = next(verdicts(source, found.id)).findings  # for a fork, also in the events that it shares
     if found.erasure is not None or not findings:
         copy_conversation(source, target, found.id)
         return Salvaged(found.id, found.version, True)
     unsound = tuple(finding for finding in findings if not finding.sound)
     if found.version == 0:
-        return Salvaged(found.id, 0, False, unsound, "none of its events is left")
+        return Salvaged(found.id, 0, False, unsound, "all of its events are lost")
     codec = source.codec_of_damaged(found)
     salt = found.salt if codec.data_key is None else codec.data_key.salt
     past, links = _past(source, found)
@@ -101,8 +101,8 @@ def _salvaged(source: Database, target: Database, found: Conversation, lost_max:
 
 
 def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], tuple[Link, ...]]:
-    """Return the parts of a fork's past, and under which names and salts its events were recorded; where an ancestor is
-    damaged or missing, what of that is known.
+    """Return the parts of a fork's past, and the names and salts under which its events were recorded, as far as they
+    are known: an ancestor may be damaged or missing.
     """
     try:
         with source.recorder.read() as reader:
@@ -119,7 +119,7 @@ def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], t
 
 
 class _Filling:
-    """The rows of a damaged conversation, with one for every id: what is sound, and what stands for the rest."""
+    """The rows of a damaged conversation, one for every id: sound rows, and rows that replace lost ones."""
 
     def __init__(
         self,
@@ -138,13 +138,13 @@ class _Filling:
         self._proved = _Ids(finding for finding in findings if finding.sound)
         self._lost_max = lost_max
         self.cut_off: VerifyFinding | None = None
-        """What says that the copy ends before the conversation does."""
+        """The finding that the copy ends before the conversation does."""
         self._next = 0
         self._moment = 0
         self._counts: tuple[int, int] | None = (0, 0)
-        """How many shown and structural events are before the next one; None if unknown."""
+        """The numbers of shown and structural events before the next one; None if unknown."""
         self._structural: set[int] = set()
-        """Lost rows since the last sound one that say they were structural; of others a sound row behind knows."""
+        """Lost rows since the last sound one that say they were structural; the next sound row counts the others."""
 
     def rows(self) -> Iterator[Row]:
         for codec, part in self._readable():
@@ -167,7 +167,7 @@ class _Filling:
         yield from self._stand_ins(self._found.version, None, self._moment)
 
     def _readable(self) -> Iterator[tuple[RowCodec, Sequence[Row] | Unreadable]]:
-        """Yield the rows page by page, of a fork those that it shares first, each page with its codec."""
+        """Yield the rows page by page, each page with its codec; the shared rows of a fork come first."""
         found = self._found
         for part in self._past:
             for some in readable_rows(self._source.recorder, part.key, part.start, part.stop):
@@ -176,7 +176,7 @@ class _Filling:
             yield self._own_codec, some
 
     def _end(self) -> Row:
-        """Return the row that stands for all that is missing up to the end, with what says so."""
+        """Return the row that stands for all lost rows up to the end, and keep the finding that says so."""
         first, last = self._next, self._found.version - 1
         problem = f"more than {self._lost_max:,} events cannot have been lost here, so an id is damaged; the copy ends"
         self.cut_off = VerifyFinding(first, last, f"{problem} with event {first}, which stands for all of them")
@@ -195,7 +195,9 @@ class _Filling:
         return unchecked if unchecked.encoding == PLAIN else None
 
     def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:
-        """Yield stand-ins for the lost rows before a row, then the row. Its counts of earlier rows may be trusted."""
+        """Yield rows that replace the lost rows before a row, then the row. Its counts of earlier rows may be
+        trusted.
+        """
         told = (row.shown_before, row.structural_before) if counted else None
         yield from self._stand_ins(row.id, told, self._moment or row.recorded_at)
         yield row
@@ -205,9 +207,8 @@ class _Filling:
         self._structural.clear()
 
     def _stand_ins(self, stop: int, told: tuple[int, int] | None, moment: int) -> Iterator[Row]:
-        """Rows for the ids up to the next sound one, of which ``told`` says how many are before it. Where fewer than
-        all of these were shown, or structural, which of them is not known: then the first are taken to be structural,
-        and all to be shown.
+        """Yield rows for the ids up to the next sound row; ``told`` are the counts of that row. If only some of these
+        were shown or structural, it is unknown which: the first are taken as structural, and all as shown.
         """
         if stop == self._next:
             return
@@ -222,7 +223,7 @@ class _Filling:
 
 
 class _Ids:
-    """The ids that findings name. Cost of a question: the logarithm of how many findings there are."""
+    """The ids that findings name. Cost of a look-up: the logarithm of the number of findings."""
 
     def __init__(self, findings: Iterable[VerifyFinding]) -> None:
         ranges = sorted((f.first, f.last) for f in findings if f.first is not None and f.last is not None)
@@ -243,12 +244,12 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
     if structural:
         return UnknownEvent(stored_kind=LOST, stored_schema=1, body=b"{}", is_structural=True)
     if shown:
-        return Message(source="environment", content=f"[Event {event_id} of this history was damaged, and is lost.]")
+        return Message(source="environment", content=f"[Event {event_id} of this history was damaged and is lost.]")
     return Annotation(name=LOST, data={"event": event_id})
 
 
 def _linked(what: CopiedConversation, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows with heads that follow one another. Up to the first changed head they are the original rows."""
+    """Yield the rows with heads that form a chain. Up to the first changed head they are the original rows."""
     head: bytes | None = None
     for row in rows:
         before, salt = follows(what.id, what.salt, what.past, row.id, head)

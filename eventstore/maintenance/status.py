@@ -13,7 +13,7 @@ __all__ = ["follower_status", "lost_after"]
 
 
 def follower_status(store: Store) -> Status:
-    """Return, for a store on a server, who holds the followers back, and how far behind they are.
+    """Return which session holds the followers of a store on a server back, and how far behind they are.
 
     Raises ``InvalidOption`` where the store is not on a server; there, nothing holds followers back.
     """
@@ -28,8 +28,8 @@ def lost_after(store: Store, position: int) -> int | None:
     """Return the last position at or before ``position`` that the store still has, where the store was restored from a
     backup that was made before ``position`` was given; None where it has lost nothing of it.
 
-    A follower that gets a number has seen events that are not in the store any more. It drops what it keeps of them,
-    and follows on from its position: no position is given twice. On a PostgreSQL server: None.
+    A follower that gets a number has read events that are no longer in the store. It drops what it derived from them,
+    and resumes after its own position: no position is given twice. On a PostgreSQL server: None.
     """
     whole("position", position)
     recorder = store.database.recorder

@@ -1,7 +1,7 @@
-"""Is every event what was written, all of them there, and each in its place? Heads and checksums tell.
+"""Check by heads and checksums that every event is unchanged, that none is missing, and that each is in its place.
 
-Heads that were published before, and are given again, show what a store cannot know of itself: that its end was cut
-off, or all of it rewritten.
+Heads that were published before show what a store cannot know of itself: that its end was cut off, or that all of it
+was rewritten.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PAGE = 1_000
 
 
 class Published(NamedTuple):
-    """The head that a conversation had at a version, as somebody kept it. ``generation`` is the number of erased
+    """The head that a conversation had at a version, as it was published. ``generation`` is the number of erased
     conversations that had its id before.
     """
 
@@ -43,9 +43,9 @@ class Published(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was found in one conversation, or, where ``conversation`` is None, in the database that holds them.
+    """What was found in one conversation, or where ``conversation`` is None, in the database.
 
-    ``head`` is that of its last event, ``erasure`` the receipt where it was erased. Where its id was used again, each
+    ``head`` is that of its last event, ``erasure`` the tombstone if it was erased. If its id was used again, each
     ``generation`` has a verdict.
     """
 
@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The events that were checked: fewer than the version where some are missing."""
+        """The number of events that were checked: less than the version where some are missing."""
         missing = [each for each in self.findings if each.problem in MISSING]
         return self.version - sum(
             each.last - each.first + 1 for each in missing if each.first is not None and each.last is not None
@@ -68,8 +68,8 @@ class Verdict(NamedTuple):
 def verify(
     store: Store, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
 ) -> Iterator[Verdict]:
-    """Check that every event of a store is what was written, that all of them are there, each in its place. Yield a
-    verdict for each conversation, or for the one named, and last, without a name, one for the database itself.
+    """Check that every event of a store is unchanged, that none is missing, and that each is in its place. Yield a
+    verdict for each conversation or for the named one; last, without a name, a verdict for the database itself.
 
     Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: see ``verdicts``.
     """
@@ -98,7 +98,9 @@ def verdicts(
         return
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
-        of_the_database = beside.submit(_of_the_database, database)  # that is not Python's work, so it costs no time
+        of_the_database = beside.submit(
+            _of_the_database, database
+        )  # the database does it outside of Python, so it takes no extra time
         for each in readable_conversations(database.recorder):
             if isinstance(each, str):
                 unlisted.append(VerifyFinding(None, None, each))
@@ -124,15 +126,15 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
 
 def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
     version = max(each.version for each in kept)
-    problem = f"it is not there, and had {version:,} events when its head was published"
+    problem = f"it is missing, and had {version:,} events when its head was published"
     return Verdict(conversation, 0, None, None, (VerifyFinding(None, None, problem),))
 
 
 def _generations(
     database: Database, found: Conversation, heads: Mapping[str, Sequence[Published]], *, past: bool = False
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each receipt of a conversation that had the id before, and one for the conversation; with
-    ``past`` also on the events that a fork shares.
+    """Yield a verdict for each erased conversation that had the id before, and one for the conversation; with ``past``
+    also on the events that a fork shares.
     """
     kept = heads.get(found.id, ())
     try:
@@ -143,7 +145,7 @@ def _generations(
             raise
         receipts = ()  # the check of the database names what is damaged
     for number, each in enumerate((*receipts, found)):
-        # A copy may have left receipts behind, so heads of later generations are those of the newest.
+        # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
         own = [(one.version, one.head) for one in kept if min(one.generation, len(receipts)) == number]
         yield _verdict(database, each, own, past=past)._replace(generation=number)
 
@@ -172,7 +174,7 @@ def _verdict(
 
 
 def _erased_since(database: Database, found: Conversation) -> Conversation | None:
-    """Return the conversation if it was erased while its events were read: then they are not missing."""
+    """Return the conversation if it was erased while its events were read. Its events are then not missing."""
     try:
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
     except RecorderError as error:
@@ -195,11 +197,11 @@ def _of_an_erased(
         )
     )
     if any(left):
-        yield VerifyFinding(None, None, "its erasure is not finished; run 'foldlog erase' for it again")
+        yield VerifyFinding(None, None, "its erasure was interrupted; run 'foldlog erase' for it again")
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
             yield VerifyFinding(
-                None, None, f"its receipt is not of the history whose head at version {version} was kept"
+                None, None, f"its receipt is of another history than the published head at version {version}"
             )
 
 
@@ -207,9 +209,9 @@ def _findings(
     database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], past: bool
 ) -> Iterator[VerifyFinding]:
     if not columns_are_sound(found):
-        yield VerifyFinding(None, None, "its own row, or what leads to its last event, is damaged")
+        yield VerifyFinding(None, None, "its own row, or the index that leads to its last event, is damaged")
     if found.version == 0:
-        yield VerifyFinding(None, None, "it has no events: all of it is missing")
+        yield VerifyFinding(None, None, "all of its events are missing")
         return
     codec = database.codec_of_damaged(found)
     try:
@@ -226,9 +228,7 @@ def _findings(
     chain = Pass(codec, database, salt, wanted, start, _copied(database, found))
     chain.over(database.recorder, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
-        yield VerifyFinding(
-            None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads"
-        )
+        yield VerifyFinding(None, None, "its salt was changed, or all of its events were: nothing proves its heads")
         salt = b""
         chain = Pass(codec, database, salt, dict(kept), start and start._replace(head=None))
         chain.over(database.recorder, found.key, found.version)
@@ -250,16 +250,18 @@ def _findings(
 
 
 def _of_receipts(database: Database, key: int, receipts: Receipts, start: int) -> Iterator[VerifyFinding]:
-    """Yield redacted events without a receipt, and receipts without a redacted event, from event ``start`` on: of the
-    copied events before it, the receipts are with the conversation that they were copied of.
+    """Yield redacted events without a receipt, and receipts without a redacted event, from event ``start`` on. The
+    receipts of copied events before it are in the conversation from which the events were copied.
     """
     for each in receipts.without_receipt():
         if each >= start:
-            yield VerifyFinding(each, each, "it is redacted, and no later event is the receipt of that with this hash")
+            yield VerifyFinding(each, each, "it is redacted, and no later event is a receipt with this hash")
     for each in receipts.without_redaction():
         rows = database.recorder.query(lambda reader, each=each: reader.rows(key, each, each + 1, 1))  # type: ignore[misc]
         if rows and type(rows[0][8]) is bytes and not hash_chain.is_redacted(rows[0][8]):
-            yield VerifyFinding(each, each, "a later event is the receipt of its redaction, and its content is there")
+            yield VerifyFinding(
+                each, each, "a later event is the receipt of its redaction, but its content is still stored"
+            )
 
 
 def _later_receipts(database: Database, part: Segment, version: int, receipts: Receipts) -> None:
@@ -275,7 +277,9 @@ def _later_receipts(database: Database, part: Segment, version: int, receipts: R
 
 
 def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
-    """Return under which names and salts copied events were recorded; none where that is damaged, which shows then."""
+    """Return the names and salts under which copied events were recorded; none where that is damaged, which is found
+    then.
+    """
     try:
         return decode_past(found.past, database.data_key(found))
     except NotAsWritten:
@@ -310,7 +314,7 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
     wanted = {version: head for version, head in kept if version <= found.begins}
     for part, ancestor in zip(past, ancestors, strict=True):
         if ancestor is None or ancestor.erasure is not None:
-            yield VerifyFinding(part.start, part.stop - 1, f"conversation {part.id!r}, which holds them, is not there")
+            yield VerifyFinding(part.start, part.stop - 1, f"conversation {part.id!r}, which holds them, is missing")
             continue
         salt = ancestor.salt if part.codec.data_key is None else part.codec.data_key.salt
         start = None if ancestor.parent is None else _start_of_fork(database, ancestor, salt)
@@ -336,14 +340,14 @@ def _others(database: Database, found: Conversation) -> Iterator[str]:
 
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
-    """Yield findings beside the events: records and keys may be damaged, or know of events that were cut off."""
+    """Yield findings in records and idempotency keys: they may be damaged, or name events that were cut off."""
     for newest in reader.records(found.key, None, 0, 1_000):
         projection, version = newest.projection, -1
         while records := reader.records(found.key, projection, version, 1_000):
             for record in records:
                 if codec.decoded_record(projection, record) is None:
-                    problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
-                    yield VerifyFinding(None, None, f"{problem}; it is made again from the events", sound=True)
+                    problem = f"the record of projection {projection!r} for version {record.version} is damaged"
+                    yield VerifyFinding(None, None, f"{problem}; it is rebuilt from the events", sound=True)
                 elif record.version > found.version:
                     problem = f"projection {projection!r} knows version {record.version}, and there are only"
                     yield VerifyFinding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
@@ -356,7 +360,7 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
             first, count, proof, _ = recalled
             proved += proof is not None
             if type(first) is not int or type(count) is not int or first < 0 or count < 1:
-                yield VerifyFinding(None, None, f"what idempotency key {name!r} stands for is damaged")
+                yield VerifyFinding(None, None, f"the record of idempotency key {name!r} is damaged")
             elif not codec.is_proved(name, recalled):
                 yield VerifyFinding(
                     None, None, f"idempotency key {name!r} was changed without the key of the conversation"

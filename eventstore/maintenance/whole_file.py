@@ -1,8 +1,8 @@
-"""Write a file for its owner alone, that appears whole or not at all.
+"""Write a file that only its owner can read, and that appears whole or not at all.
 
-What commands write has the text of conversations. So a file has mode 0600 from its first moment, whatever the umask. It
-is written under a random name in the same folder, where no other user can have put a link beforehand; then it is synced
-and takes its name, which replaces a link of that name and does not follow it; then the folder is synced.
+The files of commands hold the text of conversations. So a file has mode 0600 from its first moment, whatever the umask.
+It is written under a random name in the same folder, where no other user can have put a link before. Then it is synced
+and takes its name, which replaces a link of that name and does not follow it. Then the folder is synced.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import BinaryIO
 __all__ = ["new_beside", "sync_folder", "whole_file"]
 
 _NAME_MAX = 100
-"""Characters of the name that a temporary name begins with: a name has 255 bytes at most."""
+"""A temporary name begins with this number of characters of the name: a name has at most 255 bytes."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the name ``path`` when the block ends without an exception; else nothing is left of it.
+    """Open a file that takes the name ``path`` when the block ends without an exception; otherwise it is removed.
 
     Raises ``OSError``. Durability: on disk, under its name, when the block has ended.
     """
     handle, name = _made_beside(path)
     part = Path(name)
     try:
-        with open(handle, "wb") as file:  # never by its name again: another file may have it
+        with open(handle, "wb") as file:  # the name is not used again: another file may have it by now
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
         sync_folder(path.parent)
     except OSError as error:
-        if error.filename is None:  # of a full disk, for one
+        if error.filename is None:  # such as on a full disk
             error.filename = str(path)
         raise
     finally:
@@ -55,7 +55,7 @@ def _made_beside(path: Path) -> tuple[int, str]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk."""
+    """Sync the names in a folder to the disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

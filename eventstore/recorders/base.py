@@ -281,7 +281,7 @@ class RecorderOfFile(Protocol):
     path: str
 
     def beside(self, path: str) -> Recorder:
-        """Another one of this kind, on another file, for reading."""
+        """Return another one of this kind, on another file, for reading."""
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
         """Write the newest state to a new file, while readers and writers go on. ``on_progress(done, of)`` counts
@@ -294,7 +294,7 @@ class RecorderOfFile(Protocol):
         """
 
     def left_of_erased(self) -> Sequence[int]:
-        """Keys of erased conversations of which rows are left, because their erasure was interrupted."""
+        """Return keys of erased conversations of which rows are left, because their erasure was interrupted."""
 
     def compact(self) -> bool:
         """Give back the space that deleted rows took. Return whether it is given back, and what was deleted is gone

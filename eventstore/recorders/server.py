@@ -48,4 +48,4 @@ class Status(NamedTuple):
 @runtime_checkable
 class RecorderOnServer(Protocol):
     def status(self) -> Status:
-        """Who holds the followers back, and how far behind are they?"""
+        """Return who holds the followers back, and how far behind are they?"""

@@ -45,7 +45,7 @@ def compressed(file: BinaryIO) -> Iterator[Sink]:
 
 
 def is_compressed(file: BinaryIO) -> bool:
-    """Whether the file, at its beginning, looks so. It is at its beginning afterwards."""
+    """Return whether the file, at its beginning, looks so. It is at its beginning afterwards."""
     beginning = file.read(4)
     file.seek(0)
     return beginning == _ZSTD or beginning.startswith(_GZIP)

@@ -196,7 +196,7 @@ def _proof_fields(proof: bytes) -> dict[str, str]:
 
 
 def _stands_in_a_line(row: Row) -> bool:
-    """Whether the body can stand in a line of JSON, and be taken out of it as the same bytes."""
+    """Return whether the body can stand in a line of JSON, and be taken out of it as the same bytes."""
     if b"\n" in row.body or b"\r" in row.body or not row.kind.isprintable():
         return False
     try:

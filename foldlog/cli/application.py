@@ -71,8 +71,8 @@ _ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "status", "adapters"}
 
 
 def _told(parameters: list[Any]) -> list[Any]:
-    """Parameters as the help shows them: without the Python type of what an argument is, and of a value that a flag
-    does not take.
+    """Return parameters as the help shows them: without the Python type of what an argument is, and of a value that a
+    flag does not take.
     """
     for parameter in parameters:
         if isinstance(parameter, TyperArgument):

@@ -117,7 +117,7 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
 
 
 def _is_done(store: Store, history: History) -> bool:
-    """Whether all of the work was appended before: it ends with an annotation."""
+    """Return whether all of the work was appended before: it ends with an annotation."""
     from eventstore import Annotation
 
     last = store.version(_IMPORTED) - 1

@@ -53,7 +53,7 @@ class Selection(NamedTuple):
         return not self.kinds and self.notes and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
-        """Whether the event is asked for. An event without a time of its own is of no time."""
+        """Return whether the event is asked for. An event without a time of its own is of no time."""
         if self.kinds or not self.notes:
             kind = label(event)
             if not self.notes and kind == "annotation":

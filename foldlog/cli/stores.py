@@ -105,7 +105,7 @@ def whole(store: Store, given: str) -> str:
 
 
 def _is_there(store: Store, conversation: str) -> bool:
-    """Whether the store has a conversation of this id, erased or not."""
+    """Return whether the store has a conversation of this id, erased or not."""
     from eventstore import ConversationNotFound
 
     try:

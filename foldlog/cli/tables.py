@@ -66,7 +66,7 @@ def _print_whole(columns: Sequence[Column], widths: Sequence[int], rows: Iterabl
 
 
 def padded(text: str, width: int, justify: Literal["left", "right"] = "left") -> str:
-    """``text`` with spaces up to ``width`` columns of a terminal."""
+    """Return ``text`` with spaces up to ``width`` columns of a terminal."""
     from rich.cells import cell_len
 
     spaces = " " * max(0, width - cell_len(text))

@@ -65,14 +65,14 @@ def console() -> Console:
 
 
 def has_edge() -> bool:
-    """Whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a width. Otherwise no line is
-    cut.
+    """Return whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a width. Otherwise no
+    line is cut.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def print_line(console: Console, line: Text | str) -> None:
-    """One line, cut where the terminal ends; whole unless stdout is a terminal."""
+    """Print one line. Cut it where the terminal ends; elsewhere print it whole."""
     if has_edge():
         console.print(line, no_wrap=True, overflow="ellipsis")
     else:
@@ -80,7 +80,7 @@ def print_line(console: Console, line: Text | str) -> None:
 
 
 def print_indented(console: Console, text: Text, columns: int) -> None:
-    """Lines of text, indented; wrapped where the terminal ends, and unchanged unless stdout is a terminal."""
+    """Print lines of text, indented. Wrap them where the terminal ends; elsewhere leave them unchanged."""
     if has_edge():
         from rich.padding import Padding
 
@@ -142,7 +142,7 @@ class PrintedLines:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """``text`` in pieces that each take ``width`` columns, the last one padded with spaces."""
+    """Return ``text`` in pieces that each take ``width`` columns, the last one padded with spaces."""
     if len(text) <= width and _NARROW.fullmatch(text):
         return [text.ljust(width)]
     from rich.cells import chop_cells, set_cell_size

@@ -33,7 +33,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
-    """How ``record`` differs from ``predicted``. Neither is changed; the answer shares values with ``record``."""
+    """Return how ``record`` differs from ``predicted``. Neither is changed; the answer shares values with
+    ``record``.
+    """
     if predicted is record:
         return None
     kind = type(record)
@@ -86,7 +88,9 @@ def _array_delta(predicted: list[Any], record: list[Any], levels: int) -> Delta:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal as JSON. Python takes 1, 1.0 and True for equal, JSON text does not; it has no infinities, Python does."""
+    """Return whether both are equal as JSON. Python takes 1, 1.0 and True for equal, JSON text does not; it has no
+    infinities, Python does.
+    """
     try:
         return bool(a == b) and _encode(a) == _encode(b)
     except (ValueError, RecursionError):  # text that is not Unicode, nesting that is too deep to compare

@@ -181,7 +181,8 @@ def _written(path: Path) -> Iterator[None]:
 
 
 def check(store: Store, path: Path) -> None:
-    """Whether ``path`` is an audit database of ``store`` that can be written now: asked before what cannot be undone.
+    """Check that ``path`` is an audit database of ``store`` that can be written now: asked before what cannot be
+    undone.
 
     Raises ``NoAuditDatabase``, also where nothing is there, and ``AuditDatabaseMismatch``. The file is left as it is.
     """
@@ -326,7 +327,7 @@ def _replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str
 
 
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Everything behind a position, and in the place of an event that cannot be read the error that says so."""
+    """Yield everything behind a position, and in the place of an event that cannot be read the error that says so."""
     while True:
         try:
             yield from store.follow(position)

@@ -22,7 +22,7 @@ class PlotRefused(EventStoreError, ValueError):
 
 
 def check_plot(path: Path) -> None:
-    """Whether a plot can be drawn into this file: asked first, since a replay may be long, or cost something.
+    """Check that a plot can be drawn into this file, before a replay that may take long or cost money.
 
     Raises ``PlotRefused``, and ``OSError`` where there is no such folder.
     """

@@ -120,7 +120,7 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) 
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 event``, ``1,204 events``."""
+    """Return ``1 event``, ``1,204 events``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

@@ -146,7 +146,7 @@ def signed(turn: MessageTurn) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    """Whether the block has its signature and can be sent as it is: a model takes back no other."""
+    """Return whether the block has its signature and can be sent as it is: a model takes back no other."""
     values = [block.get(key) for key in keys]
     return bool(values[-1]) and all(isinstance(value, str) and sendable(value) == value for value in values)
 

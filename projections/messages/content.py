@@ -44,7 +44,7 @@ def sendable(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is empty or white space alone. Cost: the white space at its beginning."""
+    """Return whether a text is empty or white space alone. Cost: the white space at its beginning."""
     return not text or text.isspace()
 
 
@@ -79,7 +79,7 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def says_something(content: Content) -> bool:
-    """Whether a message with this content is sent: one that says nothing is left out."""
+    """Return whether a message with this content is sent: one that says nothing is left out."""
     return not is_blank(content) if isinstance(content, str) else bool(parts_of(content))
 
 

@@ -89,7 +89,7 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
 
 
 def _is_call(event: Event) -> TypeGuard[Action]:
-    """Whether the event is a call that the model made. It is told of what the user or the environment did."""
+    """Return whether the event is a call that the model made. It is told of what the user or the environment did."""
     return isinstance(event, Action) and event.source == "agent"
 
 

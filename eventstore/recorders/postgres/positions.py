@@ -65,8 +65,8 @@ class Positions:
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """(first position, how many), ascending, ``count`` in all. ``reserve`` gives the number of another transaction
-        that began after this one and places nothing.
+        """Yield (first position, how many), ascending, ``count`` in all. ``reserve`` gives the number of another
+        transaction that began after this one and places nothing.
 
         No follower passes such a number before this transaction ends: the horizon is at or below its own.
         """

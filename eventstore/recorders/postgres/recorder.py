@@ -204,8 +204,8 @@ class PostgresRecorder:
         return True
 
     def check(self) -> Iterator[str]:
-        """Rows of no conversation; and, where the extension ``amcheck`` is installed, what it finds wrong with the
-        indices. Reading a page whose checksum is wrong is an error, if the server was set up with data checksums.
+        """Yield rows of no conversation; and, where the extension ``amcheck`` is installed, what it finds wrong with
+        the indices. Reading a page whose checksum is wrong is an error, if the server was set up with data checksums.
         """
         yield from self._patiently(lambda connection: list(status.findings(connection, self._schema)))
 

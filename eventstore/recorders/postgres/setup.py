@@ -54,7 +54,7 @@ def _owner(connection: psycopg.Connection[Any], schema: str) -> str:
 
 
 def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:
-    """0 where there is no store. Raises ``DatabaseError`` where something else is, or a newer store."""
+    """Return 0 where there is no store. Raises ``DatabaseError`` where something else is, or a newer store."""
     tables = connection.execute(
         "SELECT coalesce(array_agg(tablename::text), '{}') FROM pg_tables WHERE schemaname = %s", (schema,)
     ).fetchone()

@@ -31,8 +31,9 @@ class PostgresVersionCache:
         self._by_id: dict[str, _Tail] = {}
 
     def take(self, conversation_id: str) -> Conversation | None:
-        """How a conversation ends, if a guess is worth it. It is told once: of two threads that append at the same time
-        only one can be right about how the other leaves it, and if that one is wrong, there was somebody else.
+        """Return how a conversation ends, if a guess is worth it. It is told once: of two threads that append at the
+        same time only one can be right about how the other leaves it, and if that one is wrong, there was somebody
+        else.
         """
         with self._mutex:
             tail = self._by_id.get(conversation_id)

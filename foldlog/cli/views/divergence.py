@@ -51,7 +51,7 @@ def divergence(store: Store, one: str, other: str) -> Divergence:
 
 
 def _equal(one: Event, other: Event) -> bool:
-    """Whether two events are equal but for their times: a replay has the times of the replay."""
+    """Return whether two events are equal but for their times: a replay has the times of the replay."""
     from msgspec.structs import replace
 
     return replace(one, timestamp=None) == replace(other, timestamp=None)

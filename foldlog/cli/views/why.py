@@ -49,7 +49,7 @@ def run(
 
 
 def _requests(store: Store, conversation: str, answer: Why) -> Sequence[CondensationRequest]:
-    """Those that the condensation answers which forgot the event."""
+    """Return those that the condensation answers which forgot the event."""
     from eventstore import CondensationAction
 
     if not isinstance(answer.by, CondensationAction):

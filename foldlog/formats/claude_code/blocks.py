@@ -59,7 +59,7 @@ def given(content: Content) -> str | list[_Block]:
 
 
 def blocks_of(content: Content) -> list[_Block]:
-    """Content as blocks."""
+    """Return content as blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [_block_of(part) for part in content]
@@ -76,7 +76,7 @@ def _block_of(part: _Block) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Whether there is nothing in it that could be sent to a model: Anthropic's refuse a text of white space."""
+    """Return whether there is nothing in it that could be sent to a model: Anthropic's refuse a text of white space."""
     if isinstance(content, str):
         return not content.strip()
     return all(part.get("type") == "text" and not part["text"].strip() for part in content)

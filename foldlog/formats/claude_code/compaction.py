@@ -76,7 +76,7 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Whether a line that follows the line ``parent`` continues what is kept, and so the compaction."""
+        """Return whether a line that follows the line ``parent`` continues what is kept, and so the compaction."""
         return parent in self.ids or parent == self.last
 
 
@@ -159,7 +159,7 @@ class ShownMembers:
         return gone, len(members) - len(gone)
 
     def lines_without(self, gone: frozenset[int]) -> list[str]:
-        """Ids of the lines that still stand when the events ``gone`` are forgotten."""
+        """Return ids of the lines that still stand when the events ``gone`` are forgotten."""
         return list(
             dict.fromkeys(uuid for event_id, uuid in self._members if uuid is not None and event_id not in gone)
         )

@@ -222,7 +222,7 @@ def _use(action: Action) -> dict[str, Any]:
 
 
 def _as_object(arguments: str | None) -> Any:
-    """Arguments as the object that they have to be."""
+    """Return arguments as the object that they have to be."""
     if arguments is None:
         return {}
     try:

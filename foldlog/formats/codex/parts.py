@@ -30,7 +30,7 @@ def content_of(parts: Any) -> Content:
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
-    """Content as the parts that it most likely comes from."""
+    """Return content as the parts that it most likely comes from."""
     if isinstance(content, str):
         return [{"type": text_type, "text": content}]
     return [

@@ -274,7 +274,7 @@ def _annotation(line: str, name: str, payload: dict[str, Any], fields: dict[str,
 
 
 def _turns(payload: dict[str, Any]) -> int:
-    """How many turns are rolled back, if it says so."""
+    """Return how many turns are rolled back, if it says so."""
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0
 
@@ -286,7 +286,9 @@ def _instructions(value: Any) -> str:
 
 
 def _place_of_summary(history: list[Any], message: str) -> int | None:
-    """Which item of a replacement history is its summary: the last message of one text that ends with ``message``."""
+    """Return which item of a replacement history is its summary: the last message of one text that ends with
+    ``message``.
+    """
     if not message:
         return None
     for place in range(len(history) - 1, -1, -1):

@@ -36,7 +36,7 @@ class RecordReader(Protocol):
     def __iter__(self) -> Iterator[Located]: ...
 
     def place(self, located: Located) -> str:
-        """Where it stands, for a finding."""
+        """Return where it stands, for a finding."""
 
 
 class JsonLines:

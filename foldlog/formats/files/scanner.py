@@ -117,7 +117,9 @@ class Scanner:
             self._fill()
 
     def _is_whole(self, end: int) -> bool:
-        """Whether a value ends where it seems to: of a number the window may have only the beginning, 0 of 0.5."""
+        """Return whether a value ends where it seems to: of a number the window may have only the beginning, 0 of
+        0.5.
+        """
         return (
             self._ended
             or self._text[end - 1] in '"]}'

@@ -10,7 +10,7 @@ __all__ = ["outside_history"]
 
 
 def outside_history(records: Iterable[Any]) -> Container[int]:
-    """Numbers of the records that a delegate left in its parent's stream.
+    """Return numbers of the records that a delegate left in its parent's stream.
 
     They stand strictly between a ``delegate`` action and the ``delegate`` observation that answers it, the innermost
     first; a delegation without an answer leaves none. Cost: one pass over the records.

@@ -206,7 +206,7 @@ def _is_action(record: Any) -> bool:
 
 
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str], marks: Marks) -> dict[str, Any]:
-    """Arguments or extras, from where the record has them."""
+    """Return arguments or extras, from where the record has them."""
     if key in record:
         payload = record[key]
         return payload if type(payload) is dict else {}

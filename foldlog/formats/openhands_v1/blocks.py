@@ -35,7 +35,7 @@ def parts_of(content: Content) -> tuple[dict[str, Any], ...]:
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
-    """Content as the blocks that it most likely comes from: images side by side were one block."""
+    """Return content as the blocks that it most likely comes from: images side by side were one block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     blocks: list[dict[str, Any]] = []
@@ -52,6 +52,6 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 
 
 def split(content: Content, last: int) -> tuple[Content, Content]:
-    """Content without its ``last`` parts, and these."""
+    """Return content without its ``last`` parts, and these."""
     parts = parts_of(content)
     return (parts[:-last], parts[-last:]) if last else (content, ())
