@@ -1,8 +1,8 @@
-"""What a condenser is: it reads a View and answers with a View to go on with, or with a condensation to append.
+"""The interface of a condenser: it reads a View and returns a View to go on with, or a condensation to append.
 
-The functional core is ``step``: a View in, a ``Step`` out, and the View is never changed; ``condense`` is its result.
-The models that condensers talk to are behind two small protocols, ``Summarizer`` (asked for a text) and ``AgentModel``
-(asked what fits): ``condensers/models/client.py`` is both.
+The functional core is ``step``: it takes a View and returns a ``Step``, and never changes the View; ``condense``
+returns its result. Condensers use models through two small protocols, ``Summarizer`` (asked for a text) and
+``AgentModel`` (asked how much fits). ``condensers/models/client.py`` implements both.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """How much a condensation is needed: without a hard one the agent's next call may fail, a soft one can wait."""
+    """How much a condensation is needed. Without a hard one the agent's next call may fail; a soft one can wait."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -56,15 +56,17 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """A condenser's decision to forget: ``action`` is the event to append, or, from a handler, the one appended."""
+    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the event that was
+    appended.
+    """
 
     action: CondensationAction
 
 
 class Step(NamedTuple):
-    """A condenser's answer to one View, and what there is to report beside it.
+    """The result of a condenser for one View, with its reports.
 
-    ``reports`` holds only what is in no condensation's metadata: a mask, a failed model call, money spent.
+    ``reports`` are those that are not in the metadata of a condensation: a mask, a failed model call, money spent.
     """
 
     result: View | Condensation
@@ -85,11 +87,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer of a model. Whether it is of any use is the strategy's to judge: it may be empty or cut off.
+    """One reply of a model. It may be empty or cut off: the strategy judges whether it is usable.
 
     ``finish_reason`` is OpenAI's word: ``stop``, ``length`` (cut off), ``tool_calls``, ``content_filter`` (refused).
-    ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``, ``total_tokens`` and what else the server tells);
-    ``cost`` is in US dollars, None where the price is unknown. ``attempts`` is 1 + the retries it took.
+    ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``, ``total_tokens`` and other counts of the server);
+    ``cost`` is in US dollars, None if the price is unknown. ``attempts`` is 1 + the number of retries.
     """
 
     text: str | None
@@ -126,15 +128,15 @@ class Summarizer(Protocol):
     ) -> Reply:
         """One answer to ``messages`` (OpenAI chat format), retried as this model's configuration says.
 
-        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema that the text is
-        to follow. Raises ``ModelCallFailed``, and nothing else, where server, network or model gave no reply.
+        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema of the text.
+        Raises only ``ModelCallFailed``, if server, network or model gave no reply.
         """
         ...
 
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """What a token budget needs of the model that the agent talks to.
+    """What a token budget needs from the agent's model.
 
     It may also have ``dialect``, the form of messages that its server accepts: see ``projections.View.to_messages``.
     """
@@ -144,7 +146,7 @@ class AgentModel(Protocol):
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The input limit in force; None where it is unknown."""
+        """The input limit of the model; None if it is unknown."""
         ...
 
     @property
@@ -164,17 +166,17 @@ class AgentModel(Protocol):
 
 
 class Condenser(MetadataInterface):
-    """Reads a View and decides what the agent goes on with.
+    """Reads a View and decides which View the agent goes on with.
 
-    A strategy defines ``condense``, or ``step`` where it has something to report; each is the other's default. A class
-    that defines neither is abstract. Both may leave out the argument ``agent_llm``. Neither changes the View. A
-    condenser holds no state of a conversation: one object may serve many, in many threads.
+    A strategy defines ``condense``, or ``step`` if it has something to report; the default of each calls the other. A
+    class that defines neither is abstract. Both may leave out the argument ``agent_llm``. Neither changes the View. A
+    condenser holds no state of a conversation: one object may serve many conversations in many threads.
 
     Two condensers are equal if they are of one class and have equal configurations.
     """
 
     type: ClassVar[str] = ""
-    """The name under which this strategy stands in configurations and in the metadata of its condensations."""
+    """The name of this strategy in configurations and in the metadata of its condensations."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -191,8 +193,8 @@ class Condenser(MetadataInterface):
     def config(self) -> CondenserConfig:
         """The configuration that makes this condenser again: ``from_config(condenser.config.model_dump())`` equals it.
 
-        Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` where the class is not
-        registered, or was made of something that no configuration can name, such as a model of one's own.
+        Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class is not registered,
+        or if it was made of an object that no configuration can name, such as your own model class.
         """
         from condensers.config.registry import config_of
 
@@ -210,15 +212,14 @@ class Condenser(MetadataInterface):
 
     @classmethod
     def register_config(cls, config_type: builtins.type[CondenserConfig]) -> None:
-        """Have configurations of ``config_type`` make condensers of this class. Raises ``InvalidCondenser`` where its
-        name is taken.
-        """
+        """Register this class as the condenser of ``config_type``. Raises ``InvalidCondenser`` if the name is taken."""
         from condensers.config.registry import register_config
 
         register_config(config_type, cls)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser with the agent's model wherever it names no model. By default this condenser itself.
+        """Return this condenser with the agent's model in each place where it names no model. By default this condenser
+        itself.
 
         Raises ``InvalidCondenser`` where it needs a model and ``agent_llm`` is None or cannot be asked.
         """
@@ -238,14 +239,14 @@ class Condenser(MetadataInterface):
         return hash((type(self), self.type))
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether a ``CondensationRequest`` will be answered. An agent that overflows asks before it
-        requests.
+        """Return whether this condenser fulfils a ``CondensationRequest``. An agent whose prompt overflows asks this
+        first.
         """
         return False
 
     def sparing(self) -> Condenser:
-        """Return this condenser for a while in which its model is asked only where it must be: it failed lately, and
-        what can wait is left as it is. By default this condenser itself.
+        """Return this condenser in a form that asks its model only if it must, because the model failed lately: a
+        condensation that can wait is not made. By default this condenser itself.
         """
         return self
 
@@ -258,7 +259,7 @@ class Condenser(MetadataInterface):
         return _condense_by_step(self, view, agent_llm)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """``condense``, with what there is to report. Raises as it does; the error carries the reports."""
+        """Do the same as ``condense``, and return the reports too. If it raises, the error carries the reports."""
         return self.gather(lambda: Step(self.condense(view, agent_llm)))
 
     def gather(self, act: Callable[[], Step]) -> Step:
@@ -286,7 +287,7 @@ def _condense_by_step(self: Condenser, view: View, agent_llm: AgentModel | None 
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """Return a step that reports ``reports``: in the condensation's metadata if there is one, else beside the View."""
+    """Return a step with these ``reports``: in the metadata of its condensation if it has one, else beside the View."""
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))
     return Step(result, reports)

@@ -1,9 +1,9 @@
-"""What is tried again and again in vain: told each time, recorded ever more rarely.
+"""Repeated failures to condense: each one raises an error, but few are recorded.
 
-A step that must condense and cannot is declined. The first decline is an event of the log. While it is the newest
-condensation it stands: the next step that fails in the same way raises the same error and appends no further event,
-else a model that is down for a day would leave one event for each step. What its calls cost is added up, and recorded
-after 1, 2, 4, 8, … repeats in one report, or with the condensation that is appended next.
+A step that must condense and cannot is declined. The first decline is an event of the log. It stands while it is the
+newest condensation: the next step that fails in the same way raises the same error and appends no event. Otherwise a
+model that is down for a day would leave one event for each step. The cost of the calls is added up, and recorded after
+1, 2, 4, 8, … repeats in one report, or with the next condensation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Declines"]
 
 
 class Declines:
-    """Whether the decline of one conversation stands, and what was spent since. Several threads may use one object: at
+    """The decline of one conversation: whether it stands, and the cost since. Several threads may use one object: at
     worst a decline is recorded twice.
     """
 
@@ -32,8 +32,8 @@ class Declines:
         self._spent = _Spent()
 
     def stands(self, view: View, lately: Iterable[Event]) -> bool:
-        """Return whether the newest condensation of ``view`` is such a decline. One that was recorded before this
-        object was made is looked for in ``lately``.
+        """Return whether the newest condensation of ``view`` is a decline. A decline from before this object is
+        searched for in ``lately``.
         """
         if view.unhandled_condensation_request:
             return False
@@ -49,13 +49,13 @@ class Declines:
         self._condensations, self._times = len(view.condensations) + 1, 0
 
     def repeated(self, problem: str, reports: Iterable[Report]) -> tuple[Report, ...]:
-        """Add up a further decline. Returns what is to be recorded now: nothing, most of the times."""
+        """Add up a further decline. Return the reports to record now: usually none."""
         self._times += 1
         self._spent.add(problem, reports)
         return self.unrecorded() if self._times & (self._times - 1) == 0 else ()
 
     def unrecorded(self) -> tuple[Report, ...]:
-        """Return one report of what was spent and is not recorded yet, if anything. Later calls are added up apart."""
+        """Return one report of the cost that is not recorded yet, if any. The sum then begins at zero."""
         spent, self._spent = self._spent, _Spent()
         if not spent.calls:
             return ()

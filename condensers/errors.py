@@ -1,4 +1,4 @@
-"""What can go wrong in a condenser, as a branch of the one error tree.
+"""The errors of condensers, a branch of the one error tree.
 
 EventStoreError
 └── CondenserError
@@ -27,13 +27,15 @@ class CondenserError(EventStoreError):
 
 
 class InvalidCondenser(CondenserError, ValueError):
-    """A condenser cannot be built like this. The message names the parameter, its value and what is allowed."""
+    """A condenser cannot be built with these parameters. The message names the parameter, its value and the allowed
+    values.
+    """
 
 
 class NoCondensationAvailable(CondenserError):
-    """There is nothing that may be forgotten, or what would be forgotten could not be summarized.
+    """No event may be forgotten, or the events to forget could not be summarized.
 
-    The View is as it was. ``reports`` is what was done on the way, and paid for (see ``Step``).
+    The View is unchanged. ``reports`` are those of the failed step, with its cost (see ``Step``).
     """
 
     def __init__(self, message: str, reports: tuple[Mapping[str, Any], ...] = ()) -> None:
@@ -44,8 +46,8 @@ class NoCondensationAvailable(CondenserError):
 class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after every retry that its configuration allows. ``failure`` says which kind.
 
-    ``report`` has the model, attempts and latency, and usage and cost where a reply was paid for. ``reports`` has those
-    of earlier calls of the same step, and this one.
+    ``report`` has the model, attempts and latency, and usage and cost if a reply was paid for. ``reports`` has the
+    reports of earlier calls of the same step and this one.
     """
 
     def __init__(
@@ -63,4 +65,4 @@ class ModelCallFailed(CondenserError):
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. Budgets estimate them, and say so."""
+    """The tokens of a View cannot be counted for this model. Budgets then estimate them, and report it."""

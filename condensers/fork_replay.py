@@ -1,5 +1,5 @@
-"""Replay a history from a version on under another condenser, as a fork: what it would have been can be looked at with
-every tool, beside what it was.
+"""Replay a history from a version on with another condenser, as a fork. Every tool can then show it beside the
+original.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _NOT_REPLAYED = (CondensationAction, Retraction, Redaction, DocumentChanges, Unk
 
 
 class ForkReplay(NamedTuple):
-    """What became of a replay: the fork and its version, and since it began: its condensations, how often one was
-    required and impossible, and the events of the history that it has not, beside condensations and retractions.
+    """The outcome of a replay: the fork and its version, its condensations, how often one was required and impossible,
+    and the events of the history that it left out, beside condensations and retractions.
     """
 
     conversation: str
@@ -57,14 +57,14 @@ def replay_as_fork(
     agent_llm: AgentModel | None = None,
     on_event: Callable[[int], object] = lambda event_id: None,
 ) -> ForkReplay:
-    """Begin the fork ``fork`` of a conversation at version ``at``, and append what the conversation has since then,
+    """Begin the fork ``fork`` of a conversation at version ``at``, and append the later events of the conversation,
     with the condensations of ``condenser`` in the place of the recorded ones.
 
-    The condenser is asked where the agent's model was called. Events that a retraction took back are left out, and so
-    are changes of documents and events of kinds that are not known. Raises ``InvalidArgument`` where a later retraction
-    returns to a version before ``at``, and what ``Store.fork`` and the condenser raise. Where it ends in the middle,
-    the fork keeps what it has. Durability: each step is on disk. Cost: the events since ``at``, each as an append, and
-    the condenser's work.
+    The condenser is asked wherever the agent's model was called. Events that a retraction took back, changes of
+    documents and events of unknown kinds are left out. Raises ``InvalidArgument`` if a later retraction returns to a
+    version before ``at``, and the errors of ``Store.fork`` and of the condenser. If it fails, the fork keeps the events
+    appended so far. Durability: each step is on disk. Cost: the events since ``at``, each as an append, and the
+    condenser's work.
     """
     version = store.conversation(conversation).version
     kept = store.query(conversation, lambda read: _kept(conversation, list(read.structural_events()), at, version))
@@ -122,7 +122,9 @@ def _moved(event: Event, at: int, ids: dict[int, int]) -> Event:
 
 
 def _condensed(handler: CondenseHandler, fork: str) -> Iterator[bool]:
-    """Take steps until the View can be sent: True for each condensation, False where one is required and impossible."""
+    """Yield for each step until the View can be sent: True for a condensation, False if one is required and
+    impossible.
+    """
     try:
         while isinstance(handler.handle(fork), Condensation):
             yield True

@@ -1,4 +1,4 @@
-"""A condensation that was decided on but not yet appended, and whether it holds after events that others appended."""
+"""A condensation that was decided but not yet appended, and the check whether it still holds after newer events."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Outdated", "Plan"]
 
 
 class Outdated(CondenserError):
-    """A plan does not fit the events that others appended since. It was not appended; plan again."""
+    """A plan does not fit the events that other writers appended since. It was not appended; plan again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Traces:
-    """What a later event may have in common with the forgotten events: their ids, calls, responses, tool loop, or bond.
+    """The ties of the forgotten events to later events: their ids, calls, responses, tool loop, or bond.
 
     The calls of one response stand or fall together, so ``ids`` and ``call_ids`` are also those of calls that stay.
     ``reaches_open_loop``: whether a tool loop that later calls would join is another one once the plan is appended.
@@ -38,7 +38,7 @@ class _Traces:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``action``, to be appended after ``view``. Where it forgets nothing it only answers a request."""
+    """``action``, to be appended after ``view``. If it forgets nothing, it only fulfils a request."""
 
     action: CondensationAction
     view: View
@@ -52,10 +52,10 @@ class Plan:
     def after(self, meanwhile: Sequence[Event]) -> Plan:
         """Return the same plan for the View after these events. Raises ``Outdated`` if it does not hold.
 
-        It holds if no other condensation and no retraction came, what it forgets is still shown, every event that stays
-        is still sent to the model, and no part of a waiting call goes. A request in between, or a condensation that was
-        declined, outdates nothing. Cost: the events, and a copy of the View; at the first time, and where one of the
-        events may have to do with what is forgotten, also the units of the View.
+        It holds if there was no other condensation and no retraction, if the events to forget are still shown, if every
+        event that stays is still sent to the model, and if no part of an open call is forgotten. A request or a
+        declined condensation in between does not matter. Cost: the events, and a copy of the View; the first time, and
+        if one of the events may be tied to the forgotten ones, also the units of the View.
         """
         traces = self._traces or _traces(self.action, self.view)
         view = self.view.then(meanwhile)
@@ -81,7 +81,7 @@ def _traces(action: CondensationAction, view: View) -> _Traces:
 
 
 def _open_loop(view: View) -> list[int]:
-    """Return the ids of the tool loop that a call after this View would join; none if it would join no loop."""
+    """Return the ids of the tool loop that a call after this View would join; empty if it would join none."""
     found = units(view.events, view.left_behind)
     orphans = set(found.orphans)
     last = next((position for position in reversed(found.seen) if position not in orphans), None)
@@ -90,16 +90,16 @@ def _open_loop(view: View) -> list[int]:
 
 
 def _open_bond(view: View) -> list[int]:
-    """Return the ids of the events at the end of this View that stay with the next; none if the last one does not.
+    """Return the ids of the events at the end of this View that stay with the next; empty if the last event does not.
 
-    A summary may stand after them for now: what comes next may take its place before it.
+    A summary may follow them for now: the next event may be placed before it.
     """
     there = (event for event in reversed(view.events) if event.id >= 0 and event.id not in view.left_behind)
     return [event.id for event in takewhile(lambda event: event.stays_with_next, there)]
 
 
 def _bears_on(event: Event, traces: _Traces) -> bool:
-    """Return whether a plan may not hold because of this event, which came after its View. In doubt it does."""
+    """Return whether this event, which came after the plan's View, may invalidate the plan. Return True in doubt."""
     if traces.summaries_move or traces.reaches_open_bond:
         return True
     match event:
@@ -113,9 +113,9 @@ def _bears_on(event: Event, traces: _Traces) -> bool:
 def _check(action: CondensationAction, meanwhile: Sequence[Event], view: View) -> None:
     for event in meanwhile:
         if isinstance(event, CondensationAction) and (event.summary is not None or any(event.forgotten)):
-            raise Outdated(f"condensation {event.id} came first")
+            raise Outdated(f"condensation {event.id} was appended first")
         if isinstance(event, Retraction):
-            raise Outdated(f"retraction {event.id} came first")
+            raise Outdated(f"retraction {event.id} was appended first")
     ids = _named(action)
     gone = ids.difference(event.id for event in view.events)
     if gone:
@@ -131,7 +131,7 @@ def _sent(view: View) -> set[int]:
 
 
 def _waiting(view: View) -> set[int]:
-    """Return the ids of parallel calls that wait for an observation, with the observations that came."""
+    """Return the ids of parallel calls that wait for an observation, with their observations so far."""
     return {view[position].id for position in pending_positions(units(view.events, view.left_behind))}
 
 

@@ -1,4 +1,4 @@
-"""What classes of condensers need when they are made: methods that are abstract, and the reference's signatures."""
+"""Adapt classes of condensers when they are defined: abstract methods, and the signatures of the reference."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TAKE_A_VIEW = (
 
 
 def abstract(method: Method) -> Method:
-    """Make a method abstract until a subclass defines it, or the method that stands for it: only at run time, since
-    type checkers cannot know which of two is defined.
+    """Make a method abstract until a subclass defines it or its alternative: only at run time, because type checkers
+    cannot know which of two methods is defined.
     """
     method.__isabstractmethod__ = True  # type: ignore[attr-defined]
     return method

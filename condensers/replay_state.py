@@ -1,4 +1,4 @@
-"""What a replay remembers of a long history, in a few bytes for each event and each turn."""
+"""The memory of a replay of a long history: a few bytes for each event and each turn."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _UNKNOWN = -1
 
 
 class Turn(NamedTuple):
-    """One call of the agent's model: the event that it led to, and the size of the View that it was shown.
+    """One call of the agent's model: its first event, and the size of the View that it was shown.
 
-    ``hidden`` counts events of the View that the condenser left out this once. ``tokens`` is None where they could not
-    be counted.
+    ``hidden`` counts events of the View that the condenser left out this time. ``tokens`` is None if they could not be
+    counted.
     """
 
     event_id: int
@@ -85,10 +85,10 @@ def _beside(values: array[int], value: int, others: array[int]) -> int | None:
 
 
 class Fates:
-    """What became of forgotten events: a summary stands for them, or they are lost.
+    """The forgotten events: a summary stands for them, or they are lost.
 
-    Each condensation is a node. A summary that is forgotten links its node to the one that forgot it, so that no event
-    is touched twice.
+    Each condensation is a node. If a summary is forgotten, its node is linked to the node that forgot it, so no event
+    is visited twice.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,9 @@ class Fates:
         self._node_of: dict[int, int] = {}
 
     def forget(self, events: Sequence[int], summaries: Iterable[int], summary: int | None) -> None:
-        """Note that a condensation forgot these events and summaries, with a ``summary`` in their place or without."""
+        """Record that a condensation forgot these events and summaries, with or without a ``summary`` in their
+        place.
+        """
         node = len(self._parents)
         self._parents.append(node)
         self._lost.append(summary is None)
@@ -110,7 +112,7 @@ class Fates:
             self._node_of[summary] = node
 
     def settled(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the events for which a summary stands in the end, and the lost ones, both ascending."""
+        """Return the events for which a summary stands at the end, and the lost events, both ascending."""
         roots = list(self._parents)
         for node in reversed(range(len(roots))):  # a node links to a later one
             roots[node] = roots[roots[node]]

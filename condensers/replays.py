@@ -1,7 +1,8 @@
-"""What a history would have been under other strategies: replayed in memory, the store untouched.
+"""Replay a history with another strategy, in memory, without changing the store. The recorded condensations are left
+out.
 
-The recorded condensations are left out. The condenser is asked wherever the agent's model was called, and decides as if
-it had been there from the start, so that two strategies are compared over the very same work.
+The condenser is asked wherever the agent's model was called, as if it had been used from the start. So two strategies
+are compared over the same work.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ __all__ = ["Made", "Replay", "Replaying", "Turn", "begins_a_turn", "replay"]
 _CONDENSATIONS_MAX_A_TURN = 10
 
 _OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""Failures that say nothing of the strategy. A reply of no use does: it is counted, and the replay goes on."""
+"""Failures that say nothing about the strategy. An unusable reply does: it is counted, and the replay goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One condensation: the event that it came before, the sizes of the View, and whether it has a summary."""
+    """One condensation: the next event, the sizes of the View before and after it, and whether it has a summary."""
 
     event_id: int
     events_before: int
@@ -46,7 +47,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How one strategy did over a history. All ids are the history's own.
+    """The figures of one strategy over a history. All ids are those of the history.
 
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end; None for a condenser that shows every event, where tokens are not counted
@@ -65,7 +66,7 @@ class Replay:
 
     @property
     def tokens_sent(self) -> int | None:
-        """The tokens of all prompts that the agent's model would have been sent; None where one was not counted."""
+        """The tokens of all prompts that the agent's model would have been sent; None if one was not counted."""
         sent = 0
         for turn in self.turns:
             if turn.tokens is None:
@@ -80,7 +81,7 @@ class Replay:
 
     @property
     def condenser_tokens(self) -> int:
-        """The tokens that the condenser's own model was sent and gave."""
+        """The tokens of the prompts and replies of the condenser's own model."""
         return sum(metrics.get("usage", {}).get("total_tokens", 0) for metrics in self._metrics())
 
     @property
@@ -94,19 +95,19 @@ class Replay:
         return sum((metrics.get("cost") or 0.0 for metrics in self._metrics()), 0.0)
 
     def _metrics(self) -> Iterable[Mapping[str, Any]]:
-        """Yield what each report says was spent: under ``metrics``, or, of a failed call, in the report itself."""
+        """Yield the cost in each report: under ``metrics``, or for a failed call in the report itself."""
         return (report.get("metrics", report) for report in self.reports)
 
 
 def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:
-    """Tell how ``condenser`` would have done over ``events``, a history from its first event on. What a retraction took
-    back is left out.
+    """Replay ``events``, a history from its first event on, with ``condenser``. Events that a retraction took back are
+    left out.
 
-    ``agent_llm`` counts tokens and sets the limits that a budget keeps to. A condenser with a model calls it. Raises
-    what the condenser raises but for ``NoCondensationAvailable``; ``ModelCallFailed`` where its model cannot be
-    reached, for the figures would not be this strategy's; and ``CondenserError`` where it condenses without end. Cost:
-    the events, and at each call of the agent's model what the condenser does; tokens are counted once for each stretch
-    between two condensations, but at each call where a condenser hides something from it.
+    ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that model. Raises the
+    errors of the condenser except ``NoCondensationAvailable``; ``ModelCallFailed`` if its model cannot be reached,
+    because the figures would not be those of this strategy; and ``CondenserError`` if it condenses without end. Cost:
+    the events, and at each call of the agent's model the work of the condenser; tokens are counted once between two
+    condensations, and at each call if the condenser hides events from it.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -133,7 +134,7 @@ def begins_a_turn(event: Event, response_id: str | None) -> bool:
 
 
 def _without_past(view: View) -> View:
-    """Return the View without the earlier ones, which hold all events: a replay never goes back."""
+    """Return the View without its past, which holds all events: a replay never returns to an earlier version."""
     return dataclasses.replace(view, state=dataclasses.replace(view.state, past=None))
 
 
@@ -148,8 +149,8 @@ class Replaying:
     def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._condenser, self._agent_llm = condenser, agent_llm
         self._only_counts = type(condenser) is NoOpCondenser and agent_llm is None
-        """Whether only the size of the View matters, so that its events need not be kept. Not for the V0 dialect, where
-        a request may forget an event.
+        """Whether only the size of the View matters, so that its events need not be kept. False for the V0 dialect, in
+        which a request may forget an event.
         """
         self._shown = 0
         self._response_id: str | None = None
@@ -158,7 +159,7 @@ class Replaying:
         self._fates = Fates()
         self._turns = Turns()
         self._uncounted: list[int] = []
-        """Places of turns whose tokens are not counted yet."""
+        """The places of turns whose tokens are not counted yet."""
         self._made: list[Made] = []
         self._declined = 0
         self._reports: list[Report] = []
@@ -168,7 +169,10 @@ class Replaying:
         if isinstance(event, CondensationAction):
             return
         if isinstance(event, Retraction):
-            raise TypeError(f"a replay cannot go back, as retraction {event.id} does; leave out what it took back")
+            raise TypeError(
+                f"a replay cannot return to an earlier version, as retraction {event.id} does; leave out the events "
+                f"that it took back"
+            )
         if self._only_counts and not self._shown:
             self._only_counts = not is_from_v0(event)
         if begins_a_turn(event, self._response_id):
@@ -183,7 +187,7 @@ class Replaying:
         self._view = _without_past(self._view.then((replace(event, id=new_id, cause=cause),)))
 
     def _take_turn(self, event_id: int) -> None:
-        """Condense as often as is needed before the model is called that gave the event with this id."""
+        """Condense as often as needed before the call of the model that gave the event with this id."""
         if self._only_counts:
             self._turns.append(Turn(event_id, self._shown, 0, None))
             return
@@ -205,8 +209,8 @@ class Replaying:
 
     def _turn(self, event_id: int, shown: View) -> Turn:
         """Return the turn. The tokens of an unchanged View are counted later, for all turns between two condensations
-        at once: until then the View only grows. They are counted now where the View ends in an event that stays with
-        the next: it is left out of this prompt, and is in a later one.
+        at once: until then the View only grows. They are counted now if the View ends in an event that stays with the
+        next: this prompt leaves it out, and a later one has it.
         """
         if shown is self._view and not _ends_without_its_follower(shown):
             self._uncounted.append(len(self._turns))
@@ -214,7 +218,7 @@ class Replaying:
         return Turn(event_id, len(shown), len(self._view) - len(shown), tokens_of(shown, self._agent_llm))
 
     def _count_tokens(self) -> None:
-        """Count the tokens of the turns that wait. Call it before the View changes other than at its end."""
+        """Count the tokens of pending turns. Call it before the View changes other than at its end."""
         if self._agent_llm is not None:
             lengths = [self._turns[place].events for place in self._uncounted]
             counts = tokens_of_beginnings(self._view, lengths, self._agent_llm)

@@ -1,8 +1,9 @@
-"""What a step has to report, and where it is kept: in the events.
+"""The reports of a step, which are kept in events. A report is the statement of one condenser about one step, beside
+its decision.
 
-A report is what one condenser says of one step, beside its decision. It travels as a value: in a ``Step``, in a
-condensation's metadata under ``CONDENSER_METADATA_KEY``, or on the error that says why there is no condensation. Once
-appended it stands in that condensation, or, where the step made none, in an ``Annotation`` of that name.
+It is passed as a value: in a ``Step``, in a condensation's metadata under ``CONDENSER_METADATA_KEY``, or on the error
+that says why there is no condensation. It is stored in that condensation, or, if the step made none, in an
+``Annotation`` of that name.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ __all__ = [
 ]
 
 CONDENSER_METADATA_KEY = "condenser_meta"
-"""Where reports stand: the key in a condensation's metadata, and the name of the annotations that hold them."""
+"""The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
 
 Report = Mapping[str, Any]
-"""What one condenser has to report of one step, as JSON: model, usage, cost, what was masked, why a reply failed."""
+"""The report of one condenser on one step, as JSON: model, usage, cost, masked events, why a reply failed."""
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report holds for every step, such as that of a mask: its ``rule`` says what is done. A handler
-    records it once.
+    """Return whether a report holds for every step, such as that of a mask: its ``rule`` says so. A handler records it
+    once.
     """
     return "rule" in report
 
@@ -55,12 +56,12 @@ def above_size(condenser: str, max_size: int, keep_first: int, events: int, why:
 
 
 def annotation(reports: Iterable[Report]) -> Annotation:
-    """Return the event that keeps ``reports`` if no condensation does."""
+    """Return the event that keeps ``reports`` if there is no condensation."""
     return Annotation(name=CONDENSER_METADATA_KEY, data=[dict(report) for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
-    """Return ``action`` with ``reports``, which came before its own, in its metadata."""
+    """Return ``action`` with ``reports`` in its metadata, before its own reports."""
     reports = [dict(report) for report in reports]
     if not reports:
         return action
@@ -69,7 +70,7 @@ def with_reports(action: CondensationAction, reports: Iterable[Report]) -> Conde
 
 
 def reports_of(event: Event) -> list[Any]:
-    """Return the reports that this event keeps, in order; none for most events."""
+    """Return the reports in this event, in order; none for most events."""
     match event:
         case CondensationAction(metadata=metadata):
             reports = metadata.get(CONDENSER_METADATA_KEY)
@@ -81,7 +82,7 @@ def reports_of(event: Event) -> list[Any]:
 
 
 class _OpenReport(dict[str, Any]):
-    """A report being gathered, with the condenser that it belongs to: equal condensers have reports of their own."""
+    """A report being gathered, with its condenser: equal condensers have separate reports."""
 
     __slots__ = ("condenser",)
 
@@ -111,7 +112,7 @@ def open_report(condenser: object) -> dict[str, Any]:
 
 
 def take_report(condenser: object) -> tuple[Report, ...]:
-    """Return what was gathered, if anything, and start a new report."""
+    """Return the gathered report, if there is one, and start a new one."""
     report = _open.of.get(id(condenser))
     if report is None or report.condenser() is not condenser:
         return ()
@@ -120,8 +121,8 @@ def take_report(condenser: object) -> tuple[Report, ...]:
 
 
 def take_abandoned() -> tuple[Report, ...]:
-    """Return what condensers gathered in this thread before an error ended their step, and start new reports: else it
-    would go into the report of another conversation's step.
+    """Return the reports that condensers gathered in this thread before an error ended their step, and start new ones.
+    Otherwise they would go into the report on another conversation's step.
     """
     reports = tuple(dict(report) for report in _open.of.values() if report and report.condenser() is not None)
     _open.of.clear()

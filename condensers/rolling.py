@@ -1,4 +1,4 @@
-"""Rolling condensers: they let a View grow up to a limit, then forget a part of it, and so on.
+"""Rolling condensers: they let a View grow to a limit, forget a part of it, and let it grow again.
 
 no reason                   the View, as it is
 soft (too many events)      a condensation; where none is available the View, and the next step tries again
@@ -22,7 +22,7 @@ __all__ = ["PipelinableCondenserBase", "RollingCondenser", "check_sizes", "reaso
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that emits condensations. A strategy defines ``get_condensation``, and ``reasons`` or
+    """A condenser that makes condensations. A strategy defines ``get_condensation``, and ``reasons`` or
     ``should_condense`` to say when. Without these the class is abstract.
     """
 
@@ -32,7 +32,7 @@ class RollingCondenser(Condenser, ABC):
             cls.should_condense = _has_reasons  # type: ignore[method-assign]
 
     asks_a_model: ClassVar[bool] = False
-    """Whether a condensation takes a model's reply, which may fail and is paid for."""
+    """Whether a condensation needs a model's reply, which may fail and costs money."""
 
     def handles_condensation_requests(self) -> bool:
         return True
@@ -46,11 +46,11 @@ class RollingCondenser(Condenser, ABC):
 
     @abstract
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
-        """Say whether a condensation is due now. By default, where there are ``reasons``."""
+        """Return whether a condensation is due now. By default it is if there are ``reasons``."""
         return _has_reasons(self, view, agent_llm)
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
-        """Return how much a condensation is needed now; None if it is not."""
+        """Return how much a condensation is needed now; None if it is not needed."""
         if not self.should_condense(view, agent_llm):
             return None
         hard = {Reason.REQUEST, Reason.TOKENS} & self.reasons(view, agent_llm)
@@ -58,10 +58,12 @@ class RollingCondenser(Condenser, ABC):
 
     @abstractmethod
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        """Return what to forget, due or not. Raises ``NoCondensationAvailable`` if nothing may be forgotten."""
+        """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if no event may be
+        forgotten.
+        """
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """Return the last resort of a hard requirement, which forgets all that can be spared; None without one."""
+        """Return the last resort for a hard requirement, which forgets as many events as it can; None without one."""
         return None
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
@@ -73,7 +75,7 @@ class RollingCondenser(Condenser, ABC):
     def without_summary(
         self, view: View, kept: Set[int], why_not: str, reports: tuple[Report, ...] = (), *, summaries: bool = False
     ) -> Condensation:
-        """Return the condensation that forgets what ``kept`` does not hold, and puts nothing in its place.
+        """Return the condensation that forgets the events outside of ``kept``, without a summary.
 
         ``kept`` are the indices that the strategy's own rule keeps; ``selection.unkept`` extends them to whole units.
         ``reports`` tell how the choice came about. Raises ``NoCondensationAvailable``, with ``why_not`` and the
@@ -83,7 +85,7 @@ class RollingCondenser(Condenser, ABC):
         whole = kept_whole(view, kept, forgotten)
         if not real(forgotten):
             if whole:
-                why_not += f"; {whole} events stay because they belong to calls or tool loops of which a part is kept"
+                why_not += f"; {whole} events stay because a part of their call or tool loop is kept"
             raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}", reports)
         metadata = {
             "condenser": self.type,
@@ -110,7 +112,7 @@ class RollingCondenser(Condenser, ABC):
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that has too many events and stays as it is; none for a rule without a size."""
+        """Return the report on a View that has too many events and stays unchanged; none for a rule without a size."""
         max_size, keep_first = getattr(self, "max_size", None), getattr(self, "keep_first", 0)
         return () if max_size is None else (above_size(self.type, max_size, keep_first, len(view), why),)
 
@@ -126,11 +128,11 @@ class RollingCondenser(Condenser, ABC):
 
 
 PipelinableCondenserBase = RollingCondenser
-"""A name of the reference: here every condenser can be a part of a pipeline."""
+"""A name from the reference. Here every condenser can be a part of a pipeline."""
 
 
 def _has_reasons(self: RollingCondenser, view: View, agent_llm: AgentModel | None = None) -> bool:
-    """Say whether a condensation is due now: where there are reasons for one."""
+    """Return whether a condensation is due now: there are reasons for one."""
     return bool(self.reasons(view, agent_llm))
 
 

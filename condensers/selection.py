@@ -1,7 +1,7 @@
-"""Which part of a View is forgotten: one piece of arithmetic over cut points, for every strategy.
+"""Select the part of a View to forget: one arithmetic over cut points, for all strategies.
 
-A View may be cut only where no call is parted from its answer. A strategy says how much it wants to keep at either end;
-the wanted borders are moved to cut points here, and what lies between becomes a condensation here.
+A View may be cut only where no call is separated from its observation. A strategy says how much it wants to keep at
+both ends. The borders are moved to cut points here, and the events between them become a condensation here.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
 def middle(view: View, keep_first: int, keep_last: int) -> IndexSpan | None:
     """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if it is empty.
 
-    Borders move on to the next cut point, so a head may grow and a tail shrink by the rest of a unit. While a call
-    waits for its observation there is no cut point after it: the tail then begins at the last one, and keeps the call.
-    A negative ``keep_last`` asks for more than there is: None.
+    Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of a unit. No cut point
+    follows a call that waits for its observation: the tail then begins at the last cut point, and keeps the call. A
+    negative ``keep_last`` gives None.
     """
     if keep_last < 0:
         return None
@@ -74,11 +74,11 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
 
 
 def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
-    """Return the events to forget when a strategy has chosen to keep the events at the indices ``kept``.
+    """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
-    The choice is extended to whole units, which only keeps more: an event stays if one event of its unit is kept. Calls
-    that wait for their observations stay too. Summaries of forgotten events belong to no unit. They stay whether they
-    are kept or not, unless ``summaries`` says that they are chosen like any other event.
+    The choice is extended to whole units, so only more events stay: an event stays if one event of its unit is kept.
+    Open calls stay too. Summaries of forgotten events belong to no unit. They always stay, unless ``summaries`` says
+    that they are chosen like other events.
     """
     events: list[Event] = []
     for start, stop in pairwise(view.cut_points):
@@ -97,11 +97,11 @@ def kept_whole(view: View, kept: Set[int], forgotten: Iterable[Event]) -> int:
 
 
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """Return ``forgotten`` without the events that have to stay because no summary takes their place.
+    """Return ``forgotten`` without the events that must stay because no summary takes their place.
 
     A tool loop ends at the next event that is neither an action nor an observation. If that event is forgotten, the
-    loop runs on into the calls after it, and a loop with an abandoned call takes them along when it is dropped
-    (docs/decisions/0031-joined-loops.md). So if something would be lost, such an event stays after every loop.
+    loop continues into the next calls. A loop with an abandoned call is then dropped together with them
+    (docs/decisions/0031-joined-loops.md). So if an event would be lost, such an event stays after every loop.
     """
     going = {event.id: event for event in forgotten}
     after = view.with_events(event for event in view.events if event.id not in going)
@@ -120,28 +120,28 @@ def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
 
 
 def after_system_prompt(view: View) -> int:
-    """Return the index after the first system prompt, which a model cannot do without; 0 if there is none."""
+    """Return the index after the first system prompt, which a model always needs; 0 without a system prompt."""
     return next((index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
 
 
 def stands_for_forgotten(event: Event) -> bool:
-    """Return whether this is the summary of a condensation. One that an imported log holds is an event like any other:
-    it stands in the log, and so do the events that it tells of.
+    """Return whether this is the summary of a condensation. A summary in an imported log is an ordinary event: the log
+    holds it and the events that it summarizes.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
 
 
 def real(events: Iterable[Event]) -> int:
-    """Count those of these events that are in the log: summaries are not."""
+    """Count these events without summaries, which are not in the log."""
     return sum(event.id >= 0 for event in events)
 
 
 def forget(
     events: Sequence[Event], metadata: Mapping[str, Any], *, summary: str | None = None, offset: int | None = None
 ) -> CondensationAction:
-    """Return the condensation that forgets ``events``, by our own ids, summaries by theirs.
+    """Return the condensation that forgets ``events`` and summaries, by their ids.
 
-    A range stands for events whose ids follow one another, a list for all else: a range names nothing that stays.
+    It has a range if the ids are consecutive, else a list: a range never names an event that stays.
     """
     ids = sorted(event.id for event in events)
     if len(ids) > 1 and ids[0] >= 0 and ids[-1] - ids[0] == len(ids) - 1:

@@ -96,7 +96,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
     ``format``     the name of the format
     ``id``         the source's own id with its JSON type, or None
-    ``time``       a source time that names no zone, as text: it is never called UTC
+    ``time``       a source time without a time zone, as text: it is never called UTC
     ``rest``       what ``foldlog.formats`` needs, beside the event's fields, to give the record back
     """
 

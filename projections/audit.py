@@ -24,7 +24,7 @@ _PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with the revision of one version. ``Views.rebuild`` replaces it."""
+    """The problem of the revision of one version. ``Views.rebuild`` replaces it."""
 
     version: int
     problem: str
@@ -32,10 +32,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """One condensation, and the number of events of the log that left the View with it. It brought ``version``.
+    """One condensation, and the number of events of the log that left the View with it. ``version`` is the version
+    after it.
 
-    Its ``metadata`` holds what its condenser reported: ``reason``, ``outcome``, ``tokens_before``, ``tokens_after``, …
-    ``requests`` are those that it fulfils: the requests since the condensation before it.
+    Its ``metadata`` holds the report of its condenser: ``reason``, ``outcome``, ``tokens_before``, ``tokens_after``, …
+    ``requests`` are the requests that it fulfils: those since the condensation before it.
     """
 
     condensation: CondensationAction
@@ -47,15 +48,15 @@ class Forgetting:
         return self.condensation.id + 1
 
     def said(self, key: str) -> Any:
-        """Return a value of the metadata, None where the condenser did not report it."""
+        """Return a value of the metadata, or None if the condenser did not report it."""
         return self.condensation.metadata.get(key)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit of one conversation found. ``missing`` counts revisions that are not stored yet, because a writer
-    without the projection appended their events or an earlier version of foldlog stored them in its own form. They are
-    not a finding, since the next reader stores them.
+    """What an audit of one conversation found. ``missing`` counts revisions that are not stored yet: a writer without
+    the projection appended their events, or an earlier version of foldlog stored them in its own form. They are not
+    findings, because the next reader stores them.
     """
 
     conversation: str
@@ -87,8 +88,8 @@ def audit(store: Store, conversation: str, progress: Progress | None = None) -> 
 class Auditing:
     """An audit in progress. Iterate over it once, for each condensation and each finding as it is reached.
 
-    ``version`` is the one up to which is audited. ``revisions`` and ``missing`` are those of ``Audit``, so far. Each
-    chunk of the log is read in a transaction of its own, so nothing waits for the caller that iterates. Raises what
+    ``version`` is the version at which the audit ends. ``revisions`` and ``missing`` are those of ``Audit``, so far.
+    Each chunk of the log is read in its own transaction, so no writer waits for the caller that iterates. Raises what
     ``Views.current`` raises. Memory: the View, and a chunk.
     """
 
@@ -119,7 +120,7 @@ class Auditing:
                 yield Forgetting(step.event, step.forgotten, tuple(requests))
                 requests.clear()
         yield from self._superfluous(self.version)
-        beyond = self._store.query(  # others may have appended since
+        beyond = self._store.query(  # other writers may have appended since
             self._conversation, lambda reading: list(reading.records(PROJECTION, after=reading.version))
         )
         self.revisions += len(beyond)
@@ -130,7 +131,7 @@ class Auditing:
         yield from self._superfluous(made.version - 1)
         stored = self._next(made.version)
         if stored is not None and stored.code < CODE:
-            self.missing += 1  # an earlier version of foldlog made it; the next reader replaces it
+            self.missing += 1  # made by an earlier version of foldlog; the next reader replaces it
         elif stored is not None:
             problem = _problem(stored, made)
             if problem is not None:
@@ -141,7 +142,7 @@ class Auditing:
                 yield Finding(made.version, "it is missing, and later ones are stored")
 
     def _superfluous(self, version: int) -> Iterator[Finding]:
-        """Yield a finding for each stored revision up to a version that the log does not bring."""
+        """Yield a finding for each stored revision up to a version that no event of the log explains."""
         while (stored := self._next(version)) is not None:
             yield _superfluous(stored)
 
@@ -193,7 +194,7 @@ def _fold_chunk(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A structural event, the revision that it brings, and how many events it forgot."""
+    """A structural event, the revision after it, and how many events it forgot."""
 
     event: Event
     record: Record
@@ -206,7 +207,7 @@ def _count_shown(folded: ViewFold) -> int:
 
 
 def _superfluous(stored: Record) -> Finding:
-    return Finding(stored.version, "the log has no condensation or request that brought this version")
+    return Finding(stored.version, "the log has no structural event with this version")
 
 
 def _problem(stored: Record, made: Record) -> str | None:

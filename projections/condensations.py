@@ -1,4 +1,4 @@
-"""The condensations that made a View, read when they are needed, without those that a retraction took back."""
+"""The condensations that made a View, without those that a retraction took back. They are read lazily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errors of Views beside those of ``eventstore``: a version or an event that the conversation does not have."""
+"""The errors of Views: the conversation does not have the version or the event that was asked for."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ __all__ = ["NoSuchEvent", "NoSuchVersion"]
 
 
 class NoSuchVersion(EventStoreError, ValueError):
-    """The conversation never had this version. Ask for one between 0 and its present version."""
+    """The conversation never had this version. Use one from 0 to its present version."""
 
     def __init__(self, conversation: str, version: int, present: int) -> None:
         super().__init__(
-            f"conversation {conversation!r} has no version {version}; it is at version {present}, so ask for one of "
-            f"0 to {present}"
+            f"conversation {conversation!r} has no version {version}; it is at version {present} (use 0 to {present})"
         )
         self.conversation, self.version, self.present = conversation, version, present
 
 
 class NoSuchEvent(EventStoreError, ValueError):
-    """The conversation has no event, and no summary, with this id. Its log shows which there are."""
+    """The conversation has no event and no summary with this id. ``foldlog log`` prints the ids."""
 
     def __init__(self, conversation: str, event_id: int, version: int) -> None:
         there = f"its events are 0 to {version - 1}, and the summary of condensation c is -(c+2)"

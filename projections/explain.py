@@ -35,7 +35,7 @@ Fate = Literal["shown", "forgotten", "never shown"]
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What became of ``event`` in the View at ``version``: its ``fate`` is "shown", "forgotten" or "never shown".
+    """The fate of ``event`` in the View at ``version``: ``fate`` is "shown", "forgotten" or "never shown".
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
     forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation; for some imported
@@ -77,8 +77,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """Events that a condensation took out of the View, and the summary that it put in their place. The later View need
-    not show that summary any more.
+    """Events that a condensation removed from the View, and the summary that it put in their place. The later View may
+    no longer show that summary.
     """
 
     condensation: CondensationAction
@@ -154,7 +154,7 @@ def explain_event(event: Event, view: View, structural: Structural, trace: Trace
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
-    """Return what forgot an event of V0 before it came, and stood when it came; None if nothing did."""
+    """Return the condensation that forgot an event of V0 before the event was added; None if no condensation did."""
     earlier = [one for one in structural(0) if one.id < event.id]
     kept = intervals_kept(earlier, event.id)
     return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
@@ -226,7 +226,7 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
 
 
 def _forgets(structural: Event, event: Event) -> bool:
-    """Say what ``forgetting`` says of one event, without a set that is asked once."""
+    """Answer ``forgetting`` for one event, without building a set."""
     if not is_from_v0(structural) and isinstance(structural, CondensationAction) and structural.given_ids is not None:
         return event.id in structural.given_ids
     return forgetting(structural)(event)
@@ -254,15 +254,15 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
         return "a condensation forgot another of its parallel calls, or another part of its tool loop"
     found = units(view.events, view.left_behind)
     if position in found.orphans:
-        return "it answers no call that is shown"
+        return "its call is not shown"
     if any(calls.unanswered and position in calls.members for calls in found.parallel_calls):
-        return "its call, or another call of the same response, has no observation"
+        return "its call or another call of the same response has no observation"
     return "its tool loop is not whole"
 
 
 def _never_shown_because(event: Event) -> str:
     if is_structural(event):
-        return "condensations, requests and retractions change a View and are never in it"
+        return "condensations, requests and retractions change a View; a View never shows them"
     if isinstance(event, Annotation):
         return "annotations are never shown to a model"
     if event.origin is not None:
@@ -280,8 +280,8 @@ def _explain_forgotten(event: Event, view: View, structural: Structural, trace: 
             return _explain_taken_back(event, came, view, structural)
         followed = _follow(event, shown, (one for one in structural(came + 1) if contains(kept, one.id)))
     by, summary, stands_in = followed or (None, None, None)
-    if by is None:  # the log is not the one that the View was folded from, or the revision is damaged
-        reason = "nothing in the log forgets it and the View does not show it: run 'foldlog audit'"
+    if by is None:  # the View was folded from another log, or the revision is damaged
+        reason = "no event of the log forgets it, but the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
     return Why(
         event,
@@ -318,9 +318,9 @@ def _traced(event: Event, shown: Mapping[int, Event], trace: Trace) -> _Followed
 def _follow(event: Event, shown: Container[int], structural: Iterable[Event]) -> _Followed | None:
     """Follow ``event`` through the structural events after it, in one pass.
 
-    Return the one that forgot it; the summary that was put in its place; and the summary that stands for it in the
-    View, which has the ids ``shown``: a later one where the first was summarized again, None where none does. Return
-    None where a retraction may have taken back one of them.
+    Return the event that forgot it; the summary that was put in its place; and the summary that stands for it in the
+    View, which has the ids ``shown``: a later one if the first was summarized again, None if no summary does. Return
+    None if a retraction may have taken back one of them.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

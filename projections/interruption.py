@@ -1,4 +1,4 @@
-"""Close calls whose result will never come: a program died while they ran, or a person stopped them."""
+"""Close calls that will never get a result: a program died while they ran, or a person stopped them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from projections.views import Views
 __all__ = ["UNKNOWN_OUTCOME", "interrupt"]
 
 UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may have run, in part or whole"
-"""The reason where none is given. A model that reads it can look before it repeats the call."""
+"""The default reason. A model that reads it can check before it repeats the call."""
 
 
 def interrupt(
@@ -21,10 +21,10 @@ def interrupt(
 ) -> tuple[Recorded, ...]:
     """Append an observation "interrupted: …" with the reason for each open call, all or none.
 
-    Returns them in the order of the calls; nothing is appended where no call is open. Others may append at the same
-    time: a call that they answer first gets no second observation. Raises ``ConversationNotFound`` before the first
-    append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns. Cost: the View,
-    and the open calls.
+    Return them in the order of the calls; without an open call nothing is appended. Other writers may append at the
+    same time: a call that they answer first gets no second observation. Raises ``ConversationNotFound`` before the
+    first append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns. Cost: the
+    View, and the open calls.
     """
     content = f"interrupted: {reason.strip() or UNKNOWN_OUTCOME}"
     while True:

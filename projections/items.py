@@ -12,10 +12,11 @@ __all__ = ["NO_ITEMS", "Items"]
 
 
 class Items(Sequence[Event]):
-    """Events in order. ``plus`` makes a longer one, which shares the list of this one: it costs the added events alone.
+    """Events in order. ``plus`` makes a longer sequence that shares the list of this one, so it costs only the added
+    events. After the end of this sequence the list may hold events that a longer sequence added.
 
-    The list may go on after the end of this sequence, with events that a longer one added. Only one sequence may grow a
-    list: the first that takes the one ``token``. Any other copies. So any number of threads may use one.
+    Only one sequence may grow a list: the first that takes its ``token``. Any other copies the list. So any number of
+    threads may use one.
     """
 
     __slots__ = ("_count", "_events", "_found", "_token")
@@ -26,13 +27,15 @@ class Items(Sequence[Event]):
         self._count = len(events)
         self._token = [True]
         self._found: list[UnitsSoFar] = []
-        """The units of the beginning of the list, as far as they were found; they are taken out to be used."""
+        """The units of the beginning of the list, as far as they were found. A caller takes them out while it uses
+        them.
+        """
 
     def plus(self, events: Sequence[Event]) -> Items:
-        """Return these items and ``events`` after them. Cost: ``events``, or all, where these were grown before."""
+        """Return these items and ``events`` after them. Cost: ``events``; all items, if these were grown before."""
         if not events:
             return self
-        if not self._count:  # else the empty View, which is there once, would hold the events of another
+        if not self._count:  # otherwise the shared empty View would hold the events of another View
             return Items(list(events))
         try:
             self._token.pop()  # at most one caller gets it, of all threads

@@ -1,10 +1,10 @@
-"""Which events are left behind: those that stay of a unit when a condensation forgets another part of it.
+"""Find the events that are left behind: they stay when a condensation forgets another part of their unit.
 
-``left_behind_by_ids`` is the definition, applied at one condensation after the other. Two things make it cheap. The
-forgotten events are nearly always one piece of the View, and then the calls that are open at its borders decide:
-``left_behind_by_piece``. And in a long fold only the events that are still shown at its end matter. So as soon as
+``left_behind_by_ids`` is the definition, applied to one condensation after the other. Two shortcuts make it cheap.
+First, the forgotten events are nearly always one piece of the View, and then the open calls at its borders decide:
+``left_behind_by_piece``. Second, in a long fold only the events that are still shown at its end matter. So once
 condensations seem to respect units, ``LeftBehind`` becomes hopeful: it only checks, at the end, that no shown event was
-left behind. Where it cannot tell, the fold is run again and looks at each condensation.
+left behind. If it cannot tell, the fold runs again and examines each condensation.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TRIALS = 4
 """A fold becomes hopeful after this number of condensations that left nothing behind."""
 
 RECENT = 4
-"""The newest condensations, whose forgotten events are remembered. The end of a View lived through fewer."""
+"""The number of newest condensations whose forgotten events are remembered. The end of a View saw fewer."""
 
 
 _stays_with_next = attrgetter("stays_with_next")
 
 
 class _Cut(NamedTuple):
-    """What the structural event with id ``by`` forgot, and the first id of it."""
+    """The events that the structural event with id ``by`` forgot, and their first id."""
 
     by: int
     first: int
@@ -38,7 +38,7 @@ class _Cut(NamedTuple):
 
 
 class LeftBehind:
-    """The events left behind, while a fold goes on. A hopeful one may not know them in the end."""
+    """The events left behind during a fold. A hopeful one may not know them at the end."""
 
     def __init__(self, left_behind: frozenset[int], *, hopeful: bool) -> None:
         self._left_behind = left_behind
@@ -54,7 +54,7 @@ class LeftBehind:
         start, stop = len(head), len(head) + len(gone)
         in_one_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
         if self._trials_left == 0:
-            # Events between two pieces are neither head nor tail, so hope ends here.
+            # Events between two pieces are neither head nor tail, so it can no longer be hopeful.
             self._heads_are_whole = self._heads_are_whole and in_one_piece
             self._hope(by, head, gone)
             return
@@ -85,9 +85,9 @@ class LeftBehind:
             self._older_first = older.first if self._older_first < 0 else min(older.first, self._older_first)
 
     def _is_plain(self, items: Sequence[Event]) -> bool:
-        """Return whether plainly no shown action or observation was in one unit with a forgotten one.
+        """Return whether certainly no shown action or observation shared a unit with a forgotten one.
 
-        Only the beginning of the View lived through most condensations, and it was looked at each time.
+        Only the beginning of the View is older than most condensations, and it was examined each time.
         """
         living = [e for e in items if type(e) is Action or type(e) is Observation or e.stays_with_next]
         for cut in reversed(self._recent):
@@ -100,7 +100,7 @@ class LeftBehind:
 
 
 class _Keys:
-    """What may tie some events of a View, given in order, to others: call ids, response ids, thinking, bonds."""
+    """The ties of some events of a View, given in order, to other events: call ids, response ids, thinking, bonds."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         acts = [event for event in events if type(event) is Action or type(event) is Observation]
@@ -113,7 +113,7 @@ class _Keys:
         self._calls = {event.call_id for event in acts}
 
     def are_apart_from(self, gone: Sequence[Event], *, behind: bool) -> bool:
-        """Return whether plainly none of ``gone`` was in one unit with these. ``behind``: all of ``gone`` come later.
+        """Return whether certainly none of ``gone`` shared a unit with these. ``behind``: all of ``gone`` come later.
 
         Cost: ``gone``.
         """
@@ -125,7 +125,7 @@ class _Keys:
         if [e for e in gone if type(e) is Action and (e.response_id in responses or e.thinking)]:
             return False
         if behind and not self._waiting:
-            return True  # all calls among these are answered, and an answer never comes before its call
+            return True  # all of these calls have their observations, and an observation never comes before its call
         calls = self._calls | {None}
         return None not in self._calls and not [
             e for e in gone if (type(e) is Action or type(e) is Observation) and e.call_id in calls
@@ -133,7 +133,7 @@ class _Keys:
 
 
 def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:
-    """Return the ids that stay of each unit that loses a member when the events with the ``forgotten`` ids go."""
+    """Return the ids of the events that stay in a unit when the events with the ``forgotten`` ids leave it."""
     found = units(events, left_behind)
     gone = {position for position, event in enumerate(events) if event.id in forgotten}
     parted: set[int] = set()
@@ -144,7 +144,7 @@ def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten
 
 
 def left_behind_by_piece(events: Sequence[Event], left_behind: Set[int], start: int, stop: int) -> set[int]:
-    """Return the same ids when ``events[start:stop]`` go."""
+    """Return the same ids when ``events[start:stop]`` leave."""
     head, piece, tail = events[:start], events[start:stop], events[stop:]
     if left_behind:
         head, piece, tail = ([event for event in part if event.id not in left_behind] for part in (head, piece, tail))
@@ -156,10 +156,12 @@ def left_behind_by_piece(events: Sequence[Event], left_behind: Set[int], start: 
 
 
 def _answers_parted(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> set[int] | None:
-    """Return the ids of the answers in the tail to calls in the piece; None where other events may be left behind."""
+    """Return the ids of the observations in the tail for calls in the piece; None if other events may be left
+    behind.
+    """
     open_calls = _OpenCalls()
     if not open_calls.read(head, ()) or open_calls.waiting:
-        return None  # the answer to a call in the head may be in the piece
+        return None  # the observation of a call in the head may be in the piece
     responses = {event.response_id for part in (head, tail) for event in part if type(event) is Action}
     if not open_calls.read(piece, responses):
         return None
@@ -169,14 +171,14 @@ def _answers_parted(head: Sequence[Event], piece: Sequence[Event], tail: Sequenc
 
 
 class _OpenCalls:
-    """Calls that wait for an answer, by call id or else by the action's id, while events are read in order."""
+    """Calls that wait for an observation, by call id or else by the action's id, while events are read in order."""
 
     def __init__(self) -> None:
         self.waiting: list[str | int | None] = []
         self.thinking = False
 
     def read(self, events: Sequence[Event], elsewhere: Collection[str | None]) -> bool:
-        """Return False where a response has calls elsewhere too, or an answer may be to one of several calls."""
+        """Return False if a response has calls elsewhere too, or an observation may belong to one of several calls."""
         waiting = self.waiting
         for event in events:
             if type(event) is Action:
@@ -194,7 +196,7 @@ class _OpenCalls:
         return True
 
     def answers(self, events: Sequence[Event]) -> set[int] | None:
-        """Return the ids of the answers to the calls that wait; None where an answer may be to one of several calls."""
+        """Return the ids of the observations of the calls that wait; None if one may belong to several calls."""
         answers: set[int] = set()
         for event in events:
             if type(event) is Observation:
@@ -207,12 +209,12 @@ class _OpenCalls:
         return answers
 
     def _may_wait_by_call_id(self) -> bool:
-        """Return whether an answer without a call id may be to a call that waits by its call id."""
+        """Return whether an observation without a call id may belong to a call that waits by its call id."""
         return any(isinstance(call, str) for call in self.waiting)
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may go on across this border. To be safe, orphans count as answers here."""
+    """Return whether a tool loop may cross this border. To be safe, orphans count as observations here."""
     following = next((event for event in after if type(event) not in UNSEEN), None)
     if not isinstance(following, Action | Observation) or (isinstance(following, Action) and following.thinking):
         return False

@@ -1,6 +1,6 @@
-"""Views and what is said of them as tables: in a notebook, and where rich prints.
+"""Show Views and their answers as tables: in a notebook, and where rich prints.
 
-Whatever an event says is shown as text: it becomes no markup, and characters that steer are shown as escapes.
+The text of events never becomes markup, and control characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Table", "event_row", "rows_of"]
 
 _LINE = 160
 _HEAD, _TAIL = 10, 20
-"""Events of a long table: at its beginning, and at its end."""
+"""The number of events at the beginning and at the end of a long table."""
 _STEERS = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )

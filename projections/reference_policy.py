@@ -1,8 +1,8 @@
-"""The policy ``reference``: do to a View what OpenHands V1 does when it loads a conversation, its faults included.
+"""The policy ``reference``: change a View as OpenHands V1 does when it loads a conversation, with its faults.
 
-V1 has four properties. Each names the events that break it. The events that the first such property names are dropped,
-and all four are asked again. Each property also names the indices at which the View must not be cut. Known faults: a
-call that still waits costs whole tool loops, and after a call without an observation the View cannot be cut at all.
+V1 has four properties. Each names the events that break it. The events that the first broken property names are
+dropped, and all four are asked again. Each property also names the indices at which the View must not be cut. Known
+faults: a pending call costs whole tool loops, and after a call without an observation the View cannot be cut at all.
 ``projections.units`` has neither.
 
 Events are known by the id of their source here, so that copies of one id go together. Imported by

@@ -1,4 +1,4 @@
-"""Which events of a log retractions took back."""
+"""Find the events of a log that retractions took back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["effective", "intervals_kept", "target"]
 
 
 def target(retraction: Retraction) -> int:
-    """Return the version that a recorded retraction returns to. An imported one that names a later version than its own
-    returns to its own: it takes nothing back.
+    """Return the version to which a recorded retraction returns. An imported one that names a later version than its
+    own returns to its own, and so takes nothing back.
     """
     return min(retraction.version, retraction.id)
 
 
 def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
-    """Return the ids of the events that made the View at ``version``, as ascending intervals: those that no retraction
-    took back, or that a later one brought again.
+    """Return the ids of the events that made the View at ``version``, as ascending intervals: events that no retraction
+    took back, and events that a later retraction brought back.
 
     ``structural`` are the structural events of the log, up to ``version`` at least.
     """

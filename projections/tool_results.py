@@ -1,4 +1,4 @@
-"""Record the result of a tool call that waits for one."""
+"""Record the result of an open tool call."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call with this id; of several, that of the newest one.
+    """Append the observation of the open call with this id; of several such calls, the newest.
 
-    ``current`` gives the View of the conversation. Others may append at the same time: a call that they answer first
-    gets no second observation. The same ``idempotency_key`` and result again: nothing is appended, and what was
-    recorded then is returned. Raises ``InvalidEvent`` where no call with this id is open, and what ``Store.append``
-    raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
+    ``current`` gives the View of the conversation. Other writers may append at the same time: a call that they answer
+    first gets no second observation. A repeated ``idempotency_key`` with the same result appends nothing and returns
+    the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what ``Store.append`` raises.
+    Durability: on disk when it returns. Cost: that of the View, and the open calls.
     """
     if not isinstance(call_id, str):
-        raise TypeError(f"call_id is a text, not {call_id!r}")
+        raise TypeError(f"call_id is {call_id!r}; give a text")
     while True:
         view = current()
         called = _newest(view.open_calls, call_id)
@@ -47,7 +47,7 @@ def append_tool_result(
             called = None if idempotency_key is None else _newest(view.events, call_id)
             if called is None:
                 raise refusal
-            guard = partial(_refuse, refusal)  # asked only where the key is new
+            guard = partial(_refuse, refusal)  # asked only if the key is new
         observation = Observation(
             tool=called.tool, call_id=call_id, cause=called.id, content=content, is_error=is_error, extras=extras or {}
         )
@@ -70,7 +70,7 @@ def _newest(events: Any, call_id: str) -> Action | None:
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
-    """Raise ``VersionConflict`` where what was appended after ``view`` changed which calls are open."""
+    """Raise ``VersionConflict`` if the events after ``view`` changed which calls are open."""
     if view.then(reading.events(view.version)).open_calls != view.open_calls:
         raise VersionConflict(reading.conversation, view.version, reading.version)
 
@@ -89,5 +89,5 @@ def _refused(conversation: str, call_id: str, view: View) -> str:
         problem = f"call {call_id!r} has its result already, event {answered.id}"
     else:
         problem = f"no action opened a call {call_id!r}"
-    remedy = f"the calls that wait are {told}" if waiting else "no call waits for a result"
+    remedy = f"the open calls are {told}" if waiting else "no call is open"
     return f"conversation {conversation!r}: {problem}; {remedy}; nothing was appended"

@@ -1,8 +1,8 @@
 """The V0 dialect: how a View folds condensations that were imported from OpenHands V0. Read-only.
 
-A condensation from V0 names ids of the *source*. It forgets every event with such an id, wherever it stands in the log,
-also later. It forgets condensations and requests as well, itself among them, which matters where an id is repeated. Of
-all summaries only the newest is shown, and its offset is applied again at each reading.
+A condensation from V0 names ids of the *source*. It forgets every event with such an id, anywhere in the log, also
+later ones. It forgets condensations and requests as well, and itself, which matters if an id is repeated. Only the
+newest summary is shown, and each reading applies its offset again.
 
 So the state of a View keeps two things for this dialect: a *tomb*, the source ids that are forgotten for good, and a
 *register*, the newest summary with its offset. The first native condensation takes the summary out of the register and

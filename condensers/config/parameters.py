@@ -75,7 +75,7 @@ class ObservationMaskingCondenserConfig(CondenserConfig):
 
 
 class BrowserOutputCondenserConfig(CondenserConfig):
-    """Masks the content of all but the newest outputs of a browser, and keeps the address."""
+    """Masks the content of all but the newest outputs of a browser. Keeps the address."""
 
     aliases = ("browser_output",)
     type: Literal["browser_output_masking"] = "browser_output_masking"
@@ -83,7 +83,7 @@ class BrowserOutputCondenserConfig(CondenserConfig):
 
 
 class RecentEventsCondenserConfig(CondenserConfig):
-    """Shows the first events and the most recent ones; each step chooses again."""
+    """Shows the first events and the most recent ones. Each step chooses again."""
 
     aliases = ("recent_events",)
     type: Literal["recent"] = "recent"
@@ -107,7 +107,7 @@ class ConversationWindowCondenserConfig(CondenserConfig):
 
 
 class _Summarizing(CondenserConfig):
-    """Parameters of every strategy that puts a summary in the place of what it forgets."""
+    """Parameters of every strategy that puts a summary in the place of the forgotten events."""
 
     max_size: int | None = Field(
         default=None,
@@ -145,7 +145,7 @@ class _Summarizing(CondenserConfig):
 
 
 class DigestCondenserConfig(_Summarizing):
-    """Summarizes without a model, from the events themselves: asks, decisions, files, commands, errors, tasks."""
+    """Summarizes without a model, from the events themselves: requests, decisions, files, commands, errors, tasks."""
 
     type: Literal["digest"] = "digest"
     max_length: int = Field(default=6_000, ge=500, description="how many characters a digest has at most")
@@ -171,14 +171,14 @@ class _Asking(CondenserConfig):
 
 
 class LLMSummarizingCondenserConfig(_Asking, _Summarizing):
-    """A model summarizes what is forgotten, building on its previous summary."""
+    """A model summarizes the forgotten events, building on its previous summary."""
 
     aliases = ("llm_summarizing", "LLMSummarizingCondenser")
     type: Literal["llm"] = "llm"
 
 
 class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
-    """A model summarizes what is forgotten in eighteen fields, by a tool call that it is made to make."""
+    """A model summarizes the forgotten events in eighteen fields, by a tool call that it must make."""
 
     aliases = ("structured_summary",)
     type: Literal["structured"] = "structured"
@@ -186,7 +186,7 @@ class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
 
 
 class LLMAttentionCondenserConfig(_Asking):
-    """A model chooses which events stay; the others are forgotten, without a summary."""
+    """A model chooses which events stay. The others are forgotten without a summary."""
 
     type: Literal["llm_attention"] = "llm_attention"
     max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
@@ -197,7 +197,7 @@ class LLMAttentionCondenserConfig(_Asking):
 
 
 class CondenserPipelineConfig(CondenserConfig):
-    """Runs condensers in order, each on what the one before it shows, up to the first that condenses."""
+    """Runs condensers in order, each on the View of the one before it, up to the first that condenses."""
 
     aliases = ("PipelineCondenser",)
     type: Literal["pipeline"] = "pipeline"

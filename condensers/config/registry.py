@@ -1,7 +1,8 @@
-"""Which configuration makes which condenser: a registry by ``type``, open to strategies from other packages.
+"""The registry of condensers by the ``type`` of their configuration, open to strategies from other packages. A
+configuration is a pydantic model of a strategy's parameters.
 
-A configuration is a pydantic model of a strategy's parameters, and the registry a union discriminated by ``type`` that
-can grow. A package adds its own either in code, with ``register_config``, or by an entry point:
+The registry is a union of these models, discriminated by ``type``. A package adds its own strategy in code, with
+``register_config``, or by an entry point:
 
     [project.entry-points."foldlog.condensers"]
     every_other = "mypackage:register"      # the type's name; a function without arguments that calls register_config
@@ -55,7 +56,7 @@ class CondenserConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names for ``type`` that are understood, and never written."""
+    """Other names for ``type`` that are accepted but never written."""
 
     type: str
 
@@ -80,7 +81,7 @@ def _dump(config: CondenserConfig, info: SerializationInfo) -> dict[str, Any]:
 
 
 CONDENSER_REGISTRY: dict[type[CondenserConfig], type[Condenser]] = {}
-"""From a configuration's class to its condenser's."""
+"""The class of the condenser for each class of configuration."""
 
 _by_name: dict[str, type[CondenserConfig]] = {}
 
@@ -89,9 +90,9 @@ LLMResolver = Callable[[Any, str], LLMConfig | None]
 
 
 def register_config(config_type: type[CondenserConfig], condenser_type: type[Condenser]) -> None:
-    """From now on configurations of ``config_type`` make condensers of ``condenser_type``.
+    """Register ``condenser_type`` as the condenser of ``config_type``.
 
-    Raises ``InvalidCondenser`` (a ``ValueError``) where the class, its type or one of its aliases is registered.
+    Raises ``InvalidCondenser`` (a ``ValueError``) if the class, its type or one of its aliases is already registered.
     """
     name = config_type.model_fields["type"].default
     if not isinstance(name, str):
@@ -150,8 +151,8 @@ def _argument(condenser: Condenser, name: str) -> Any:
 def from_config(config: CondenserConfig | Mapping[str, Any], *, path: str = "condenser") -> Condenser:
     """Return the condenser that a configuration, or the table of one, describes.
 
-    Raises ``InvalidCondenser`` where its class is not registered, and, with the path, where the condenser refuses the
-    parameters. Any other error of a condenser's constructor is its own, and is left alone.
+    Raises ``InvalidCondenser`` if its class is not registered, and, with the path, if the condenser refuses the
+    parameters. Any other error of a condenser's constructor is passed on unchanged.
     """
     config = parse_config(config, path=path)
     condenser_type = CONDENSER_REGISTRY.get(type(config))
@@ -175,7 +176,7 @@ def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolve
         return value
     if not isinstance(value, Mapping):
         raise InvalidCondenser(f"{path}: should be a table with a 'type', not {told(value)}")
-    import_module("condensers.config.parameters")  # where our own strategies register
+    import_module("condensers.config.parameters")  # importing it registers our own strategies
     config_type = _type_of(value, path)
     fields = {name: held for name, held in value.items() if name not in {"type", "kind"}}
     if "llm_config" in config_type.model_fields:
@@ -240,7 +241,7 @@ def _suggestion(wrong: str, allowed: Iterable[str]) -> str:
 
 def _type_of(table: Mapping[str, Any], path: str) -> type[CondenserConfig]:
     if "type" in table and "kind" in table:
-        raise InvalidCondenser(f"{path}.kind: is another word for 'type', which is there too; leave one of them out")
+        raise InvalidCondenser(f"{path}.kind: is another word for 'type', and both are given; leave one of them out")
     key = "kind" if "kind" in table else "type"
     name = table.get(key)
     if name is None:
@@ -256,7 +257,7 @@ def _type_of(table: Mapping[str, Any], path: str) -> type[CondenserConfig]:
 
 
 def _find(name: str) -> type[CondenserConfig] | None:
-    with _finding:  # else two threads would register the same
+    with _finding:  # otherwise two threads would register the same class
         if name not in _by_name:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
                 _registration(entry_point)()

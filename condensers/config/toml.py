@@ -5,16 +5,16 @@
     [[condenser.condensers]]
     type = "browser_output"
     [[condenser.condensers]]
-    type = "llm"                # takes [llm], since it names no other
+    type = "llm"                # uses [llm], because it names no other table
     max_size = 80
 
     [llm]
     model = "gpt-4o-mini"
     api_key_env = "OPENAI_API_KEY"
-    [llm.large]                 # has what [llm] has, but for what it says itself
+    [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Other tables are other programs' and are left alone. A mistake is reported with the path of its key, never guessed away.
+Tables of other programs are ignored. A mistake is reported with the path of its key and never corrected silently.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _KEYS = {"api_key", "api_key_env"}
 def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
     """Return the condenser that a TOML file describes in ``[condenser]``, or in ``[condenser.NAME]``.
 
-    Raises ``InvalidCondenser`` where the file cannot be read or says something that has no meaning: with the file, the
-    path of the key, and what is allowed there.
+    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong: with the file, the path of the key, and
+    the allowed values.
     """
     config = load_condenser_config(path, name)
     try:
@@ -87,12 +87,14 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
 def _group(groups: _Table, name: str, models: _Models) -> CondenserConfig:
     plain = name.strip("[]").removeprefix("condenser.")
     if plain not in groups:
-        raise InvalidCondenser(f"condenser.{plain}: there is no such group; there are {_names(groups)}")
+        raise InvalidCondenser(f"condenser.{plain}: unknown group; the groups are {_names(groups)}")
     return parse_config(groups[plain], path=f"condenser.{plain}", resolve_llm=models.resolve)
 
 
 class _Models:
-    """The tables ``[llm]`` and ``[llm.NAME]``, and what a name in ``llm_config`` or ``fallbacks`` comes to."""
+    """The tables ``[llm]`` and ``[llm.NAME]``, and the models that names in ``llm_config`` or ``fallbacks`` stand
+    for.
+    """
 
     def __init__(self, section: _Table) -> None:
         fields = LLMConfig.model_fields
@@ -106,19 +108,19 @@ class _Models:
         return self._model(value, path, ())
 
     def _model(self, value: Any, path: str, users: tuple[str, ...]) -> LLMConfig | None:
-        """``users`` are the names of the models that led here by their fallbacks."""
+        """Return the model. ``users`` are the names of the models whose fallbacks led to it."""
         if isinstance(value, str):
             return self._named_model(value, path, users)
         if not isinstance(value, Mapping):
             raise InvalidCondenser(
                 f"{path}: should be a table with a 'model', or the name of one, not {told(value)}; "
-                f"there are {_names(self._known())}"
+                f"the models are {_names(self._known())}"
             )
         return parse_llm_config(self._with_fallbacks(value, path, users), path)
 
     def _named_model(self, name: str, path: str, users: tuple[str, ...]) -> LLMConfig | None:
         if name not in self._known():
-            raise InvalidCondenser(f"{path}: there is no model {name!r}; there are {_names(self._known())}")
+            raise InvalidCondenser(f"{path}: unknown model {name!r}; the models are {_names(self._known())}")
         if name in users:
             raise InvalidCondenser(f"{path}: the model {name!r} is its own fallback, by way of {' -> '.join(users)}")
         table = self._default if name == "llm" else {**self._inherited(self._named[name]), **self._named[name]}

@@ -7,5 +7,5 @@ tokens, prompt_sums, estimate    count the tokens of a View: by the model's toke
 counted_tokens, event_tokens     the same for one event by itself
 budget       how many tokens a View may take
 agents_model, dialects, prompt_caching     the agent's own model; forms of messages; marks for cached parts of a prompt
-requests     the tool with which an agent's model asks for a condensation, and the error after which its runtime does
+requests     how an agent's model, or its runtime after an error, requests a condensation
 """

@@ -1,4 +1,4 @@
-"""The agent's own model in the place of a model that a condenser's configuration does not name."""
+"""Use the agent's own model if a condenser's configuration names none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME_ONE = (
 
 @dataclass(frozen=True, slots=True)
 class AgentsModel:
-    """Stands for the agent's model until that is known. Asking it raises ``InvalidCondenser``."""
+    """Stands for the agent's model until it is known. A call raises ``InvalidCondenser``."""
 
     model: str = "the agent's model"
     supports_function_calling: bool = True
@@ -43,7 +43,7 @@ AGENTS_MODEL: Final = AgentsModel()
 
 
 def with_agents_model(condenser: T, agent_llm: AgentModel | None) -> T:
-    """Return the condenser with the agent's model, where its field ``llm`` stands for that; else the condenser itself.
+    """Return the condenser with the agent's model, if its field ``llm`` stands for it; else the condenser itself.
 
     Raises ``InvalidCondenser`` where there is no such model, or where it cannot be asked.
     """

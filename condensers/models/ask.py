@@ -1,4 +1,4 @@
-"""One question to the model behind a condenser, and a verdict on its reply: a useless one is never a memory."""
+"""Ask the model behind a condenser and check its reply: an unusable reply never replaces events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ask", "made_by", "read_json", "report_on", "usable_text", "useless"]
 
 
 _LENGTH_MAX = 1_000_000
-"""In characters. A longer reply could be too large for an event, and so never become one."""
+"""The most characters of a reply. A longer one could be too large for an event."""
 
 
 def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
@@ -34,14 +34,14 @@ def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> R
 
 
 def usable_text(reply: Reply) -> str:
-    """Return the reply's text, unchanged. Raises ``ModelCallFailed`` if there is no word in it."""
+    """Return the reply's text, unchanged. Raises ``ModelCallFailed`` if it has no words."""
     if not reply.text or not any(map(str.isalnum, reply.text)):
         raise useless(reply, "the reply has no text")
     return reply.text
 
 
 def read_json(reply: Reply, text: str, what: str) -> Any:
-    """Return the JSON in a reply. Raises ``ModelCallFailed``, which names it by ``what``, if it cannot be read."""
+    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it cannot be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -55,7 +55,7 @@ def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> Model
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
-    """Return what a condensation's metadata says about the model's reply and about the prompt."""
+    """Return the metadata of a condensation about the model's reply and the prompt."""
     return {
         "model": reply.model,
         "response_id": reply.response_id,
@@ -67,7 +67,7 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 
 
 def report_on(reply: Reply) -> Report:
-    """Return the report on a reply, without its text: that of a good reply is the summary."""
+    """Return the report on a reply, without its text, which is the summary if it is usable."""
     return {
         "response": {"id": reply.response_id, "model": reply.model, "finish_reason": reply.finish_reason},
         "metrics": {

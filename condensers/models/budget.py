@@ -62,8 +62,8 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float = 1 / 2) -> int:
-        """Return how many events may stay at the end, so that they and the first ``head`` come down below a part of the
-        limit; 0 if even those are more. Cost: log of the View's length.
+        """Return how many events may stay at the end so that they and the first ``head`` take at most a part of the
+        limit; 0 if the head alone takes more. Cost: log of the View's length.
         """
         length = len(self.sums) - 1
         return length - start_of_tail_that_fits(self.sums, min(head, length), int(self.limit * part) - 1)
@@ -104,7 +104,8 @@ def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentMod
     """Return, for each of ``lengths``, the tokens of the prompt that the View made when it had that many events and had
     only grown by appended events since; None if they cannot be counted.
 
-    Cost: the View, once, and for each length at which it cannot be parted into two independent prompts what is before.
+    Cost: the View, once; for each length at which it cannot be split into two independent prompts, also the events
+    before.
     """
     if not lengths or agent_llm is None:
         return [None] * len(lengths)
@@ -122,10 +123,11 @@ def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentMod
 
 
 def _stands_alone(view: View) -> Callable[[int], bool]:
-    """Return a test: is the prompt of ``view[:length]`` the beginning of that of ``view``, message for message?
+    """Return a test whether the prompt of ``view[:length]`` is the beginning of the prompt of ``view``, message for
+    message.
 
-    So it is where nothing that belongs together is on both sides, but for a tool loop that is whole; where the same
-    system prompt is sent; and where what follows is the agent's, so that no message of the user's is merged across.
+    It is if no unit has events on both sides, except for a whole tool loop; if the same system prompt is sent; and if
+    the next event is the agent's, so that no two messages of the user are merged.
     """
     events, fit = view.events, view.fit_positions
     found = units(events, view.left_behind)

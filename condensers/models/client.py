@@ -1,7 +1,7 @@
 """The language model behind condensers and budgets: one call, its errors, its limits. Only this file imports litellm.
 
-litellm is imported at the first call, not before: it takes two seconds and 160 MB. It is kept from what it would do
-unasked: download its price list, download tokenizers, load a ``.env`` file, print to stdout.
+litellm is imported at the first call, because it takes two seconds and 160 MB. Some of its habits are turned off: it
+would download its price list and tokenizers, load a ``.env`` file and print to stdout.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 __all__ = ["LLM", "LLMConfig"]
 
 _GRACE_S = 1.0
-"""So much longer than its timeout a call may take: the HTTP client, which counts for each read, is to notice first."""
+"""A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the model names whose tokenizer litellm fetches from the Hugging Face Hub."""
 
 
 class LLM:
-    """A model that condensers ask (``Summarizer``) and whose room budgets reckon with (``AgentModel``). Thread-safe.
+    """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``). Thread-safe.
 
     Raises ``InvalidCondenser`` where litellm is not installed, or ``api_key_env`` names a variable that is not set.
     """
 
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        if find_spec("litellm") is None:  # said before anything is begun that needs it
+        if find_spec("litellm") is None:  # raise it before any work that needs litellm
             raise InvalidCondenser(
                 f"model: {config.model!r} needs litellm; install it with: pip install 'foldlog[llm]'"
             )
@@ -73,13 +73,13 @@ class LLM:
         return f"LLM({self.config!r})"
 
     def without_prompt_caching(self) -> LLM:
-        """Return this model for prompts that are sent once, such as a condenser's: they are not marked for caching."""
+        """Return this model for prompts that are sent once, such as a condenser's. They are not marked for caching."""
         once = copy(self)
         once._marks_prompts = False
         once._fallbacks = tuple(fallback.without_prompt_caching() for fallback in self._fallbacks)
         return once
 
-    # --- what it is asked ---
+    # --- completions ---
 
     @property
     def model(self) -> str:
@@ -105,11 +105,11 @@ class LLM:
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one answer to ``messages``, from this model or else from its fallbacks, each with its own retries.
+        """Return one reply to ``messages``, from this model or else from its fallbacks, each with its own retries.
 
-        A reply without text and tool call is asked for again like one that never came; the last one is given back as it
-        is, for the strategy to judge. ``usage`` and ``cost`` are those of every reply that was paid for on the way.
-        Raises ``ModelCallFailed``, of the first model, where there was no reply at all.
+        A reply without text and tool call is retried like a missing one; the last such reply is returned as it is, for
+        the strategy to judge. ``usage`` and ``cost`` are the sums over all replies that were paid for. Raises
+        ``ModelCallFailed``, of the first model, if no model gave a reply.
         """
         request = request_for(messages, tools, tool_choice, response_schema)
         bill = Bill()
@@ -125,7 +125,7 @@ class LLM:
                     return reply
         if reply is not None:
             return reply
-        assert first is not None  # there is at least one model, and it gave neither reply
+        assert first is not None  # at least one model was asked, and none gave a reply
         report = {"model": self.model, "failure": first.failure, "problem": first.problem, **bill.report()}
         raise ModelCallFailed(self.model, first.failure, first.problem, report) from first.__cause__
 
@@ -146,15 +146,15 @@ class LLM:
         raise AssertionError("the last attempt returns or raises")
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raise ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it at best, and
-        at worst read a part of it without a word.
+        """Raise ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it, or silently
+        read only a part of it.
         """
         limit = self.max_input_tokens
         try:
             if limit is None or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit:
                 return  # no token is shorter than a byte
             tokens = self._count(request["messages"], request.get("tools", ()))
-        except (TokensUnknown, *STUMBLES):  # what is wrong with it the call will say
+        except (TokensUnknown, *STUMBLES):  # the call itself reports the problem
             return
         if tokens > limit:
             problem = f"the prompt has {tokens} tokens, and the model takes {limit}"
@@ -196,14 +196,14 @@ class LLM:
             temperature=config.temperature,
             max_tokens=config.max_output_tokens,
             timeout=config.timeout_s,
-            num_retries=0,  # litellm's own retries would hide what was paid for
+            num_retries=0,  # litellm's own retries would hide their cost
             stream=False,
             caching=False,
             **sent,
             **config.extra,
         )
 
-    # --- what fits ---
+    # --- limits and counts ---
 
     @property
     def dialect(self) -> Dialect:
@@ -224,9 +224,10 @@ class LLM:
         return self._sums.of(view)
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the tokens of a prompt, as litellm counts them. Cost: the messages not counted by this object before.
+        """Return the tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted
+        before.
 
-        Raises ``TokensUnknown`` where it cannot count.
+        Raises ``TokensUnknown`` if it cannot count.
         """
         return self._counter.count(messages, tools)
 
@@ -249,13 +250,13 @@ class LLM:
             return self._count(sendable(messages), sendable(tools))
         except STUMBLES as error:
             raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
-        if count <= 0:  # litellm.disable_token_counter: a failure to count is never "nothing there"
+        if count <= 0:  # litellm.disable_token_counter: a count that failed must not be taken for 0
             raise TokensUnknown(f"litellm counts {count} tokens for model {name!r}: its counter is disabled")
         return int(count)
 
 
 def _errors(litellm: Any) -> tuple[type[Exception], ...]:
-    """Return the errors that a call may raise: almost all that litellm raises on purpose is an OpenAI error too."""
+    """Return the errors that a call may raise. Almost all of litellm's own errors are OpenAI errors too."""
     kinds = litellm.exceptions
     return (
         kinds.openai.OpenAIError,
@@ -281,7 +282,7 @@ def _known_limit(model: str, limit: str) -> int | None:
 
 
 def _bare_name(litellm: Any, model: str) -> str:
-    """Return the model's name without the provider's: litellm finds its tokenizer by that one."""
+    """Return the model's name without the provider's: litellm finds its tokenizer by this name."""
     try:
         name: str = litellm.get_llm_provider(model)[0]
     except litellm.exceptions.BadRequestError:
@@ -290,7 +291,7 @@ def _bare_name(litellm: Any, model: str) -> str:
 
 
 def _countable(schema: Any) -> Any:
-    """Return a tool in which every array says what it holds. litellm fails on an array that does not."""
+    """Return a tool in which every array has a type of items. litellm fails on an array without one."""
     if isinstance(schema, Mapping):
         whole = {key: _countable(value) for key, value in schema.items()}
         return {"items": {}, **whole} if whole.get("type") == "array" else whole
@@ -298,7 +299,7 @@ def _countable(schema: Any) -> Any:
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether litellm would download an image to measure it. It is then asked for its usual guess."""
+    """Return whether litellm would download an image to measure it. Then its fixed guess is used instead."""
     for message in messages:
         content = message.get("content")
         for part in content if isinstance(content, list | tuple) else ():
@@ -314,7 +315,7 @@ _imported: Any = None
 
 
 def _address(base_url: str | None) -> str:
-    """Return host and port of a server, without what else an address may hold."""
+    """Return only host and port of a server's address."""
     parts = urlsplit(base_url or "")
     return f"{parts.hostname}:{parts.port}" if parts.hostname and parts.port else parts.hostname or "its address"
 
@@ -331,7 +332,7 @@ def _litellm() -> Any:
 
 def _import_litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # asked for where a reply follows a schema
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # needed if a reply follows a schema
     # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
     mode = os.environ.get("LITELLM_MODE")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")

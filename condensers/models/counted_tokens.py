@@ -1,4 +1,4 @@
-"""The tokens of one event by itself, as a model's tokenizer counts them."""
+"""Count the tokens of one event by itself with a model's tokenizer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class CountsTokens(Protocol):
 class CountedTokens:
     """Counts the tokens that an event adds to a prompt of ``model``; call it with an event.
 
-    The sum over the events of a View is near its prompt: a prompt has a few tokens more for itself, and neighbouring
-    messages that are joined have a few less. An event that the tokenizer cannot count is estimated, and its id is in
-    ``estimated``. Raises ``TokensUnknown`` when it is made, where the model's tokenizer is not there.
+    The sum over the events of a View is close to its prompt: a prompt has a few tokens of its own, and joined messages
+    take a few less. An event that the tokenizer cannot count is estimated, and its id is in ``estimated``. The
+    constructor raises ``TokensUnknown`` if the model's tokenizer is missing.
     """
 
     def __init__(self, model: CountsTokens) -> None:
@@ -48,7 +48,7 @@ class CountedTokens:
 
 
 def _messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A call is never sent without its result, so each gets the other."""
+    """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
     shown: list[Event]
     match event:
         case Action():

@@ -1,7 +1,7 @@
-"""A call that is given up after some time, whatever it is doing.
+"""Abandon a call after some time, whatever it is doing.
 
-An HTTP client's own timeout is for each read. A server that sends a blank now and then, to keep the connection open
-while a request waits in its queue, is never late by that measure, and holds a call for half an hour.
+The timeout of an HTTP client is for each read. A server may send a blank now and then to keep the connection open while
+a request waits in its queue. It never exceeds that timeout, and can hold a call for half an hour.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 def within(seconds: float, act: Callable[[], T]) -> T:
-    """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than ``seconds``; it then goes on
-    in a thread of its own, which does not keep the program from ending, and its outcome is ignored.
+    """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than ``seconds``; it then continues
+    in its own thread, which does not keep the program from ending, and its outcome is ignored.
     """
     outcome: Future[T] = Future()
-    context = contextvars.copy_context()  # a tracer's, for one
+    context = contextvars.copy_context()  # such as those of a tracer
 
     def run() -> None:
         try:

@@ -12,14 +12,14 @@ _TRANSLATED = frozenset(
         *("bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai-anthropic_models"),
     )
 )
-"""Providers for which litellm translates messages, thinking blocks and all; and its own proxy, which does it there."""
+"""Providers for which litellm translates messages with their thinking blocks; its proxy does the same."""
 
 
 def dialect_of_model(model: str) -> Dialect:
     """Return ``litellm`` for models whose messages litellm translates, and ``openai`` for all others.
 
-    litellm sends the others what it is given, and their servers refuse fields that OpenAI's chat completions do not
-    have. ``openai`` is right for every model, except that the model's own thinking does not go back to it.
+    litellm passes messages for other models on unchanged, and their servers refuse fields that OpenAI's chat
+    completions do not have. ``openai`` works for every model, but does not send the model's thinking back to it.
     """
     provider, slash, _ = model.partition("/")
     if slash:

@@ -1,4 +1,4 @@
-"""The tokens of one event by itself, estimated: for sums over many events, such as the size of a View over time."""
+"""Estimate the tokens of one event by itself: for sums over many events, such as the size of a View over time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from projections.messages.turns import arguments_of
 __all__ = ["event_tokens"]
 
 _WHOLE = 2_048
-"""Characters of a text that is counted whole. Of a longer one four samples of a fourth of that are counted."""
+"""A text of up to this many characters is counted whole. For a longer text, four samples of a quarter of it each."""
 
 
 def event_tokens(event: Event) -> int:
-    """Return an estimate of the tokens that an event adds to a prompt, which errs high as ``Estimate`` does.
+    """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes it.
 
-    It is 0 for events that have no form as a message. The sum over the events of a View is near the estimate of its
-    prompt: neighbouring messages may be joined there. Cost: the characters, up to 2,048 for each text.
+    It is 0 for events that have no form as a message. The sum over the events of a View is close to the estimate of its
+    prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
     """
     match event:
         case SystemMessage(content=content, tools=tools):
@@ -40,7 +40,7 @@ def event_tokens(event: Event) -> int:
             return OF_A_MESSAGE + _of_content(content)
         case Action(tool=tool, thought=thought, thinking=thinking):
             said = _of_content(thought) + sum(map(_of_value, thinking))
-            call = {"name": tool, "arguments": arguments_of(event)}  # as messages have it, a text within JSON
+            call = {"name": tool, "arguments": arguments_of(event)}  # messages hold it as a text within JSON
             return OF_A_MESSAGE + OF_A_CALL + _of_value(call) + said
     return 0
 

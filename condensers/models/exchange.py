@@ -1,4 +1,4 @@
-"""What goes to litellm and what comes back, in our words: a request, a reply, and what both cost."""
+"""Translate between our words and litellm's: a request, a reply, and their cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Bill", "is_final", "reply_of", "request_for", "says_something", "sen
 
 
 class Bill:
-    """What a call has cost so far, over retries and fallbacks."""
+    """The cost of a call so far, with retries and fallbacks."""
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -22,7 +22,7 @@ class Bill:
         self.cost: float | None = None
 
     def add(self, reply: Reply) -> Reply:
-        """Return the reply with the cost of every attempt that led to it."""
+        """Return the reply with the cost of all attempts."""
         self.waste(reply.latency_s or 0.0)
         for name, count in reply.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
@@ -45,11 +45,11 @@ def request_for(
     tool_choice: str | None,
     response_schema: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the arguments of litellm.completion that differ from call to call (see ``Summarizer.complete``)."""
+    """Return the arguments of litellm.completion for one call (see ``Summarizer.complete``)."""
     request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)
-        request["_skip_mcp_handler"] = True  # else litellm wants the package mcp installed for any call with tools
+        request["_skip_mcp_handler"] = True  # otherwise litellm requires the package mcp for any call with tools
     if tool_choice is not None:
         request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
     if response_schema is not None:
@@ -59,8 +59,8 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """Copy a JSON value as a server would read it: halves of surrogate pairs, which no text that is sent can hold
-    and which some logs hold, are question marks.
+    """Copy a JSON value so that it can be sent: halves of surrogate pairs, which some logs hold, become question
+    marks.
     """
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
@@ -74,7 +74,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
     refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
     calls = choice.message.tool_calls or ()
     counts = {name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)}
-    told = any(counts.values())  # litellm counts nothing, and prices that, where a server does not say
+    told = any(counts.values())  # if a server sends no counts, litellm counts and prices an empty reply
     return Reply(
         text=choice.message.content and conceal(choice.message.content),
         model=conceal(response.model or model),
@@ -91,10 +91,10 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
 
 
 def says_something(reply: Reply) -> bool:
-    """Return whether there is a word, or a call, in this reply."""
+    """Return whether this reply has a word or a call."""
     return bool(reply.tool_calls or (reply.text and reply.text.strip()))
 
 
 def is_final(reply: Reply) -> bool:
-    """Return whether the model would give the same reply again: it refused, or reached its limit."""
+    """Return whether a retry would give the same reply: the model refused, or reached its limit."""
     return reply.finish_reason in {"content_filter", "length"}

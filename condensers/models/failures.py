@@ -1,6 +1,6 @@
-"""What went wrong in a model call, in one of a few words.
+"""Name the failure of a model call in one of a few words.
 
-litellm raises some fifty kinds of errors. They are told apart by name and status, so that nothing here imports it.
+litellm raises about fifty kinds of errors. They are told apart by name and status, so litellm is not imported here.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ __all__ = [
 ]
 
 PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
-"""What may go better when it is tried again. A refusal, a bad key and a prompt that is too long do not."""
+"""Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that litellm raises by accident for a reply or a message that is not a chat completion."""
 
 RETRY_WAIT_MAX_S = 60.0
-"""No wait between two attempts is longer, whatever a server asks for."""
+"""The longest wait between two attempts, even if a server asks for more."""
 
 PROBLEM_LENGTH_MAX = 500
 
 _REFUSALS = {"ContentPolicyViolationError", "RejectedRequestError"}
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
-"""What litellm says where it has no key to call with; of some servers' it says so as of a server error."""
+"""The words of litellm for a missing key; for some servers it raises a server error with them."""
 
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return why a call failed that ended in this error of litellm's."""
+    """Return the failure that this error of litellm stands for."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
@@ -58,20 +58,20 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, STUMBLES):
         return "bad_reply"
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
-        return "rejected"  # an import: the package of a cloud's own client is missing
+        return "rejected"  # an import error: the package of a cloud's client is missing
     # litellm calls a malformed reply a server error too; behind a real one stands an error of its HTTP client.
     came_over_http = any(type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in _chain(error))
     return "unavailable" if came_over_http else "bad_reply"
 
 
 def is_connection_refused(error: BaseException | None) -> bool:
-    """Return whether no server listens at the address. It is not asked again: the next step may find one."""
+    """Return whether no server listens at the address. There is no retry: the next step may find one."""
     return any(isinstance(link, ConnectionRefusedError) for link in _chain(error))
 
 
 def problem_of(text: str) -> str:
-    """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters: of a traceback that litellm pastes
-    into its errors the last line alone, of a page that a server sends its beginning.
+    """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters: only the last line of a traceback
+    that litellm pastes into its errors, and the beginning of a page that a server sends.
     """
     said, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
@@ -79,7 +79,7 @@ def problem_of(text: str) -> str:
 
 
 def asked_to_wait(error: BaseException | None) -> float:
-    """Return the seconds that the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 if it did not ask."""
+    """Return for how many seconds the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 if it did not ask."""
     for link in _chain(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:
@@ -90,7 +90,7 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those behind it. An error that is raised again may stand behind itself: each comes once."""
+    """Yield an error and the errors that caused it, each once: an error that is raised again may be its own cause."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

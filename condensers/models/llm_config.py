@@ -18,7 +18,7 @@ SAID_WITH_EVERY_CALL = frozenset(
         *("num_retries", "stream", "caching"),
     )
 )
-"""Arguments of litellm.completion that are made from the other keys, or are always the same."""
+"""Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
 
 
 class LLMConfig(BaseModel):
@@ -96,7 +96,7 @@ class LLMConfig(BaseModel):
         return extra
 
     def key(self) -> str | None:
-        """Return the key to send. None lets litellm look for one in the environment.
+        """Return the key to send. With None, litellm looks for one in the environment.
 
         Raises ``InvalidCondenser`` if ``api_key_env`` names a variable that is not set.
         """

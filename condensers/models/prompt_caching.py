@@ -1,4 +1,4 @@
-"""Marks for providers that cache only the part of a prompt that is marked. Others cache by themselves."""
+"""Mark prompts for providers that cache only the marked part of a prompt. Other providers cache by themselves."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def with_cache_marks(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, An
 
     Marks that the messages have already are left out: providers refuse a prompt with more than four.
 
-    What stands before a mark is cached: the prompt up to now, which the next call begins with, and, should a
-    condensation change the middle, the system prompt.
+    Everything before a mark is cached: the present prompt, with which the next call begins, and the system prompt,
+    which stays if a condensation changes the middle.
     """
     marked = [_unmarked(message) for message in messages]
     systems = [place for place, message in enumerate(marked) if message.get("role") in _SYSTEM]
@@ -46,7 +46,7 @@ def _unmarked(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the content as parts; an empty list where nothing in it can carry a mark."""
+    """Return the content as parts; an empty list if no part can carry a mark."""
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []

@@ -1,6 +1,7 @@
-"""Cumulative token counts of the prompts that Views make, each going on from the one before it.
+"""Cumulative token counts of the prompts of Views, each continuing the counts of the last View.
 
-A step's View shares its beginning with the last step's. Only what follows is rendered, and only what is new is counted.
+The View of a step shares its beginning with that of the last step. Only the rest is rendered, and only new messages are
+counted.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _CONVERSATIONS_KEPT = 64
 
 
 class _Measured(NamedTuple):
-    """What is known of one View: which events it shows, which of them are sent, what each adds to the prompt, and where
-    each id of a call is met first.
+    """The counts of one View: its events, which of them are sent, how many tokens each adds to the prompt, and where
+    each call id appears first.
     """
 
     events: tuple[Event, ...]
@@ -45,12 +46,12 @@ class PromptSums:
     def of(self, view: View) -> tuple[int, ...]:
         """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
 
-        A message made of several events counts where the last of them stands, so that what a tail costs, the last sum
-        less its own, is never less than the truth. Raises ``TokensUnknown``. Cost: a look at each event of the View,
-        and the rendering of those behind what it shares with the last one.
+        A message of several events counts at the last of them, so the cost of a tail, which is the last sum less the
+        sum at its start, is never too low. Raises ``TokensUnknown``. Cost: a comparison for each event of the View, and
+        the rendering of the events after the part that it shares with the last View.
         """
         events, fit = view.events, view.fit_positions
-        # What a model is sent through litellm is counted in litellm's form.
+        # Messages that go through litellm are counted in litellm's form.
         dialect: Dialect = "litellm" if view.dialect == "anthropic" else view.dialect
         key = (id(events[0]) if events else 0, dialect)
         before = self._last.get(key)
@@ -80,7 +81,7 @@ class PromptSums:
 def offered_tools(view: View) -> tuple[Any, ...]:
     """Return the tools of the first system prompt in ``view``, in OpenAI's shape: they are sent with every prompt.
 
-    Logs also hold tools in other shapes, which litellm would count as next to nothing.
+    Logs also hold tools in other shapes, for which litellm would count almost no tokens.
     """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
@@ -103,11 +104,11 @@ def _in_openais_shape(tool: Any) -> Any:
 def _seam(before: _Measured, view: View) -> int:
     """Find the last index at which both Views are rendered in two independent pieces, the first of them equal; else 0.
 
-    There no call is split from its answer; an action begins the second piece, in both, so that no user message is
-    merged across; and no call of the second piece has an id of the first, which would be renamed.
+    At this index no call is split from its observation; in both Views an action begins the second piece, so no user
+    messages are merged; and no call of the second piece has an id of the first, which would be renamed.
     """
     events, fit = view.events, view.fit_positions
-    shared = _shared(before.events, events)  # a mask makes equal new events at each step
+    shared = _shared(before.events, events)  # a mask makes new, equal events at each step
     sent_alike = fit[: _shared(before.fit, fit)]
     goes_on = shared == len(before.events) and len(sent_alike) == len(before.fit)
     for cut in reversed(view.cut_points[: bisect_right(view.cut_points, shared)]):
@@ -120,14 +121,12 @@ def _seam(before: _Measured, view: View) -> int:
 
 
 def _shared(some: Sequence[Any], others: Sequence[Any]) -> int:
-    """Return how many items at the beginning are equal. No bytecode is executed for an item."""
+    """Return the number of equal items at the beginning. No bytecode is executed for an item."""
     return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
 
 
 def _calls(events: Sequence[Event], before: _Measured | None) -> Mapping[str, int]:
-    """Return where each id of a call is met first. Cost: the events after those of ``before``, if it goes on from
-    them.
-    """
+    """Return where each call id appears first. Cost: the events after those of ``before``, if it continues them."""
     goes_on = before is not None and _shared(before.events, events) == len(before.events)
     calls = dict(before.calls) if before is not None and goes_on else {}
     start = len(before.events) if before is not None and goes_on else 0
@@ -143,7 +142,7 @@ def _holds(ascending: Sequence[int], number: int) -> bool:
 
 
 def _call_ids(events: Sequence[Event]) -> set[str]:
-    """Return the ids under which calls go into messages: their own, or those that are made up for them."""
+    """Return the ids of calls in messages: their own ids, or the ids that rendering gives them."""
     ids = set()
     for event in events:
         if isinstance(event, Action):

@@ -1,8 +1,8 @@
-"""Keys stay secret: they are removed from servers' replies before these go into an error, and so into the log.
+"""Remove keys from the texts of servers before they go into an error, and so into the log. A server that refuses a key
+often repeats it, and a proxy may repeat whole requests with their headers.
 
-A server that refuses a key likes to repeat it, and a proxy repeats whole requests, headers and all. It is unknown where
-litellm found the key that it sent, so every text that may be one is taken out. A reply may repeat a key, too; of it
-only what surely is one is taken out.
+It is unknown where litellm found the key that it sent, so every text that may be a key is removed from an error. From a
+reply, only texts that certainly are keys are removed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from condensers.models.llm_config import LLMConfig
 __all__ = ["mentions_a_secret", "without_keys", "without_secrets"]
 
 _LENGTH_MIN = 8
-"""Shorter texts are no keys, and would take common words out of what is said."""
+"""Shorter texts are not taken for keys: common words would be removed."""
 
 _KEY_NAMES = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
-"""What the environment variable of a key may be called, and those of other things too."""
+"""Parts of the names of environment variables that may hold a key."""
 
 _SURE_KEY_NAMES = re.compile(r"_(API_KEY|ACCESS_KEY|TOKEN)$", re.IGNORECASE)
 
@@ -28,21 +28,21 @@ _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def without_secrets(text: str, config: LLMConfig, key: str | None) -> str:
-    """Return ``text`` with ``***`` for every secret in it: the key, what ``config`` has in ``extra`` and in its
-    address, and the values of environment variables that are called like a key.
+    """Return ``text`` with ``***`` for every secret in it: the key, the values of ``extra`` and the address in
+    ``config``, and the values of environment variables that are named like a key.
     """
     return _without(text, (*_keys(config, key, _KEY_NAMES), *_texts(config.extra)))
 
 
 def without_keys(text: str, config: LLMConfig, key: str | None) -> str:
-    """Return ``text`` with ``***`` for every key in it. For what is to be remembered, where no other word may be lost:
-    what is only perhaps a secret stays.
+    """Return ``text`` with ``***`` for every key in it. It is for summaries, which must not lose other words: a text
+    that is only perhaps a secret stays.
     """
     return _without(text, _keys(config, key, _SURE_KEY_NAMES))
 
 
 def mentions_a_secret(error: BaseException, config: LLMConfig, key: str | None) -> bool:
-    """Return whether this error, or one behind it, would show a secret in a traceback."""
+    """Return whether a traceback of this error, or of one that caused it, would show a secret."""
     link: BaseException | None = error
     while link is not None:
         if without_secrets(str(link), config, key) != str(link):

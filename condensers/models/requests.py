@@ -1,6 +1,6 @@
-"""The agent's side of forgetting: the tool with which a model asks for it, and the error after which its runtime does.
+"""Request a condensation: by a tool that the agent's model calls, or by the runtime after an error.
 
-Either way the runtime appends a ``CondensationRequest`` and steps again: the next step's condenser answers it.
+In both cases the runtime appends a ``CondensationRequest`` and steps again. The condenser of the next step fulfils it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TELLTALES = (
     "request_too_large",
     "entity too large",
 )
-"""What servers are known to write when a prompt does not fit, in lower case."""
+"""Words that servers use if a prompt does not fit, in lower case."""
 
 _TOO_LARGE = 413
 """The HTTP status of a request that its server, or a proxy before it, finds too large."""
@@ -60,7 +60,7 @@ def request_condensation_tool() -> dict[str, Any]:
 def condensation_request(reason: str) -> CondensationRequest:
     """Return the event to append when a model calls the tool, or when ``is_context_window_error``.
 
-    It stands in the tool call's place: the call itself is not recorded, so that no call is left without an answer.
+    It takes the place of the tool call: the call itself is not recorded, so that no call stays without an observation.
     """
     return CondensationRequest(reason=reason)
 
@@ -68,8 +68,8 @@ def condensation_request(reason: str) -> CondensationRequest:
 def is_context_window_error(error: BaseException) -> bool:
     """Return whether a model call failed because its prompt did not fit, so that a condensation may help.
 
-    Knows this package's own ``ModelCallFailed``, litellm's and OpenAI's errors by name, and else the words that servers
-    use. Another rejected request is not one: condensing would lose memory and help nothing.
+    It knows this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the words that servers
+    use. It returns False for other rejected requests: condensing would forget events and not help.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"

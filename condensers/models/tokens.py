@@ -1,7 +1,7 @@
 """Exact token counts of what a View makes a prompt of.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
-each rendered message is counted once and its count kept, and a step counts only the messages that are new.
+each rendered message is counted once and its count is kept, and a step counts only new messages.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 __all__ = ["TokenCounter"]
 
 CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
-"""The tokens of a prompt made of these messages and tools, counted from nothing. Raises ``TokensUnknown``."""
+"""Counts the tokens of a prompt of these messages and tools. Raises ``TokensUnknown``."""
 
 _MESSAGES_KEPT = 20_000
-"""How many counts one counter keeps; with them it keeps the messages that they are of, which Views mostly share."""
+"""The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
 
 
 class TokenCounter:
-    """Counts prompts, each message once. Thread-safe, and of no one conversation.
+    """Counts prompts, each message once. Thread-safe; one counter serves many conversations.
 
     ``count`` must be additive over messages, as litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
     """
@@ -34,7 +34,7 @@ class TokenCounter:
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
 
-        Raises ``TokensUnknown`` where it cannot count: never 0 in its place.
+        Raises ``TokensUnknown`` if it cannot count; it never returns 0 instead.
         """
         has_system = any(message.get("role") == "system" for message in messages)
         return self.frame(tools, beside_system=has_system) + sum(map(self.of, messages))
@@ -48,7 +48,7 @@ class TokenCounter:
         return self._keep(key, self._count([message], ()) - self._constant())
 
     def _constant(self) -> int:
-        """Return the tokens of any prompt beside its messages, found by comparing one empty message with two."""
+        """Return the tokens of a prompt without messages, found by comparing one empty message with two."""
         key = "constant"
         known = self._counts.get(key)
         if known is not None:
@@ -57,7 +57,9 @@ class TokenCounter:
         return self._keep(key, 2 * one - two)
 
     def frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return the tokens beside the messages: a constant, and the tools, which weigh less beside a system prompt."""
+        """Return the tokens beside the messages: a constant and the tools, which take fewer tokens with a system
+        prompt.
+        """
         if not tools:
             return self._constant()
         role = "system" if beside_system else "user"
@@ -77,8 +79,8 @@ class TokenCounter:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a message as a key, equal only if the message is. Texts stand for themselves: Views share them, and they
-    remember their hash.
+    """Return a key that is equal only for equal messages. A text is its own key: Views share texts, and a text keeps
+    its hash.
     """
     values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]
     return (*values, *message)

@@ -1,7 +1,7 @@
-"""Prompt texts, as files beside this one. What a model was told is part of the record, so every prompt has a hash.
+"""The texts of prompts, as files beside this one. The hash of a prompt is recorded with the condensation that it made.
 
-A line ``===`` parts a file in two: the instruction, which the system says and which goes first, and what is to be
-worked on. ``$name`` stands for what changes from call to call. The hash is of the whole file.
+A line ``===`` divides a file in two: the instruction, which is the system message, and the material, which is the user
+message. ``$name`` stands for a value that changes from call to call. The hash is that of the whole file.
 
 ``rendering.py`` turns events into text for a model that summarizes them.
 """

@@ -1,4 +1,4 @@
-"""Events as text for a model that summarizes them: whole, tool arguments and all, up to a limit that the user sets."""
+"""Render events as text for a model that summarizes them: with all tool arguments, up to the user's limit."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""The beginning of what a model would take for the end of what it is shown."""
+"""The beginning of a closing tag, which a model would take for the end of the material."""
 
 
 def _quoted(text: str) -> str:

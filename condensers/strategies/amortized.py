@@ -11,9 +11,9 @@ __all__ = ["AmortizedForgettingCondenser"]
 
 
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forget the middle of a View that has outgrown ``max_size``, down to half of it, old summaries and all.
+    """Forget the middle of a View that exceeds ``max_size``, down to half of it, with old summaries.
 
-    Calls and tool loops of which the head or the tail holds a part stay whole, and the View is larger then.
+    Calls and tool loops stay whole if the head or the tail holds a part of them; the View is then larger.
     """
 
     type = "amortized"

@@ -16,11 +16,11 @@ __all__ = ["ConversationWindowCondenser"]
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """Answer a request by forgetting the older half of the events that are not essential.
+    """Fulfil a request by forgetting the older half of the events that are not essential.
 
-    Essential are the first system prompt, and the user's first message with what was recalled for it. Summaries stay
-    too: what they stand for is nowhere else in the View. So do calls and tool loops of which a part is essential or in
-    the newer half. No parameters; never condenses unless it is requested.
+    Essential are the first system prompt and the user's first message with the knowledge recalled for it. Summaries
+    stay too, because the View has nothing else of the events that they stand for. Calls and tool loops stay if a part
+    of them is essential or in the newer half. It has no parameters and condenses only on request.
     """
 
     type = "conversation_window"
@@ -31,7 +31,7 @@ class ConversationWindowCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         essential = _essentials(view)
         if essential is None:
-            raise NoCondensationAvailable("no user message in the View says what it is about: nothing is forgotten")
+            raise NoCondensationAvailable("the View has no user message that states the task, so no event is forgotten")
         windows = _windows(view, max(1, (len(view) - len(essential)) // 2))
         choices = [essential | window for window in windows]
         kept = next((choice for choice in choices if real(unkept(view, choice))), choices[0])
@@ -50,7 +50,7 @@ def _essentials(view: View) -> frozenset[int] | None:
 
 
 def _role(event: Event, found: Mapping[str, tuple[int, Event]]) -> str | None:
-    """Return the part of ``event`` among the essentials, after those ``found`` before it; None if it has none."""
+    """Return the role of ``event`` among the essentials, after those ``found`` before it; None without a role."""
     match event:
         case SystemMessage():
             return "system"
@@ -64,7 +64,7 @@ def _role(event: Event, found: Mapping[str, tuple[int, Event]]) -> str | None:
 
 
 def _words(event: Event) -> tuple[str, ...]:
-    """Return what a recall may have as its query: the text of the message that it belongs to, without its images."""
+    """Return the possible query of a recall: the text of its message, without images."""
     if not isinstance(event, Message):
         return ()
     if isinstance(event.content, str):
@@ -78,11 +78,11 @@ def _query(recall: Action) -> object:
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return the indices of the last ``size`` events, without the observations and summaries that they begin with.
+    """Return the indices of the last ``size`` events, without the observations and summaries at their beginning.
 
-    If that leaves none, the newest calls would be forgotten because the window shows their observations alone. Then
-    there are two windows, the better one first: with these calls, and, if nothing else can be forgotten, without them.
-    A tool loop stays even then.
+    If no event is left, the newest calls would be forgotten because the window has only their observations. Then there
+    are two windows, the better one first: with these calls, and without them if nothing else can be forgotten. A tool
+    loop stays even then.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next((i for i in newest if not isinstance(view[i], Observation | CondensationSummary)), len(view))

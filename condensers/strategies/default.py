@@ -1,4 +1,4 @@
-"""The condenser for those who choose none: works offline, costs nothing, says the same every time."""
+"""The default condenser: it works offline, costs nothing and is deterministic."""
 
 from __future__ import annotations
 

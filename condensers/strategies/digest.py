@@ -1,7 +1,7 @@
-"""A summary that needs no model: a digest of the facts in the events, deterministic and bounded.
+"""A summary without a model: a digest of the facts in the events, deterministic and bounded.
 
-A digest is a text of headings and lines for a model to read. The next digest parses it: facts of an earlier digest are
-carried forward one by one, and the least important facts are left out first when they do not fit.
+A digest is a text of headings and lines that a model reads. The next digest parses it: facts of an earlier digest are
+carried over one by one, and the least important facts are left out first if they do not fit.
 
     # Digest of 57 events
     ## Asked by the user
@@ -124,9 +124,9 @@ class Digest:
     def text(self, max_length: int) -> str:
         """Return the digest in at most ``max_length`` characters.
 
-        Every section may take its share; the rest goes to sections that were cut, in turn. Within a section the newest
-        lines stay. The user's newest request stays in full, or as much of its beginning and end as the section has room
-        for; the first request stays too, and others while there is room for their beginnings.
+        Every section may take its share; the rest of the room goes to sections that were cut, in turn. Within a section
+        the newest lines stay. The user's newest request stays whole, or its beginning and end as far as the section has
+        room. The first request stays too, and the beginnings of others as far as there is room.
         """
         title = f"# Digest of {self.count} events"
         left = max_length - len(title)
@@ -182,7 +182,7 @@ _ASKED_TIMES = 1.6
 """The most that the user's requests may take, as a multiple of their share: a long one must not fill the digest."""
 
 _ASK_LENGTHS = (2_000, 1_000, 500, 320, 240, 160)
-"""Lengths to which older requests are cut, in turn. A shorter text would say too little: then requests are omitted."""
+"""Lengths to which older requests are cut, in turn. If the shortest does not fit, requests are omitted."""
 
 
 def _listed(section: Section, lines: Sequence[str], left_out: int) -> str:

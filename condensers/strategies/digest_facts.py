@@ -1,7 +1,7 @@
 """Facts about events, taken from the events alone: deterministic, without a model.
 
-A tool is recognized by its arguments, since every runtime names its tools differently: a command is a text under
-``command``, ``cmd`` or ``code``; a file is named under ``path`` or a similar key, and counts as changed if the call
+A tool is recognized by its arguments, because every runtime names its tools differently. A command is a text under
+``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key, and counts as changed if the call
 gives it new text.
 """
 
@@ -78,7 +78,7 @@ def facts(events: Iterable[Event]) -> Iterator[Fact]:
             case Message():
                 yield from _note(Section.SAID, plain_text(event.content))
             case Action(source="user" | "environment", thought=""):
-                pass  # the model was not told of it
+                pass  # no model was sent it
             case Action():
                 if event.source == "agent":
                     yield from _note(Section.SAID, plain_text(event.thought))

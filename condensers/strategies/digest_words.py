@@ -40,7 +40,7 @@ _SELECTED = re.compile(r"^User has selected the following files for you to read:
 _RESULT = re.compile(r"\A\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of \[)")
 
 _UNTOLD = frozenset({"command-message", "local-command-caveat"})
-"""Blocks that repeat or explain others."""
+"""Blocks that repeat or explain other blocks."""
 
 _LOCAL_COMMANDS = frozenset(
     (

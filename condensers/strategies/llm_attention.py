@@ -1,4 +1,4 @@
-"""A model chooses which events stay. What it does not choose is forgotten, without a summary."""
+"""A model chooses which events stay. The others are forgotten without a summary."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _SCHEMA = {
 class LLMAttentionCondenser(RollingCondenser):
     """Keep the head and, up to half of ``max_size``, the events that the model behind ``llm`` chooses.
 
-    Places that it leaves free go to the newest events. A unit stays whole if one event of it is kept, and summaries
-    stay: what they stand for is nowhere else in the View. The model must follow a schema: else ``InvalidCondenser``.
+    The newest events take the places that it leaves free. A unit stays whole if one of its events is kept. Summaries
+    stay, because the View has nothing else of the events that they stand for. The model must follow a schema: else
+    ``InvalidCondenser``.
 
-    A reply that cannot be read chooses nothing, so that the newest stay; where none comes nothing is forgotten, unless
-    it must be, and then too the newest stay.
+    A reply that cannot be read chooses no events, so the newest stay. Without a reply no event is forgotten, unless a
+    condensation is required; then too the newest stay.
     """
 
     type = "llm_attention"
@@ -82,11 +83,11 @@ class LLMAttentionCondenser(RollingCondenser):
         return self._keeping(view, chosen, made_by(reply, prompt), {"metrics": report_on(reply)["metrics"]})
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """Keep the newest events, as if the model had chosen none."""
+        """Keep the newest events, as if the model had not chosen any."""
         return self._keeping(view, (), {})
 
     def _keeping(self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report) -> Condensation:
-        """Forget what is neither head nor summary, nor among the first ``ids`` that are in the View, nor newest.
+        """Forget all events except the head, summaries, the first ``ids`` that are in the View, and the newest.
 
         Head, chosen and newest events are counted one by one; then they are extended to whole units.
         """
@@ -119,7 +120,7 @@ class LLMAttentionCondenser(RollingCondenser):
 
 
 def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether any choice of this many events forgets something. If not, the model is not asked."""
+    """Return whether every choice of this many events forgets an event. If not, the model is not asked."""
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
     return bool(sizes) and places <= len(choosable) - min(sizes)

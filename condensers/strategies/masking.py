@@ -1,7 +1,7 @@
-"""Masks: old, bulky observations are shown as a line. Nothing is forgotten, and the log knows nothing of it.
+"""Masks: old, long observations are shown as one line. No event is forgotten, and the log does not change.
 
-A masked event keeps its id, its place and its call, so that it still answers, can still be forgotten by its id, and is
-never taken for a summary. It is marked in ``meta`` under ``MASKED``.
+A masked event keeps its id, its place and its call. So it is still the result of its call, can be forgotten by its id,
+and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MASKED = "masked_by"
 
 
 def is_masked(event: Event) -> bool:
-    """Return whether this event stands in a View with its content masked."""
+    """Return whether the content of this event in a View is masked."""
     return MASKED in event.meta
 
 

@@ -17,10 +17,11 @@ __all__ = ["CondenserPipeline", "PipelineCondenser"]
 
 
 class CondenserPipeline(Condenser):
-    """Its parts in order, each on the View that the one before it gave, up to the first condensation.
+    """Runs its parts in order, each on the View of the one before it, up to the first condensation.
 
-    A part that should condense and has nothing to forget leaves it to those after it; where none of them condenses, its
-    error is the pipeline's. A part whose model failed ends the step. Parts may be pipelines. All reports are kept.
+    If a part should condense and has nothing to forget, the next parts go on; if none of them condenses, the pipeline
+    raises the error of that part. A part whose model failed ends the step. Parts may be pipelines. All reports are
+    kept.
     """
 
     type = "pipeline"
@@ -40,7 +41,7 @@ class CondenserPipeline(Condenser):
         return pipeline
 
     def sparing(self) -> Condenser:
-        sparing = copy.copy(self)  # of a subclass too
+        sparing = copy.copy(self)  # also for a subclass
         sparing.condensers = tuple(condenser.sparing() for condenser in self.condensers)
         return sparing
 

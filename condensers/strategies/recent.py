@@ -15,8 +15,8 @@ __all__ = ["RecentEventsCondenser"]
 class RecentEventsCondenser(Condenser):
     """Show the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step.
 
-    Nothing is forgotten: the next step sees the whole View again. A head larger than ``max_events`` is shown whole, and
-    so are calls and tool loops of which the head or the tail holds a part.
+    No event is forgotten: the next step gets the whole View again. A head larger than ``max_events`` is shown whole,
+    and so are calls and tool loops if the head or the tail holds a part of them.
     """
 
     type = "recent"

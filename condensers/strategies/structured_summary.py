@@ -22,7 +22,7 @@ TOOL_NAME = "create_state_summary"
 
 
 class Field(NamedTuple):
-    """One field: where it stands in the rendered summary, and what the model is told to put into it."""
+    """One field: its place in the rendered summary, and its description for the model."""
 
     name: str
     label: str
@@ -66,7 +66,7 @@ FIELDS = (
 class StructuredSummaryCondenser(SummarizingCondenser):
     """Let the model behind ``llm`` fill in ``FIELDS``. It must be able to call tools: else ``InvalidCondenser``.
 
-    A call that is missing, malformed or without a required field is a failure: what was known before stays.
+    A call that is missing, malformed or without a required field is a failure: then no events are forgotten.
     """
 
     type = "structured"

@@ -1,4 +1,4 @@
-"""A summary of many events, made in pieces where a model cannot read all of them at once."""
+"""Summarize many events, in pieces if a model cannot read all of them at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIECES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What shall stand for the forgotten: a text, what the condensation's metadata says of it, and what it took."""
+    """The summary for the forgotten events: a text, its metadata for the condensation, and its cost."""
 
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)

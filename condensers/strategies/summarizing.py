@@ -1,4 +1,4 @@
-"""Strategies that put a summary in the place of what they forget: what they have in common.
+"""The common part of strategies that put a summary in the place of the forgotten events.
 
 due         more tokens than the agent's model takes; more than max_size events; or a request
 forgotten   what lies between the head and a tail that brings the View down to half of the limit that was passed
@@ -34,11 +34,12 @@ room for a tail. V0's: a request aims at half of ``max_size``, ``keep_first`` al
 where that leaves room for nothing but the summary, everything else is forgotten."""
 
 TailRule = Literal["half", "fits"]
-"""How much stays of the tail where tokens are over their limit: as much as brings the prompt down to half of the limit,
-or as much as fits the limit beside a summary. The first condenses rarely, the second keeps more in view."""
+"""How much of the tail stays if tokens are over their limit: as much as brings the prompt to half of the limit, or as
+much as fits the limit beside a summary. The first condenses rarely, the second shows more events.
+"""
 
 MAX_SIZE = 100
-"""The events of a View that are condensed where ``max_size`` is not given and no token limit is known."""
+"""The default of ``max_size`` if no token limit is known."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +83,9 @@ class SummarizingCondenser(RollingCondenser):
         """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
     def shorter(self, text: str) -> str | None:
-        """Return a shorter summary while it crowds the prompt. None by default: a model's text is not truncated."""
+        """Return a shorter summary if it takes too much of the prompt. None by default: a model's text is not
+        truncated.
+        """
         return None
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
@@ -105,8 +108,8 @@ class SummarizingCondenser(RollingCondenser):
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
         """Forget everything between the first system prompt and a call that waits.
 
-        If the model fails it is asked again with shorter events. Return None if there is no event of the log to forget,
-        and if V0's rule has nothing to do.
+        If the model fails, it is asked again with shorter events. Return None if no event of the log can be forgotten,
+        or if V0's rule requires nothing.
         """
         if self._has_nothing_to_do(view, agent_llm, self._overrun(view, agent_llm)):
             return None
@@ -121,7 +124,7 @@ class SummarizingCondenser(RollingCondenser):
             except ModelCallFailed as error:
                 failures.append(error)
                 if error.failure == "rejected" or is_connection_refused(error):
-                    break  # shorter events change nothing about that
+                    break  # shorter events would not help
             else:
                 summary = replace(summary, reports=(*_reports(failures), *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
@@ -140,7 +143,7 @@ class SummarizingCondenser(RollingCondenser):
         return TokenBudget(self.max_tokens, self.token_margin_ratio)
 
     def _reasons(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> frozenset[Reason]:
-        """Return why a condensation is due. The default number of events counts only where no token limit is known."""
+        """Return why a condensation is due. The default number of events counts only if no token limit is known."""
         counts_events = self.max_size is not None or self._budget.limit(agent_llm) is None
         due = reasons_by_size(view, self._size if counts_events else None)
         return due | {Reason.TOKENS} if over else due
@@ -149,8 +152,8 @@ class SummarizingCondenser(RollingCondenser):
         return overrun(view, agent_llm, self._budget)
 
     def _has_nothing_to_do(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> bool:
-        """Return whether V0's rule has nothing to do: a request aims at half of ``max_size``, and the View is within
-        it, or above it by less than the minimum progress.
+        """Return whether V0's rule requires nothing: a request aims at half of ``max_size``, and the View is within it,
+        or above it by less than the minimum progress.
         """
         if self.selection == "openhands-v1" or over or len(view) > self._size:
             return False
@@ -159,7 +162,7 @@ class SummarizingCondenser(RollingCondenser):
         return beyond < self._progress(view) and not self._worthwhile(view, agent_llm, over)
 
     def _progress(self, view: View) -> float:
-        """Return how many events of the log a condensation forgets at least."""
+        """Return the least number of events of the log that a condensation forgets."""
         return max(1, self.minimum_progress * len(view))
 
     def _worthwhile(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[IndexSpan]:
@@ -168,11 +171,12 @@ class SummarizingCondenser(RollingCondenser):
         return [span for span in spans if real(view[span.start : span.stop]) >= self._progress(view)]
 
     def _middles(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[IndexSpan]:
-        """Return what to forget: between the head and the shortest tail that any of the reasons asks for. May be empty.
+        """Return the spans to forget: between the head and the shortest tail that any of the reasons asks for. May be
+        empty.
 
-        The head may end later than after ``keep_first`` events: after a system prompt, or after the rest of a unit. V1
-        does not reckon with the tokens of that rest. If its choice, with the summary, does not fit the limit, the next
-        step would reset everything; so there is a second choice, which reckons with them.
+        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. V1
+        ignores the tokens of that rest. If its choice does not fit the limit with the summary, the next step would
+        reset everything. So there is a second choice, which counts them.
         """
         due = self._reasons(view, agent_llm, over)
         beside = self.keep_first + 1
@@ -218,12 +222,14 @@ class SummarizingCondenser(RollingCondenser):
         )
 
     def _fits(self, view: View, span: IndexSpan, summary: Summary, over: Overrun) -> bool:
-        """Return whether the prompt fits its limit once ``summary`` stands in the place of ``span``."""
+        """Return whether the prompt fits its limit with ``summary`` in the place of ``span``."""
         _, tokens = self._with_room(view, span, summary.text, over.counter, over)
         return tokens is None or tokens <= over.limit
 
     def _widened(self, view: View, span: IndexSpan, wider: IndexSpan, summary: Summary) -> tuple[IndexSpan, Summary]:
-        """Return the wider span with a summary that goes on from the first; the first two if the model fails."""
+        """Return the wider span with a summary that continues the first one; the first span and summary if the model
+        fails.
+        """
         events = (CondensationSummary(content=summary.text), *view[span.stop : wider.stop])
         try:
             more = summarize_in_pieces(self.summarize, events, self.max_event_length)
@@ -275,7 +281,7 @@ class SummarizingCondenser(RollingCondenser):
     def _with_room(
         self, view: View, span: IndexSpan, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
-        """Return the summary, made shorter while it crowds the prompt that was over its limit, and the tokens of the
+        """Return the summary, shortened if it takes too much of a prompt that was over its limit, and the tokens of the
         prompt with it in the place of ``span``.
         """
         while True:
@@ -300,4 +306,4 @@ quarter for the summary, and the rest to grow in. A summary that can be made sho
 
 _HALF = 1 / 2
 _BESIDE_A_SUMMARY = 7 / 8
-"""The part of a token limit that head and tail may take where as much tail stays as fits; the rest is the summary's."""
+"""The part of a token limit for head and tail if the tail is as long as fits; the rest is for the summary."""

@@ -133,7 +133,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
         if now is None or now.erasure is None:
             return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
-        change.damaged.clear()  # its events were erased meanwhile
+        change.damaged.clear()  # its events were erased in that time
     return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged))
 
 

@@ -244,7 +244,7 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
     if structural:
         return UnknownEvent(stored_kind=LOST, stored_schema=1, body=b"{}", is_structural=True)
     if shown:
-        return Message(source="environment", content=f"[Event {event_id} of this history was damaged and is lost.]")
+        return Message(source="environment", content=f"[Event {event_id} of this history was damaged, and is lost.]")
     return Annotation(name=LOST, data={"event": event_id})
 
 

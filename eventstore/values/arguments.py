@@ -54,5 +54,5 @@ def to_microseconds(time: object) -> int:
     if not isinstance(time, datetime):
         raise TypeError(f"a clock gives a datetime, not {time!r}")
     if time.tzinfo is None:
-        raise TypeError(f"the time {time.isoformat()} names no zone; give an aware time, such as datetime.now(UTC)")
+        raise TypeError(f"the time {time.isoformat()} has no time zone; give an aware time, such as datetime.now(UTC)")
     return moment((time - _EPOCH) // _MICROSECOND)

@@ -18,21 +18,21 @@ from projections.errors import NoSuchEvent, NoSuchVersion
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
 
 Departure = Literal["summarized", "forgotten", "taken back"]
-"""Why an event left the View: a condensation with a summary or one without took it out, or a retraction did."""
+"""Why an event left the View: by a condensation with a summary or without one, or by a retraction."""
 
 Moment = Literal["not yet", "never shown", "pending", "shown", "summarized", "forgotten", "taken back"]
-"""What an event is at one version. ``pending``: the View shows it, and a model is not sent it."""
+"""The state of an event at one version. ``pending``: the View shows it, but a model is not sent it."""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None while it is shown.
 
-    ``by`` is the id of the structural event that took it out, None while it is shown. ``sent`` are the versions at
-    which that begins and ends, in turn, that a model is sent the event: an action waits for its observation, and for
-    those of its parallel calls.
+    ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` are the versions at which
+    a model begins and ceases to be sent the event, in turn: an action waits for its observation, and for those of its
+    parallel calls.
 
-    For summaries: ``place`` is that of ``Lifetimes.order``; or ``index`` is its index, where each reading of the View
-    applies it again (the V0 dialect). ``departure`` is None where a summary goes on in the next span at another place.
+    For summaries: ``place`` is the place in ``Lifetimes.order``; or ``index`` is the index at which each reading of the
+    View inserts it (the V0 dialect). ``departure`` is None if the summary stays in the next span at another place.
     """
 
     start: int
@@ -54,8 +54,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """When the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it never does; it has
-    several members where retractions took the event back and brought it again. ``tokens`` is what the caller's count
-    gives; 0 without one, and for events that were never shown.
+    several members if retractions removed the event and brought it back. ``tokens`` is the caller's count; 0 without
+    one, and for events that were never shown.
     """
 
     id: int
@@ -63,7 +63,7 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     tokens: int = 0
 
     def at(self, version: int) -> Moment:
-        """Return what the event is at this version."""
+        """Return the state of the event at this version."""
         came = self.id if self.id >= 0 else -self.id - 2
         if version <= came:
             return "not yet"
@@ -114,8 +114,8 @@ class Lifetimes:
         yield from self.summaries.values()
 
     def ids_at(self, version: int) -> list[int]:
-        """Return the ids of the View at a version, in its order. Raises ``NoSuchVersion``. Cost: all events up to it,
-        a comparison each.
+        """Return the ids of the View at a version, in its order. Raises ``NoSuchVersion``. Cost: one comparison for
+        each event up to it.
         """
         if not 0 <= version <= self.version:
             raise NoSuchVersion(self.conversation, version, self.version)
@@ -143,7 +143,9 @@ class Lifetimes:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The tokens that the View of each version sends to a model, from version 0 on. Cost: all lifetimes, once."""
+        """The tokens of the prompt that the View of each version makes, from version 0 on. Cost: all lifetimes,
+        once.
+        """
         changes = [0] * (self.version + 2)
         for one in self:
             for span in one.spans:

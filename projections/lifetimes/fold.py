@@ -1,7 +1,7 @@
-"""One pass over a log that remembers at which versions its View showed each event.
+"""Find in one pass over a log at which versions its View showed each event.
 
-The View is folded by the one fold: from one structural event to the next, and the state before each is compared with
-the state after it. Between them events only join the end.
+The usual fold makes the View at each structural event; the states before and after it are compared. Between structural
+events, events are only added to the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Count = Callable[[Event], int]
 
 
 class LifetimesFold:
-    """A fold in progress: give it the events of a conversation in order, in as many parts as you like.
+    """A fold in progress: give it the events of a conversation in order, in any number of parts.
 
     ``targets`` are the versions that retractions of the log return to; the states there are kept.
     """
@@ -59,7 +59,8 @@ class LifetimesFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Take the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to a version that is
-        not among the targets: begin again then. Cost: the events, and for each structural one the View at that moment.
+        not among the targets: then begin again from the first event. Cost: the events, and for each structural one the
+        View at that moment.
         """
         plain: list[Event] = []
         version = self.version
@@ -93,12 +94,12 @@ class LifetimesFold:
         return Lifetime(event_id, tuple(spans), self._tokens.get(event_id, 0))
 
     def _keep(self) -> None:
-        """Keep the present state for retractions that may return to it."""
+        """Keep the present state for later retractions to it."""
         if self.version in self._targets:
             self._earlier[self.version] = self._state, dict(self._order.places)
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
-        """Go on to ``version`` with events that only join the end."""
+        """Go on to ``version`` with events that are only added to the end."""
         before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
         for place, event in enumerate(self._state.items[before:], before):
@@ -107,7 +108,7 @@ class LifetimesFold:
             register = self._state.register
             if register is not None and (
                 changed is None or self._waiting.has_loops
-            ):  # its summary stands in another place each time
+            ):  # its summary has another place each time
                 self._send_fit(event.id + 1, insert_register(self._state.items[: place + 1], register))
                 continue
             if changed is None:
@@ -140,7 +141,7 @@ class LifetimesFold:
             if opened is None:
                 self._enter(one, version, previous, index)
             elif one.id < 0 and (opened.index, opened.place) != (index, self._order.places.get(one.id)):
-                # A summary of the V0 dialect whose place is fixed now, or by a retraction no longer is.
+                # A summary of the V0 dialect whose place becomes fixed, or is no longer fixed after a retraction.
                 self._leave(one.id, event.id, None)
                 self._enter(one, version, previous, index)
             if not drifts:
@@ -166,7 +167,7 @@ class LifetimesFold:
         self._closed.setdefault(event_id, []).append(opened.span(by + 1, by, departure))
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
-        """Take note of which ``events``, a whole View, a model is sent."""
+        """Update which of ``events``, a whole View, a model is sent."""
         fit = {events[place].id for place in fit_positions(units(events, self._state.left_behind))}
         for event in events:
             self._open[event.id].send(version, sent=event.id in fit and type(event) not in UNSEEN)
@@ -187,7 +188,7 @@ class _Open(msgspec.Struct, gc=False):
     index: int | None = None
 
     def send(self, version: int, *, sent: bool) -> None:
-        """From this version on a model is sent the event, or is not."""
+        """Record that from this version on a model is sent the event, or is no longer sent it."""
         if sent == (len(self.sent) % 2 == 0):
             self.sent += (version,)
 
@@ -196,19 +197,19 @@ class _Open(msgspec.Struct, gc=False):
 
 
 class _Order:
-    """Where summaries stand among the events. A summary has a second place where a retraction returned to a View in
+    """The places of summaries among the events. A summary has a second place if a retraction returned to a View in
     which its place was not fixed yet.
     """
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
-        """Which of its places each summary has in the present View."""
+        """The place of each summary in the present View."""
         self._behind: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._count: Counter[int] = Counter()
 
     def put(self, summary: int, after: int | None) -> int:
-        """Put a summary directly after another item of the present View, before those that stand there in other Views.
-        Return the number of its place.
+        """Put a summary directly after another item of the present View, before the summaries that other Views have
+        there. Return the number of its place.
         """
         place = self.places[summary] = self._count[summary]
         self._count[summary] += 1
@@ -217,7 +218,7 @@ class _Order:
         return place
 
     def all(self) -> tuple[Standing, ...]:
-        """Return each summary with the event that it stands after, in the order of Views."""
+        """Return each summary with the event before it, in the order of Views."""
         found: list[Standing] = []
         for anchor in sorted(anchor for anchor in self._behind if anchor[0] >= NOT_RECORDED):
             left = list(self._behind[anchor])
@@ -230,7 +231,7 @@ class _Order:
 
 class _Group:
     """The actions of one response and their observations, by id; ``loops`` are the tool loops of its members, some of
-    which may stand ``outside`` of any.
+    which may be ``outside`` of any loop.
     """
 
     __slots__ = ("loops", "members", "outside", "unanswered")
@@ -246,10 +247,12 @@ _NO_LOOP = 0
 
 
 class _Waiting:
-    """The calls of a View that wait for their observations: the units of ``projections.units``, as they come."""
+    """The calls of a View that wait for their observations: the units of ``projections.units``, found event by
+    event.
+    """
 
     def __init__(self, events: Sequence[Event] = (), left_behind: frozenset[int] = frozenset()) -> None:
-        """Begin with the events of a View."""
+        """Start with the events of a View."""
         self._calls = WaitingCalls()
         self._of_response: dict[str, _Group] = {}
         self._of_call: dict[int, _Group] = {}
@@ -266,8 +269,8 @@ class _Waiting:
         return self._loops != _NO_LOOP
 
     def add(self, event: Event) -> Sequence[tuple[int, bool]] | None:
-        """Add the next event. Return the ids that a model is sent from now on, or is not any more; None where only the
-        whole View can tell: in a tool loop that lost a call, and once events stay with the next.
+        """Add the next event. Return the ids that a model begins or ceases to be sent; None if only the whole View can
+        tell: in a tool loop that lost a call, and once events stay with the next event.
         """
         self._bound = self._bound or event.stays_with_next
         sent = self._add(event)
@@ -284,7 +287,7 @@ class _Waiting:
         return ((event.id, True),)
 
     def _join(self, group: _Group) -> None:
-        """Take note that a member of a group stands in the present loop."""
+        """Record that a member of a group is in the present loop."""
         if self._loop not in group.loops:
             group.outside |= bool(group.members) and not group.loops
             group.loops.add(self._loop)

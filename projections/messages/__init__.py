@@ -9,8 +9,8 @@
     CondensationSummary    user
     Annotation, unknown    not sent to a model
 
-Neighbouring user messages become one. A message that says nothing, without text, image or call, is left out: servers
-refuse it. A *dialect* is the form that one kind of server accepts:
+Neighbouring user messages become one. A message without text, image or call is left out, because servers refuse it. A
+*dialect* is the form that one kind of server accepts:
 
     openai       OpenAI's chat completions, and the many servers that speak the same
     litellm      the same for litellm, which translates it for each provider: with thinking blocks, and with images in
@@ -40,10 +40,10 @@ def rendered(
 ) -> list[Rendered]:
     """Return the messages of the ``events`` at the ascending ``positions``, which must be fit for a model.
 
-    Every tool call has one later tool message, also where an id is used twice: the later call then gets an id of its
-    own. Equal events give equal messages. ``opening`` says that these are the first messages of a conversation: in the
-    dialects ``litellm`` and ``anthropic`` one that begins with the assistant then gets a user's message before it,
-    since most providers refuse it otherwise. Cost: the positions.
+    Every tool call has one later tool message. If an id is used twice, the later call gets a new id. Equal events give
+    equal messages. ``opening``: these are the first messages of a conversation. If they begin with the assistant, the
+    dialects ``litellm`` and ``anthropic`` put a user's message before them, because most providers refuse them
+    otherwise. Cost: the positions.
     """
     found = turns(events, positions)
     messages = anthropic.messages_of(found) if dialect == "anthropic" else chat.messages_of(found, dialect)

@@ -1,4 +1,4 @@
-"""Turns in the form of Anthropic's messages: blocks, results in the user's messages, the system prompt apart."""
+"""Render turns as Anthropic's messages: blocks, results in the user's messages, the system prompt apart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
 
 
 def _say(messages: list[Rendered], role: str, blocks: list[Part], positions: tuple[int, ...]) -> None:
-    """Add blocks: to the last message where it has the same role, else as a new one."""
+    """Add blocks to the last message if it has the same role, else as a new message."""
     if not blocks:
         return
     if messages and messages[-1].message["role"] == role:
@@ -68,7 +68,7 @@ def _blocks(content: Content) -> list[Part]:
 
 
 def _texts(content: Content, images: list[Part]) -> list[Part]:
-    """Return what an assistant says, which is texts alone; its images go to ``images``."""
+    """Return the texts of an assistant's message; its images go to ``images``."""
     texts: list[Part] = []
     for block in _blocks(content):
         if block["type"] == "image":
@@ -112,7 +112,7 @@ def _finite(number: str) -> float | str:
 
 
 def _tool_result(call: PairedCall, images: list[Part]) -> Part:
-    """Return the result of a call. That of a failure may hold texts only: its images go to ``images``."""
+    """Return the result of a call. The result of a failed call may hold only texts: its images go to ``images``."""
     result: Part = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
     content, failed = call.observation.content, call.observation.is_error
     said: str | list[Part]

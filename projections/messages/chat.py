@@ -1,4 +1,4 @@
-"""Turns in the form of chat completions, as OpenAI's server takes it, or as litellm does."""
+"""Render turns as chat completions: as OpenAI's server takes them, or as litellm does."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def _say_as_user(messages: list[Rendered], contents: list[_Said], positions: tup
 
 
 def _said(content: Content, images: list[Part] | None = None, where: str = "") -> _Said:
-    """Return what a content says; empty where that is nothing. A text stays a text.
+    """Return a content for a message; empty if it says nothing. A text stays a text.
 
-    Where ``images`` is given, the message may hold texts only: its images go there, and texts stand in their places.
+    If ``images`` is given, the message may hold only texts: its images go there, and texts take their places.
     """
     if isinstance(content, str):
         return "" if is_blank(content) else sendable(content)
@@ -94,7 +94,7 @@ def _calls_message(thoughts: list[_Said], turn: MessageTurn, plain: bool) -> _Me
             for call in turn.calls
         ],
     }
-    if not plain and (thinking := signed(turn)):  # models that think between calls want it back as it was
+    if not plain and (thinking := signed(turn)):  # models that think between calls want it back unchanged
         message["thinking_blocks"] = thinking
     return message
 
@@ -105,8 +105,8 @@ def _result(call: PairedCall, images: list[Part] | None, plain: bool) -> _Messag
 
 
 def unsaid(observation: Observation) -> str:
-    """Return what stands for a result without a text: some servers refuse an empty one, and a model would take the
-    empty result of a failure for a success.
+    """Return the text for an empty result: some servers refuse an empty text, and a model would take the empty result
+    of a failed call for a success.
     """
     return "(it failed and said nothing)" if observation.is_error else "(no output)"
 
@@ -120,7 +120,7 @@ def _call_id(call: PairedCall, plain: bool) -> str:
 
 
 def matching(name: str, length_max: int) -> str:
-    """Return a name or id that servers take: letters, digits, ``_`` and ``-``. What differs before differs after."""
+    """Return a name or id that servers accept: letters, digits, ``_`` and ``-``. Different names stay different."""
     if _NAME.fullmatch(name) and len(name) <= length_max:
         return name
     return _shortened(_OTHERS.sub("_", name) or "unnamed", length_max, name) if name else "unnamed"
@@ -136,7 +136,7 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def signed(turn: MessageTurn) -> list[Part]:
-    """Return the thinking blocks of a turn that a model takes back: those with their signature, or redacted."""
+    """Return the thinking blocks of a turn that a model takes back: signed or redacted ones."""
     return [
         {key: block[key] for key in keys}
         for thinking in (turn.thinking, *(call.action.thinking for call in turn.calls))
@@ -146,7 +146,7 @@ def signed(turn: MessageTurn) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    """Return whether the block has its signature and can be sent as it is: a model takes back no other."""
+    """Return whether the block has its signature and can be sent as it is: a model refuses other blocks."""
     values = [block.get(key) for key in keys]
     return bool(values[-1]) and all(isinstance(value, str) and sendable(value) == value for value in values)
 
@@ -158,9 +158,9 @@ _THINKING: Mapping[str, tuple[str, ...]] = {
 
 
 def _flat(rendered: Rendered) -> Rendered:
-    """Return a message as a plain server takes it: a text where its parts are texts, and of parts only what is known.
+    """Return a message as a plain server takes it: one text if its parts are texts, and only the known fields of parts.
 
-    Many servers of this kind take parts in a user's message alone.
+    Many such servers take parts only in a user's message.
     """
     message, _ = rendered
     parts = message["content"]

@@ -1,4 +1,4 @@
-"""What a message says: a text, or parts, each a text, an image or something else, in OpenAI's shape."""
+"""The content of a message: a text, or parts, each a text, an image or something else, in OpenAI's shape."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def text_part(text: str) -> Part:
 
 
 def named(part: Mapping[str, Any], why: str = "it cannot be sent to this server") -> Part:
-    """Return a text that stands for a part that cannot be sent."""
+    """Return a text in the place of a part that cannot be sent."""
     return text_part(f"[{part.get('type') or 'part'}: {why}]")
 
 
 def parts_of(content: Content) -> list[Part]:
-    """Return the parts of a content that say something, as copies: texts without white space alone, and all others."""
+    """Return copies of the parts of a content, without texts that are only white space."""
     if isinstance(content, str):
         return [] if is_blank(content) else [text_part(sendable(content))]
     parts: list[Part] = []
@@ -79,7 +79,7 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def says_something(content: Content) -> bool:
-    """Return whether a message with this content is sent: one that says nothing is left out."""
+    """Return whether a message with this content is sent: an empty one is left out."""
     return not is_blank(content) if isinstance(content, str) else bool(parts_of(content))
 
 
@@ -130,7 +130,8 @@ def _image_type(image: bytes) -> str:
 
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
-    """Return the address of an image that a server can read by itself: on the web, or data of a type that it takes.
+    """Return the address of an image that a server can read by itself: a web address, or data of a type that it
+    accepts.
 
     None for any other part.
     """

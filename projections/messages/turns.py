@@ -1,4 +1,4 @@
-"""The turns of a conversation, before they are put into the words of a server."""
+"""The turns of a conversation, before they are rendered for a server."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class PairedCall(NamedTuple):
 
 
 class MessageTurn(NamedTuple):
-    """What one message says: the contents of one event, or the thoughts of several actions with their calls."""
+    """The content of one message: the content of one event, or the thoughts of several actions with their calls."""
 
     role: Literal["system", "user", "assistant"]
     contents: tuple[Content, ...]
     positions: tuple[int, ...]
     calls: tuple[PairedCall, ...] = ()
     thinking: tuple[dict[str, Any], ...] = ()
-    """What the model thought before it said this, without what it thought before its calls."""
+    """The model's thinking before this message, without its thinking before its calls."""
 
 
 def checked(dialect: str) -> Dialect:
@@ -89,7 +89,9 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
 
 
 def _is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether the event is a call that the model made. It is told of what the user or the environment did."""
+    """Return whether the event is a call of the model. An action of the user or the environment is told to it as
+    text.
+    """
     return isinstance(event, Action) and event.source == "agent"
 
 
@@ -109,7 +111,7 @@ def _groups(shown: Sequence[Event]) -> Iterator[list[int]]:
 
 
 def arguments_of(action: Action) -> str:
-    """Return the arguments as JSON text of an object: the very text that the model wrote, where it is one.
+    """Return the arguments as the JSON text of an object: unchanged, if the model wrote such a text.
 
     Servers read the text, and refuse a conversation in which a model once wrote broken JSON. Such a text goes under the
     name ``invalid_arguments``.
@@ -145,7 +147,7 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 class _CallIds:
-    """Call ids for the messages of one View: those that the events have, made where they have none or repeat one."""
+    """Call ids for the messages of one View: the ids of the events; new ids where events have none or repeat one."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

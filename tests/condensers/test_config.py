@@ -330,7 +330,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
         ('[condenser]\ntype = "recent"\nmax_events = "many"', "condenser.max_events: should be a valid integer"),
         (
             '[condenser]\ntype = "llm"\nllm_config = "x"\n[llm.y]\nmodel = "m"',
-            "condenser.llm_config: there is no model 'x'",
+            "condenser.llm_config: unknown model 'x'",
         ),
         (
             '[condenser]\ntype = "llm"\nllm_config = "y"\n[llm.y]\nmodle = "m"',
@@ -387,7 +387,7 @@ def test_a_mistake_is_reported_with_the_path_of_its_key_and_what_is_allowed(text
 
 
 def test_a_group_that_is_not_there_is_reported_with_those_that_are():
-    assert problem('[condenser.a]\ntype = "noop"', "b") == "condenser.b: there is no such group; there are 'a'"
+    assert problem('[condenser.a]\ntype = "noop"', "b") == "condenser.b: unknown group; the groups are 'a'"
 
 
 def test_an_error_in_a_file_names_the_file_and_where(toml, tmp_path):
@@ -437,7 +437,7 @@ def test_a_name_in_place_of_a_model_needs_a_file():
 def test_what_is_no_model_in_a_file_is_told_of_the_files_models():
     text = '[condenser]\ntype = "llm"\nllm_config = 3\n[llm]\nmodel = "m"\n[llm.cheap]\nmodel = "n"'
     said = "condenser.llm_config: should be a table with a 'model', or the name of one, not a number"
-    assert problem(text) == f"{said}; there are 'llm', 'cheap'"
+    assert problem(text) == f"{said}; the models are 'llm', 'cheap'"
     in_vain = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = [3]'
     assert problem(in_vain).startswith("llm.fallbacks[0]: should be a table with a 'model', or the name of one")
 

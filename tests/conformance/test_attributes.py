@@ -78,7 +78,7 @@ def test_attributes_change_and_stay_with_their_versions(histories: Histories):
     with pytest.raises(VersionConflict):
         histories.create("a")
     for wrong in ({"a": 1.5}, {"a": None}, {"a": [1]}, {"a": {"b": "c"}}):
-        with pytest.raises(InvalidEvent, match="attributes are texts, whole numbers and lists"):
+        with pytest.raises(InvalidEvent, match="attributes are a map of names to texts"):
             histories.create("wrong", wrong)
     with pytest.raises(InvalidArgument, match=r"attribute 'a' is 1\.5"):
         histories.recent({"a": 1.5})

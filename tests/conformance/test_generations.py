@@ -160,7 +160,7 @@ def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
         histories.create("c1", replace_erased=True).append(said("second"))
         (moved,) = copy_store(histories.store, other)
         assert moved.problem is not None
-        assert "erase it here too" in moved.problem
+        assert "erase it in the target too" in moved.problem
         erase(other, "c1", reason="asked for")
         (moved,) = copy_store(histories.store, other)
         assert (moved.added, moved.problem) == (2, None)

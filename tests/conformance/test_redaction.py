@@ -227,7 +227,7 @@ def test_only_a_redaction_writes_redacted_events_and_receipts(store: Store):
     receipt = redacted(store, 0)
     for event in (next(iter(store.events("c"))), Redaction(event_ids=(1,), hashes=("",), by="", reason="")):
         for write in (store.ingest, lambda name, events: store.append(name, events, expected_version=ANY_VERSION)):
-            with pytest.raises(InvalidEvent, match="only a redaction writes that"):
+            with pytest.raises(InvalidEvent, match="which only a redaction may write"):
                 write("other", [replace(event, id=-1)])
     with pytest.raises(CannotRedact, match="it is a receipt"):
         redacted(store, 4)

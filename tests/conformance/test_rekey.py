@@ -286,7 +286,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(
         return again(self, stored, *others)._replace(checksum=stored.checksum)
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
-    with pytest.raises(StoreUnusable, match="do not read the same in their new form"):
+    with pytest.raises(StoreUnusable, match="would read otherwise in their new form"):
         list(store_on(recorder, "none").rekey())
     assert stored(recorder) == before
 

@@ -161,7 +161,7 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
             store.events("secret")
         assert {recorded.conversation for recorded in store.follow()} == {"other"}
         (unfinished,) = next(v for v in store.verify() if v.conversation == "secret").findings
-        assert "its erasure is not finished" in str(unfinished)
+        assert "its erasure was interrupted" in str(unfinished)
         store.erase("secret", reason="asked to")
         assert all(verdict.findings == () for verdict in store.verify())
     assert files_with(tmp_path, SECRET) == []
@@ -173,7 +173,7 @@ def test_the_receipt_waits_for_a_reader_that_keeps_the_text_alive(tmp_path: Path
     with open_store(url) as reading, open_store(url) as store:
         with reading.snapshot("secret") as snapshot:
             next(snapshot.events())
-            with pytest.raises(StoreUnavailable, match="a reader that was open before is open still"):
+            with pytest.raises(StoreUnavailable, match="a reader that was opened before is still open"):
                 erase(store, "secret", reason="asked to", patience_s=0.2)
             assert SECRET.decode() in next(snapshot.events()).content  # type: ignore[union-attr]
         store.erase("secret", reason="asked to")
@@ -255,7 +255,9 @@ def test_an_erasure_that_the_disk_ends_says_how_far_it_came(tmp_path: Path, monk
             return transact(work, **how)  # type: ignore[arg-type]
 
         monkeypatch.setattr(store.database.recorder, "transact", fail_after_the_first)
-        with pytest.raises(StoreUnavailable, match=r"is erased for every reader, but not all .* run the same again"):
+        with pytest.raises(
+            StoreUnavailable, match=r"is erased for every reader, but not all .* run the same command again"
+        ):
             erase(store, "secret", reason="asked to")
         monkeypatch.undo()
         with pytest.raises(ConversationErased):

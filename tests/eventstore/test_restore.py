@@ -158,7 +158,7 @@ def test_another_open_store_serves_as_a_backup(path: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     "spoil, problem",
     [
-        (lambda backup: os.unlink(backup), "there is no backup at"),
+        (lambda backup: os.unlink(backup), "does not exist; check"),
         (lambda backup: Path(backup).write_bytes(b"a letter " * 100), "file is not a database"),
         (lambda backup: Path(backup).write_bytes(b""), "is an empty file"),
         (lambda backup: _change(backup, "UPDATE events SET body = 'x'"), "is not sound .* and nothing was replaced"),

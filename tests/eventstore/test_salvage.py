@@ -297,7 +297,7 @@ def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_in
         assert [str(finding) for finding in done["a"].lost] == ["its salt is lost, so nothing proves its heads"]
         assert [done[name].events for name in NAMES] == [LENGTH, LENGTH, 1_500]
         assert_nothing_else_than_was_written(target, done)
-        assert done["erased"].problem == "none of its events is left"
+        assert done["erased"].problem == "all of its events are lost"
 
 
 def test_a_lost_salt_gives_new_heads_and_the_same_events(path: Path):
@@ -474,7 +474,7 @@ def test_what_is_impossible_beside_the_events_does_not_come_over(path: Path):
     with target:
         assert lost_ids(target, "a") == []
         assert_nothing_else_than_was_written(target, done)
-    assert "what idempotency key 'turn-0' stands for is damaged" in {str(finding) for finding in done["a"].lost}
+    assert "the record of idempotency key 'turn-0' is damaged" in {str(finding) for finding in done["a"].lost}
 
 
 def test_events_whose_conversation_has_no_name_any_more_are_counted(path: Path):

@@ -84,7 +84,7 @@ def test_a_change_of_an_event_is_found_and_named(path: Path, change: str):
 
 def test_a_changed_head_is_told_from_a_changed_event(path: Path):
     spoil(path, f"UPDATE events SET head = CAST(zeroblob(32) || substr(head, 33) AS BLOB) WHERE {of('a', 7)}")
-    assert found(path) == {"a": ["event 7: its head is not what was written, its content is"]}
+    assert found(path) == {"a": ["event 7: its head was changed, its content was not"]}
 
 
 @pytest.mark.parametrize("column", ["checksum", "shown_before", "structural_before"])
@@ -114,15 +114,13 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
 
 def test_a_change_with_a_new_checksum_is_found_by_its_head(path: Path):
     rewritten(path, "a", 7, b'{"kind":"message","content":"I never said that","source":"user"}')
-    assert found(path) == {"a": ["event 7: its content is not what was written"]}
+    assert found(path) == {"a": ["event 7: its content was changed"]}
 
 
 def test_a_changed_first_and_a_changed_last_event_are_found(path: Path):
     for event_id in (0, LENGTH - 1):
         rewritten(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
-    assert found(path) == {
-        "a": ["event 0: its content is not what was written", "event 11: its content is not what was written"]
-    }
+    assert found(path) == {"a": ["event 0: its content was changed", "event 11: its content was changed"]}
 
 
 def test_a_missing_event_is_found_and_named(path: Path):
@@ -147,8 +145,8 @@ def test_two_swapped_events_are_both_named_and_no_other(path: Path):
     )
     assert found(path) == {
         "a": [
-            "event 3: it was written as event 8, and stands where it does not belong",
-            "event 8: it was written as event 3, and stands where it does not belong",
+            "event 3: it was written as event 8 and was moved to this place",
+            "event 8: it was written as event 3 and was moved to this place",
         ]
     }
 
@@ -186,8 +184,8 @@ def test_an_inserted_event_shifts_what_follows_and_that_is_said_once(tmp_path: P
     )
     rewritten(path, "a", 20, b'{"kind":"message","content":"put in","source":"user"}')
     assert found(path)["a"] == [
-        "event 20: its content is not what was written",
-        "events 21 to 60: they were written as events 20 to 59: 1 too many stand before them",
+        "event 20: its content was changed",
+        "events 21 to 60: they were written as events 20 to 59: 1 rows too many are before them",
     ]
 
 
@@ -202,8 +200,8 @@ def test_a_removed_event_whose_place_was_closed_shifts_what_follows(tmp_path: Pa
         "UPDATE events SET id = id - 1001 WHERE id > 1000",
     )
     assert found(path)["a"] == [
-        "its own row, or what leads to its last event, is damaged",  # that counts more events than there are
-        "events 20 to 58: they were written as events 21 to 59: 1 from before them are missing",
+        "its own row, or the index that leads to its last event, is damaged",  # that counts more events than there are
+        "events 20 to 58: they were written as events 21 to 59: 1 rows before them are missing",
     ]
 
 
@@ -243,7 +241,7 @@ def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
     head = published(path, "a")
     spoil(path, "DELETE FROM conversations WHERE id = 'a'")
     findings = found(path, a=head)
-    assert findings["a"] == ["it is not there, and had 12 events when its head was published"]
+    assert findings["a"] == ["it is missing, and had 12 events when its head was published"]
     assert findings[""] == ["12 events are of conversation number 1, which is not there"]
 
 
@@ -384,7 +382,7 @@ def test_who_stands_behind_a_strange_event_is_told_from_it(path: Path):
 def test_a_salt_that_was_changed_is_named_and_not_every_event(path: Path):
     spoil(path, "UPDATE conversations SET salt = zeroblob(16) WHERE id = 'a'", f"DELETE FROM events WHERE {of('a', 4)}")
     assert found(path)["a"] == [
-        "its salt is not what it was, or all of it was changed: nothing proves its heads",
+        "its salt was changed, or all of its events were: nothing proves its heads",
         "event 4: it is missing",
     ]
 
@@ -394,7 +392,7 @@ def test_a_key_that_stands_for_impossible_events_is_named(path: Path, change: st
     with open_store(f"sqlite:///{path}") as store:
         store.append("a", Message(source="user", content="x"), expected_version=LENGTH, idempotency_key="turn-9")
     spoil(path, f"UPDATE idempotency_keys SET {change}")
-    assert found(path) == {"a": ["what idempotency key 'turn-9' stands for is damaged"]}
+    assert found(path) == {"a": ["the record of idempotency key 'turn-9' is damaged"]}
 
 
 def test_a_conversation_that_is_said_to_be_still_imported_is_missed(path: Path):

@@ -220,7 +220,7 @@ def test_an_archive_cannot_set_a_clock_to_a_time_to_come(target: Store, tmp_path
 def test_a_receipt_does_not_erase_what_is_here(source: Store, target: Store, archive: Path):
     target.append("erased", said(0), expected_version=0)
     (problem,) = problems(target, archive)
-    assert "erase it here too" in problem.problem
+    assert "erase it in the target too" in problem.problem
     assert target.version("erased") == 1
 
 

@@ -226,12 +226,12 @@ def test_a_reply_that_says_nothing_is_refused(history, message):
 
 def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     history.append_reply(completion({"tool_calls": CALLS}))
-    with pytest.raises(InvalidEvent, match="no action opened a call 'k3'; the calls that wait are 'k1', 'k2'"):
+    with pytest.raises(InvalidEvent, match="no action opened a call 'k3'; the open calls are 'k1', 'k2'"):
         history.append_tool_result("k3", "x")
     history.append_tool_result("k1", "x")
-    with pytest.raises(InvalidEvent, match="call 'k1' has its result already, event 2; the calls that wait are 'k2'"):
+    with pytest.raises(InvalidEvent, match="call 'k1' has its result already, event 2; the open calls are 'k2'"):
         history.append_tool_result("k1", "x")
-    with pytest.raises(TypeError, match="call_id is a text"):
+    with pytest.raises(TypeError, match="call_id is 7; give"):
         history.append_tool_result(7, "x")
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4

@@ -90,7 +90,10 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
 
 def test_what_is_no_backup_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
-    for name, problem in (("five.jsonl", "file is not a database"), ("nothing.db", "there is no backup at nothing.db")):
+    for name, problem in (
+        ("five.jsonl", "file is not a database"),
+        ("nothing.db", "the backup nothing.db does not exist"),
+    ):
         refused = foldlog("restore", name)
         assert refused.status == 2
         assert problem in refused.err

@@ -66,7 +66,7 @@ def test_a_retraction_answers_no_request(history: History):
 
 def test_what_takes_nothing_back_is_refused(history: History):
     for version in (6, 7, 2**70):
-        with pytest.raises(InvalidEvent, match=f"from version {version} on, and there are only 6"):
+        with pytest.raises(InvalidEvent, match=f"from version {version} on, but the conversation has only 6"):
             history.retract(version)
     for version in (-1, None, 1.0, True):
         with pytest.raises(InvalidEvent, match="whole number from 0"):

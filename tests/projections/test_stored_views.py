@@ -305,9 +305,7 @@ def test_why_an_event_is_shown(views: Views):
 def test_why_an_event_is_shown_and_not_sent(views: Views):
     why = views.why("c", event_id=8)
     assert (why.fate, why.sent) == ("shown", False)
-    assert why.reason.endswith(
-        "no model is sent it: its call, or another call of the same response, has no observation"
-    )
+    assert why.reason.endswith("no model is sent it: its call or another call of the same response has no observation")
 
 
 def test_why_an_event_was_forgotten_and_what_stands_for_it(views: Views):
@@ -331,7 +329,7 @@ def test_why_a_summary_was_forgotten(views: Views):
 def test_why_an_event_was_never_shown(views: Views):
     assert views.why("c", 3).fate == "never shown"
     assert views.why("c", 3).reason == "annotations are never shown to a model"
-    assert views.why("c", 5).reason == "condensations, requests and retractions change a View and are never in it"
+    assert views.why("c", 5).reason == "condensations, requests and retractions change a View; a View never shows them"
 
 
 @pytest.mark.parametrize("event_id", [10, -1, summary_id(0), summary_id(99)])
@@ -481,7 +479,7 @@ def test_a_revision_of_no_structural_event_and_one_of_another_code_and_a_hole_ar
     assert [(finding.version, finding.problem) for finding in audit(store, "c").findings] == [
         (6, "it is missing, and later ones are stored"),
         (8, f"it was made by version {CODE + 1} of the fold; this is version {CODE}"),
-        (9, "the log has no condensation or request that brought this version"),
+        (9, "the log has no structural event with this version"),
     ]
     assert first.version == 6
 
