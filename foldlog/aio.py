@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 _PAGE = 500
 _THREADS = 32
-"""As many appends share one commit at most."""
+"""The most appends that share one commit."""
 _STEPPING_THREADS = 8
 _POLL_S, _POLL_MAX_S = 0.005, 0.1
 _faces_lock = Lock()
@@ -86,7 +86,7 @@ def open(
 
 
 class Opening:
-    """A store about to be opened: await it, or enter it."""
+    """A store that is being opened: await it, or enter it."""
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
         self._opened = opened
@@ -111,7 +111,9 @@ class Opening:
             return AsyncHistories(await pool.run(self._opened, finish=True), pool)
         except BaseException as error:
             outcome = getattr(error, "outcome", None)
-            if outcome is not None and outcome.value is not None:  # cancelled, and open: no other code would close it
+            if (
+                outcome is not None and outcome.value is not None
+            ):  # cancelled after it was opened: no other code would close it
                 outcome.value.close()
             pool.close()
             raise
@@ -223,14 +225,14 @@ class AsyncView(Coroutine[Any, Any, View]):
 
     def _read_now(self) -> View:
         view = self._history.view
-        _ = view.state  # a long View is read when it is looked at, and that must not be in the loop's thread
+        _ = view.state  # a long View is read lazily, and that must not happen in the loop's thread
         return view
 
 
 def face_of(histories: sync.Histories) -> AsyncHistories:
-    """Return the async face of histories that are open. They have one, and closing either of the two closes them.
+    """Return the async face of open histories. They have only one, and closing either of the two closes both.
 
-    Cost: none but for the first time; its threads begin with the first calls.
+    Cost: only the first call costs time; its threads begin with the first calls.
     """
     with _faces_lock:
         face: AsyncHistories | None = histories.__dict__.get("async_face")
@@ -261,9 +263,9 @@ class AsyncHistories:
     def follow(self, after_position: int = 0, *, forever: bool = True) -> AsyncIterator[Recorded]:
         """Yield everything recorded after a position, over all histories, in the order of positions.
 
-        ``forever`` waits for more, else it ends at the present. Keep the last position and resume after it: nothing is
-        missed, nothing comes twice. Raises what ``Store.follow`` raises. Cost: the events, and while nothing comes a
-        question of some microseconds every 5 to 100 ms.
+        ``forever`` waits for more, else it ends at the present. Keep the last position and resume after it: no event is
+        missed or repeated. Raises what ``Store.follow`` raises. Cost: the events, and while it waits a query of some
+        microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:
@@ -329,7 +331,7 @@ class AsyncHistories:
     search.__doc__ = sync.Histories.search.__doc__
 
     async def close(self) -> None:
-        """Wait for the calls that run, then close the store."""
+        """Wait for the running calls, then close the store."""
         await self.pool.run(self._close, finish=True)
         self.pool.close()
 
@@ -390,7 +392,7 @@ class AsyncHistory:
 
     @property
     def attributes(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """What is said about the history: ``await history.attributes``."""
+        """The attributes of the history: ``await history.attributes``."""
         return self._read(lambda: self.sync.attributes)
 
     @property

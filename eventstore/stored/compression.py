@@ -44,7 +44,7 @@ def checked(name: str) -> Compression:
             if known == "zstd":
                 _zstd()
             return known  # type: ignore[no-any-return]
-    raise InvalidOption(f"there is no compression {name!r}; choose {', '.join(get_args(Compression))}")
+    raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:

@@ -1,5 +1,4 @@
-"""Stores for agent runtimes that other people wrote: a runtime keeps its conversations in foldlog with one argument
-changed.
+"""Stores for agent runtimes: a runtime keeps its conversations in foldlog if one of its arguments is changed.
 
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
     google_adk.py      FoldlogSessionService, a session service of Google's Agent Development Kit

@@ -1,4 +1,4 @@
-"""Which adapters there are, which SDKs they were tested with, and what of it is installed."""
+"""The adapters, the SDKs that they were tested with, and the installed versions of these."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Adapter:
 
     @property
     def module(self) -> str:
-        """Where its classes are."""
+        """The module of its classes."""
         return f"foldlog.adapters.{self.name}"
 
     @property

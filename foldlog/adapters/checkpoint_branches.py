@@ -1,8 +1,8 @@
-"""Where the checkpoints of a thread are: the newest one of each branch, and each one by its id.
+"""Find the checkpoints of a thread: the newest one of each branch, and each one by its id.
 
 A *thread* is named by the id of its first conversation. Its other branches are forks, ``THREAD/@CHECKPOINT``, named
-after their first own checkpoint. A checkpoint is a version of a branch. What was appended for it is found by an
-idempotency key, which is made of its id and a number.
+after their first own checkpoint. A checkpoint is a version of a branch. Its events are found by an idempotency key,
+which is made of its id and a number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from foldlog.histories import Histories
 __all__ = ["CHECKPOINT", "HIDDEN", "Checkpoint", "ThreadBranch", "ThreadBranches", "keep", "numbered"]
 
 CHECKPOINT = "checkpoint"
-"""The name of the document that a version of a branch has where it is a checkpoint."""
+"""The name of the document that marks a version of a branch as a checkpoint."""
 
 HIDDEN = "hidden"
 """The name of the document of a thread's first conversation that says which checkpoints are left out."""
@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Checkpoint:
     """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet.
 
-    ``documents`` are all documents, where they were read with it; they are the caller's own.
+    ``documents`` are all documents, if they were read with it; they belong to the caller.
     """
 
     branch: str
@@ -64,21 +64,21 @@ class Checkpoint:
 
     @property
     def before(self) -> int:
-        """The version of the branch that it was put at."""
+        """The version of the branch at which it was put."""
         return self.version if self.value is None else int(self.value["before"])
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the events that its records are in; None where it has no list of records."""
+        """The ids of the events of its records; None if it has no list of records."""
         return None if self.value is None else self.value["records"]
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records which were not the last ones; -1 without one."""
+        """The id of the last event that forgot records before the end of the list; -1 without one."""
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether it is this parent, and its id is the smaller one: ids ascend in a branch."""
+        """Return whether this is the parent of a checkpoint and has a smaller id: ids ascend in a branch."""
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
 
@@ -103,7 +103,7 @@ class ThreadBranches:
         return [self._branch(row) for row in self.conversations(thread, forks=True)]
 
     def conversations(self, name: str, *, forks: bool = False) -> Iterator[ConversationRow]:
-        """Yield the conversation of this name, and those below it or its forks alone, but for those that are erased."""
+        """Yield the conversation of this name and those below it, or only its forks, without erased ones."""
         with suppress(ConversationNotFound):
             if (row := self._store.conversation(name)).erased_at is None:
                 yield row
@@ -115,7 +115,7 @@ class ThreadBranches:
                 yield row
 
     def at(self, branch: str, version: int) -> Checkpoint:
-        """Return what a version of a branch is."""
+        """Return the tip at a version of a branch."""
         return Checkpoint(branch, version, self._histories[branch].document(CHECKPOINT, version=version))
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
@@ -134,7 +134,7 @@ class ThreadBranches:
         return None
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
-        """Return what was appended to a conversation for a checkpoint, in order."""
+        """Return the events that were appended to a conversation for a checkpoint, in order."""
         return self._asked(branch, lambda reading: list(_appended(reading, checkpoint_id)))
 
     def events_for(self, branch: str, checkpoint_id: str) -> list[Event]:
@@ -153,7 +153,7 @@ class ThreadBranches:
             return []
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the tip of the branch that a new checkpoint goes to, after beginning a fork where one is due."""
+        """Return the tip of the branch for a new checkpoint. Begin a fork first if it needs one."""
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
         for tip in (branch.tip for branch in branches):
@@ -169,12 +169,12 @@ class ThreadBranches:
         return self._begun(thread)
 
     def begin_again(self, branch: str) -> None:
-        """Have the id of an erased conversation name another one."""
+        """Begin a new conversation with the id of an erased one."""
         with suppress(VersionConflict):  # another writer did
             self._histories.create(branch, replace_erased=True)
 
     def _begun(self, branch: str) -> Checkpoint:
-        """Return the tip of a branch; where it was erased, of the one that begins with its id."""
+        """Return the tip of a branch; if it was erased, the tip of the new conversation with its id."""
         try:
             return self.at(branch, self._histories[branch].version)
         except ConversationErased:
@@ -207,12 +207,12 @@ def _appended(reading: ReadTransaction, checkpoint_id: str) -> Iterator[Recalled
 
 
 def numbered(checkpoint_id: str, number: int) -> str:
-    """Return the idempotency key of what is appended for a checkpoint."""
+    """Return the idempotency key of an append for a checkpoint."""
     return f"{checkpoint_id} {number}"
 
 
 def keep(kept: OrderedDict[str, T], name: str, value: T) -> None:
-    """Add a value to those that are kept in memory: the last 64 that were added."""
+    """Keep a value in memory, with the last 63 others."""
     kept[name] = value
     kept.move_to_end(name)
     while len(kept) > _KEPT:

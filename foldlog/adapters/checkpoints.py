@@ -1,8 +1,8 @@
-"""Checkpoints of a runtime as versions of conversations. No SDK is imported here.
+"""Keep the checkpoints of a runtime as versions of conversations. No SDK is imported here.
 
-Of a checkpoint the records of a live format are events of its branch, and all else is in documents, ``checkpoint``
-above all. Checkpoints that follow one another are in one branch; another child of an earlier checkpoint begins a fork.
-Notes on a checkpoint, which may come before it and after its children, are in a conversation of their own,
+The records of a checkpoint, in a live format, are events of its branch. All other values are documents, mainly
+``checkpoint``. Checkpoints that follow one another are in one branch; a second child of a checkpoint begins a fork.
+Notes on a checkpoint may come before it and after its children, so they are in a separate conversation,
 ``THREAD/+writes``.
 """
 
@@ -49,9 +49,9 @@ _NOTES = "/+writes"
 
 @dataclass(slots=True)
 class _Newest:
-    """The newest checkpoint of a branch with its records; ``decoder`` makes events of the next ones.
+    """The newest checkpoint of a branch with its records; ``decoder`` decodes the next ones.
 
-    ``history`` knows which conversation of its id it is; it is None where the branch was only read.
+    ``history`` knows which conversation of its id is meant; it is None if the branch was only read.
     """
 
     checkpoint: Checkpoint
@@ -76,7 +76,7 @@ class Checkpoints:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def find(self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False) -> Checkpoint | None:
-        """Return a checkpoint, by default the newest one; None where there is none, or it is hidden.
+        """Return a checkpoint, by default the newest one; None if it does not exist or is hidden.
 
         Cost: the branches of the thread.
         """
@@ -119,7 +119,7 @@ class Checkpoints:
         return spans, records
 
     def newest_records(self, thread: str) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the key of each record of the newest checkpoint. Cost: none, where it is kept."""
+        """Return the event ids and the key of each record of the newest checkpoint. Cost: none, if it is in memory."""
         newest = self.find(thread)
         if newest is None:
             return []
@@ -127,14 +127,14 @@ class Checkpoints:
         return list(zip(records.spans, records.keys, strict=True))
 
     def remember(self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes]) -> None:
-        """Keep what was read of the newest checkpoint in memory, for the next one."""
+        """Keep the newest checkpoint in memory, for the next one."""
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
             records = RecordList(spans, keys, checkpoint.ranges or ())
             keep(self._newest, thread, _Newest(replace(checkpoint, documents=None), None, records))
 
     def conversations(self, name: str) -> Iterator[ConversationRow]:
-        """Yield the conversation of this name and those below it, but for those that are erased."""
+        """Yield the conversation of this name and those below it, without erased ones."""
         return self._branches.conversations(name)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -149,9 +149,9 @@ class Checkpoints:
         keys: Sequence[bytes] | None,
         record: Callable[[int], Any],
     ) -> None:
-        """Put a checkpoint after its parent, in one transaction: its document ``body``, the ``documents`` that differ
-        from those of the checkpoint before it, which they are given, and its records. ``record(n)`` is asked
-        for those whose key is new; ``keys`` is None where it has no list of records.
+        """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed documents, and its
+        records. ``documents`` returns the changed documents, given those of the checkpoint before. ``record(n)``
+        returns a record whose key is new; ``keys`` is None if the checkpoint has no list of records.
 
         Durability: on disk when it returns.
         """
@@ -177,11 +177,11 @@ class Checkpoints:
             except IdempotencyConflict:
                 number += 1  # this checkpoint was put before, with other values
             except VersionConflict:
-                pass  # others appended: look again which checkpoint is the newest
+                pass  # other writers appended: find the newest checkpoint again
             except (ConversationErased, ConversationNotFound):
                 self._branches.begin_again(before.branch)
             else:
-                version = recorded[-1].id + 1 if recorded else before.version  # the same again adds nothing
+                version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
                 checkpoint = Checkpoint(before.branch, version, value)
                 if decoder is not None:
                     decoder.skip(checkpoint.version - decoder.version)
@@ -209,7 +209,7 @@ class Checkpoints:
         return [event.data for event in events if isinstance(event, Annotation)]
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
-        """Leave out these checkpoints, and those with smaller ids than ``below``, from now on. The log keeps them."""
+        """Hide these checkpoints, and those with smaller ids than ``below``, from now on. The log keeps them."""
         history = self.histories[thread]
         while True:
             version = history.version
@@ -220,7 +220,7 @@ class Checkpoints:
                 return
 
     def copy(self, thread: str, target: str) -> None:
-        """Put the checkpoints of a thread and their notes in another one. Cost: the checkpoints."""
+        """Copy the checkpoints of a thread and their notes to another one. Cost: the checkpoints."""
         for each in reversed(list(self.walk(thread))):
             value = dict(each.value or {})
             keys, record = None, [None].__getitem__
@@ -244,7 +244,7 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]
     ) -> tuple[list[Event], RecordList, Decoder | None]:
-        """Return the events that turn the records of a checkpoint into others, these, and what made the events."""
+        """Return the events that turn the records of a checkpoint into new ones, the new records, and the decoder."""
         before, made = newest.checkpoint, newest.decoder
 
         def decoder() -> Decoder:
@@ -268,7 +268,7 @@ class Checkpoints:
         return {**dict.fromkeys(self._others(before), DELETED), **documents}
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records; where they are known, these."""
+        """Return a checkpoint with its records: the known ones, or those in the log."""
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
@@ -283,7 +283,7 @@ class Checkpoints:
 
 
 def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
-    """Return what tells whether a checkpoint is left out."""
+    """Return the ids of hidden checkpoints, and the id below which all are hidden."""
     hidden = next((branch.hidden for branch in branches if branch.tip.branch == thread), None)
     if hidden is None:
         return lambda checkpoint_id: False

@@ -3,8 +3,8 @@
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
 The transcript of a session is a conversation of the format ``claude-code``, and that of a sub-agent is another one. So
-``foldlog view``, ``why`` and ``export`` work on them while the session runs. What Claude Code shows its model is Claude
-Code's decision: a condensation that foldlog adds does not change what a session is resumed from.
+``foldlog view``, ``why`` and ``export`` work on them while the session runs. Claude Code decides what its model is
+shown: a condensation of foldlog does not change from which entries a session is resumed.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ __all__ = ["FoldlogSessionStore"]
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The document that holds what the SDK tells of a session: ``data``, folded up to ``version``."""
+"""The document with the SDK's summary of a session: ``data``, folded up to ``version``."""
 _NO_SUMMARY: dict[str, Any] = {"version": 0, "data": {}}
 _SUMMARY_EVERY = 64
-"""After how many entries it is stored again."""
+"""The number of entries after which it is stored again."""
 _TOGETHER = 1_000
-"""How many lines are imported in one transaction."""
+"""The number of lines that are imported in one transaction."""
 _SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-"""What Claude Code names the file of a session."""
+"""The name that Claude Code gives the file of a session."""
 
 
 class FoldlogSessionStore:
     """Keeps the transcripts of sessions. ``histories``: the URL of a store, or open histories of either face.
 
     The conversation of a session is ``PREFIX/PROJECT/SESSION``, that of a sub-agent ``PREFIX/PROJECT/SESSION/SUBPATH``,
-    each part quoted as in a URL. Any number of tasks, processes and stores may write to one session. What is opened by
-    its URL is closed by ``close``, or by ``async with``.
+    each part quoted as in a URL. Any number of tasks, processes and stores may write to one session. A store that was
+    opened by its URL is closed by ``close``, or by ``async with``.
     """
 
     def __init__(self, histories: HistoriesGiven, *, prefix: str = "claude") -> None:
         self.histories, self._owned = histories_of(histories)
         self._prefix = prefix
         self._written: dict[str, History] = {}
-        """The conversations that this store wrote to, as it met them."""
+        """The conversations to which this store wrote, as it found them."""
         self._ahead: dict[str, int] = {}
-        """How many entries of a session came since its summary was stored, of sessions that this store wrote to."""
+        """The number of entries since the summary of a session was stored, for sessions to which this store wrote."""
         self._summaries: dict[str, tuple[str, SessionSummaryEntry | None]] = {}
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Append entries, all or none; those whose ``uuid`` the session has already are left out.
+        """Append entries, all or none. Entries whose ``uuid`` the session already has are left out.
 
-        A session that was deleted begins again. Durability: on disk when it returns. Raises ``ConversationErased``
-        where other code deleted the session since this store wrote to it.
+        A session that was deleted begins again. Durability: on disk when it returns. Raises ``ConversationErased`` if
+        other code deleted the session since this store wrote to it.
         """
         if entries:
             await self.histories.pool.run(lambda: self._append(key, entries), finish=True)
@@ -76,9 +76,9 @@ class FoldlogSessionStore:
     async def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
         """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of one project.
 
-        The sessions have the keys that Claude Code gives them; sub-agents come with them. Importing again, also of
-        sessions that were mirrored to this store, adds the entries that are new. A line that is not an entry is left
-        out and told among the findings. Cost: all lines.
+        The sessions have the keys that Claude Code gives them; sub-agents are imported with them. Importing again adds
+        only new entries, also to sessions that were mirrored to this store. A line that is not an entry is left out and
+        is a finding. Cost: all lines.
         """
         return await self.histories.pool.run(lambda: self._import(Path(folder).expanduser()), finish=True)
 
@@ -93,10 +93,9 @@ class FoldlogSessionStore:
         return [{"session_id": self._session(row.id), "mtime": _mtime(row)} for row in rows if self._is_main(row.id)]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return what the SDK tells of each session of a project.
+        """Return the SDK's summary of each session of a project.
 
-        Cost: the sessions, and of those that have grown since this store told of them before their last entries, up to
-        64 and a batch.
+        Cost: the sessions, and the last entries of sessions that have grown since the last call, up to 64 and a batch.
         """
         rows = [row for row in await self._rows(self._below(project_key)) if self._is_main(row.id)]
 
@@ -171,14 +170,16 @@ class FoldlogSessionStore:
             self._note(key, self._written[conversation], added)
 
     def _note(self, key: SessionKey, history: History, added: int) -> None:
-        """Store the summary of a session where many entries came since."""
+        """Store the summary of a session if it has many new entries."""
         ahead = self._ahead.get(history.id)
         ahead = history.version - history.document(_SUMMARY, _NO_SUMMARY)["version"] if ahead is None else ahead + added
         if ahead >= _SUMMARY_EVERY:
             version, summary = _folded(history, key)
             if summary is not None:
                 stored = {_SUMMARY: {"version": version, "data": summary["data"]}}
-                with suppress(VersionConflict):  # entries came since: it is stored with a later append
+                with suppress(
+                    VersionConflict
+                ):  # the session has newer entries: the summary is stored with a later append
                     history.append((), documents=stored, expected_version=version)
                     ahead = 0
         self._ahead[history.id] = ahead
@@ -199,7 +200,7 @@ class FoldlogSessionStore:
             entries = list(_lines(path, findings))
             stored = _entries(self.histories.sync[self.conversation(key)]) or []
             new = entries[len(stored) :]
-            if entries[: len(stored)] != stored:  # it was mirrored, which leaves lines out that have no uuid
+            if entries[: len(stored)] != stored:  # it was mirrored, and mirroring leaves out lines without a uuid
                 known = {_uuid(entry) for entry in stored} | {None}
                 new = [entry for entry in entries if _uuid(entry) not in known]
             for start in range(0, len(new), _TOGETHER):
@@ -216,7 +217,7 @@ class FoldlogSessionStore:
             try:
                 self.histories.sync.erase(conversation, reason="the session was deleted", complete=last)
             except (ConversationNotFound, ConversationErased):
-                continue  # there is nothing to delete, which the SDK's contract allows
+                continue  # the session does not exist, which the SDK's contract allows
 
 
 def _entries(history: History) -> list[Any] | None:
@@ -227,7 +228,7 @@ def _entries(history: History) -> list[Any] | None:
 
 
 def _decoded(events: Iterator[Event]) -> Iterator[Any]:
-    """Yield the entries that events were made of; those that foldlog added have none."""
+    """Yield the entries of events. Events that foldlog added have none."""
     encoder = Encoder(_FORMAT)
     for event in events:
         if event.origin is not None and event.origin.format == _FORMAT:
@@ -245,7 +246,7 @@ def _mtime(row: ConversationRow) -> int:
 
 
 def _folded(history: History, key: SessionKey) -> tuple[int, SessionSummaryEntry | None]:
-    """Return the version of a session and its summary: the one that is stored, with the entries since."""
+    """Return the version of a session and its summary: the stored one, with the entries since."""
     try:
         version = history.version
         stored = history.document(_SUMMARY, _NO_SUMMARY, version=version) if version else _NO_SUMMARY
@@ -259,9 +260,9 @@ def _folded(history: History, key: SessionKey) -> tuple[int, SessionSummaryEntry
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
-    """Yield the transcripts in a folder, each with its key. Raises ``ValueError`` where there is no such folder."""
+    """Yield the transcripts in a folder, each with its key. Raises ``ValueError`` if the folder does not exist."""
     if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such folder; give Claude Code's projects, such as ~/.claude/projects")
+        raise ValueError(f"{folder} is not a folder; give Claude Code's projects, such as ~/.claude/projects")
     projects = [folder] if any(folder.glob("*.jsonl")) else sorted(each for each in folder.iterdir() if each.is_dir())
     for project in projects:
         for path in sorted(project.glob("*.jsonl")):
@@ -275,7 +276,7 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 
 def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
-    """Yield the entries of a transcript, with what is said about a sub-agent in the file beside it."""
+    """Yield the entries of a transcript, and the description of a sub-agent from the file beside it."""
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if line.strip():
             yield from _entry(line, f"{path}, line {number}", findings)
@@ -291,7 +292,7 @@ def _entry(text: bytes, where: str, findings: list[str]) -> Iterator[dict[str, A
     except UnreadableJson as problem:
         entry, why = None, str(problem)
     else:
-        why = "it is not an object of JSON"
+        why = "it is not a JSON object"
     if isinstance(entry, dict):
         yield entry
     else:

@@ -51,8 +51,8 @@ _PAGE = 200
 
 
 class _Stored(NamedTuple):
-    """A session as it is stored, of a version. ``about``: when it was ``created``; ``pending``, the changes of shared
-    states that its last such event made; ``unordered``, where an event is older than the one before it.
+    """A session as it is stored, at a version. ``about``: when it was ``created``; ``pending``, the changes of shared
+    states by its last event that has some; ``unordered``, if an event is older than the event before it.
     """
 
     history: History
@@ -65,8 +65,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     """Keeps sessions. ``uri``: the URL of a store, or open histories of either face.
 
     Any number of tasks, processes and services may use one store. ``delete_session`` erases: the bytes are gone when it
-    returns, and the id may be used again. What is opened by its URL is closed by ``close``, or by ``async with``. For
-    ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may stand before any URL.
+    returns, and the id may be used again. A store that was opened by its URL is closed by ``close``, or by ``async
+    with``. In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may precede any URL.
     """
 
     def __init__(self, uri: HistoriesGiven, *, prefix: str = "adk", agents_dir: str | None = None) -> None:
@@ -94,7 +94,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return await self._run(partial(self._get, app_name, user_id, session_id, config))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user with their states, the last updated at the end."""
+        """Return the sessions of an app or a user with their states, the last updated one at the end."""
         return ListSessionsResponse(sessions=await self._run(partial(self._listed, app_name, user_id)))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -120,8 +120,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return await super().append_event(session, event)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
-        """Copy the sessions of an app from another service, with their states and those of their users. Return how
-        many were not here.
+        """Copy the sessions of an app from another service, with their states and those of their users. Return how many
+        were new.
         """
         copied = 0
         for listed in (await other.list_sessions(app_name=app_name)).sessions:
@@ -139,7 +139,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     # -- reading, in threads ------------------------------------------------------------------------------------------
 
     def _stored(self, names: Names) -> _Stored | None:
-        """Return a session; None where there is none, or not all of it."""
+        """Return a session; None if it does not exist or is incomplete."""
         history = self.histories.sync[self.conversation(*names)]
         try:
             version = history.version
@@ -153,7 +153,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _Stored(history, version, state, about)
 
     def _named(self, app_name: str, user_id: str, session_id: str) -> Names:
-        """Return the names of a session: blanks around an id are left out, but where a session has them."""
+        """Return the names of a session. Blanks around an id are removed, unless a session has such an id."""
         names, stripped = (app_name, user_id, session_id), (app_name, user_id, session_id.strip())
         return names if names == stripped or self._stored(names) is not None else stripped
 
@@ -170,7 +170,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._session(names, stored, self._shared_states(*names[:2]), events)
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[Values]:
-        """Return the events that are asked for, in the order of their times."""
+        """Return the requested events, in the order of their times."""
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
@@ -269,9 +269,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 return
 
     def _by_scope(self, names: Names, state: Values) -> tuple[Values, Values | None]:
-        """Return the part of a state that a session has by itself, and the changes of those that it shares, as JSON.
-
-        Temporary values are in none of them.
+        """Return the session's own part of a state, and the changes of shared states, as JSON, without temporary
+        values.
         """
         scopes: dict[str, Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, State.TEMP_PREFIX: {}, "": {}}
         for key, value in state.items():
@@ -292,7 +291,7 @@ def _values(plain: Values) -> Values:
 
 
 def _events_of(event: AdkEvent) -> list[Event]:
-    """Return the events of foldlog that an event is, without what it says of temporary state."""
+    """Return the events of foldlog for an event of the SDK, without its temporary state."""
     record = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
     delta = record.get("actions", {}).get("state_delta", {})
     for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:

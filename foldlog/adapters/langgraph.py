@@ -3,9 +3,9 @@
     with FoldlogSaver("sqlite:///history.db") as saver:
         graph = builder.compile(checkpointer=saver)
 
-The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``. All else that a
-checkpoint holds are documents of it: ``checkpoint``, and ``channel:NAME`` for each other channel. What JSON cannot hold
-is there as the serializer writes it. Time travel and ``update_state`` of an earlier checkpoint begin a fork.
+The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``. The other parts of a
+checkpoint are its documents: ``checkpoint``, and ``channel:NAME`` for each other channel. Values that JSON cannot hold
+are stored as the serializer writes them. Time travel and ``update_state`` of an earlier checkpoint begin a fork.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _PAGE = 20
 class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Keeps the checkpoints of threads: what ``builder.compile(checkpointer=...)`` takes.
 
-    ``histories``  the URL of a store, or open histories of either face. What is opened by its URL is closed by
-                   ``close``, or by ``with`` and ``async with``
-    ``serde``      the serializer, LangGraph's own by default. With another one, such as one that encrypts, messages are
+    ``histories``  the URL of a store, or open histories of either face. A store that was opened by its URL is closed by
+    ``close``, or by ``with`` and ``async with`` ``serde``      the serializer, LangGraph's own by default. With another
+    one, such as one that encrypts, messages are
                    kept as that one writes them, and are no history
     ``messages``   the name of the channel that is the history
     ``condense``   whether ``pre_model_hook`` and ``model_input`` condense, where the condenser of ``histories`` says so
@@ -84,7 +84,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     # -- sync ---------------------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint, by default the newest one of the thread, as it was put; None where there is none."""
+        """Return a checkpoint, by default the newest one of the thread, as it was put; None if it does not exist."""
         conf = config["configurable"]
         wanted, namespace = conf.get("checkpoint_id"), conf.get("checkpoint_ns", "")
         found = self.checkpoints.find(self.thread(conf), wanted, hidden=self._hidden_too)
@@ -98,7 +98,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, the newest of each thread and namespace first. They are read as they are asked for."""
+        """Yield checkpoints, the newest of each thread and namespace first. They are read lazily."""
         return islice(self._listed(config["configurable"] if config else {}, filter or {}, before), limit)
 
     def put(
@@ -110,7 +110,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     ) -> RunnableConfig:
         """Put a checkpoint after its parent. Return its config. Durability: on disk when it returns.
 
-        A channel whose version is the one of the parent, and that is not in ``new_versions``, has the parent's value.
+        A channel that has the version of the parent and is not in ``new_versions`` has the parent's value.
         """
         conf = config["configurable"]
         values = dict(checkpoint["channel_values"])
@@ -133,7 +133,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Add writes of a task to a checkpoint, which may come later. Durability: on disk when it returns."""
+        """Add writes of a task to a checkpoint, which may be put later. Durability: on disk when it returns."""
         rows = [[WRITES_IDX_MAP.get(name, place), name, value] for place, (name, value) in enumerate(writes)]
         self.put_rows(config, task_id, task_path, rows)
 
@@ -154,7 +154,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         self.checkpoints.erase(rows, "the thread was deleted")
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Leave out the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the store."""
+        """Hide the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the store."""
         runs = frozenset(run_ids)
         for _, _, thread in self._threads(None) if runs else ():
             walked = self.checkpoints.walk(thread)
@@ -169,9 +169,9 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
             self.checkpoints.copy(thread, target)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Leave out all checkpoints but the newest of each namespace, or with the strategy ``delete`` erase threads.
+        """Hide all checkpoints but the newest of each namespace, or with the strategy ``delete`` erase threads.
 
-        The log keeps what is left out, so channels that are stored as differences stay whole.
+        The log keeps hidden checkpoints, so channels that are stored as differences stay whole.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"strategy is {strategy!r}; use 'keep_latest' or 'delete'")
@@ -214,7 +214,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
             for each in page:
                 yield each
 
-    # -- the history, and condensing ----------------------------------------------------------------------------------
+    # -- the history and condensing ----------------------------------------------------------------------------------
 
     def history(self, config: RunnableConfig) -> History:
         """Return the history of the messages that led to a checkpoint, by default to the newest one of the thread."""
@@ -224,7 +224,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         return self.histories.sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """Return the model's input with what was condensed replaced by its summary; the state keeps all messages.
+        """Return the model's input with the condensed messages replaced by their summary. The state keeps all messages.
 
         It is a node for ``create_react_agent(..., pre_model_hook=saver.pre_model_hook)``. In a middleware, call it with
         ``{"messages": request.messages}``. Messages that are in no checkpoint yet stay at the end.
@@ -239,7 +239,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
 
     @property
     def _values(self) -> Values:
-        return Values(self.serde)  # ``with_allowlist`` gives a copy another serializer
+        return Values(self.serde)  # ``with_allowlist`` gives another serializer to a copy
 
     # -- names --------------------------------------------------------------------------------------------------------
 

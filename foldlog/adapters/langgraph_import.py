@@ -53,9 +53,9 @@ def import_checkpoints(
 ) -> ImportedCheckpoints:
     """Import all threads of ``source``, the path of a ``SqliteSaver``'s file or an open saver. Return what was added.
 
-    A file is only read, with ``serde``, by default that of ``saver``. An open saver does not tell the paths of tasks:
-    their writes keep their order. Raises ``InvalidArgument`` where the file is not one of a ``SqliteSaver``. What came
-    before an error stays, and the next import goes on. Cost: all checkpoints.
+    A file is opened for reading only, with ``serde``, by default that of ``saver``. An open saver does not tell the
+    paths of tasks: their writes keep their order. Raises ``InvalidArgument`` if the file is not that of a
+    ``SqliteSaver``. Checkpoints imported before an error stay, and the next import continues. Cost: all checkpoints.
     """
     found = _of_file(Path(source), serde or saver.serde) if isinstance(source, str | os.PathLike) else _of_saver(source)
     checkpoints = writes = 0
@@ -96,7 +96,7 @@ def _of_saver(source: BaseCheckpointSaver[Any]) -> Iterator[_Source]:
 def _of_file(path: Path, serde: SerializerProtocol) -> Iterator[_Source]:
     """Yield the checkpoints of a SqliteSaver's file, the oldest of each namespace first."""
     if not path.is_file():
-        raise InvalidArgument(f"there is no file {str(path)!r}; give the path of a SqliteSaver's file")
+        raise InvalidArgument(f"{str(path)!r} is not a file; give the path of a SqliteSaver's file")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         try:
             columns = [row[1] for row in connection.execute("PRAGMA table_info(writes)")]

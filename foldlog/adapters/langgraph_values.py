@@ -35,7 +35,7 @@ _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
 class Placed(NamedTuple):
-    """A checkpoint, and whose it is."""
+    """A checkpoint with its thread and namespace."""
 
     thread_id: str
     namespace: str
@@ -45,8 +45,8 @@ class Placed(NamedTuple):
 class Values:
     """Values as JSON and back, with the types that the serializer keeps.
 
-    ``readable``: JSON is kept as it is. With another serializer than LangGraph's, such as one that encrypts, every
-    value is what that one writes.
+    ``readable``: JSON is kept as it is. Another serializer than LangGraph's, such as one that encrypts, writes every
+    value.
     """
 
     def __init__(self, serde: SerializerProtocol) -> None:
@@ -58,7 +58,7 @@ class Values:
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def packed(self, value: Any) -> dict[str, Any]:
-        """Return a value as JSON: as it is where JSON holds it, otherwise as the serializer writes it."""
+        """Return a value as JSON: unchanged if JSON can hold it, otherwise as the serializer writes it."""
         if self.readable and _is_json(value):
             return {"json": value}
         kind, written = self.serde.dumps_typed(value)
@@ -97,7 +97,7 @@ class Values:
         return blake2b(kind.encode() + written, digest_size=16).digest()
 
     def record(self, messages: Sequence[BaseMessage], place: int) -> dict[str, Any]:
-        """Return the record of a message, with what the serializer writes where the record alone gives another one."""
+        """Return the record of a message. If the record alone gives another message, add the form of the serializer."""
         message = messages[place]
         record = message_to_dict(message)
         if _is_json(record) and self.key(messages_from_dict([record])[0]) == self.key(message):
@@ -140,7 +140,7 @@ def next_version(current: Any) -> Any:
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
     """Return the writes of a checkpoint in LangGraph's order, each as task, channel and packed value.
 
-    Of those of one task and index the first counts, and of an index below 0, such as an error's, the last.
+    For one task and index the first write counts; for an index below 0, such as that of an error, the last.
     """
     writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
     for note in notes:
@@ -154,10 +154,10 @@ def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, A
 def model_input(
     messages: list[BaseMessage], recorded: Sequence[tuple[tuple[int, int], bytes]], view: View, values: Values
 ) -> list[BaseMessage]:
-    """Return messages with what is not in a View left out, and its summaries in their places.
+    """Return the messages that a View shows, with its summaries in their places.
 
-    ``recorded`` are the event ids and the keys of the messages that the View is of. Messages after these stay; where
-    the messages begin otherwise, all stay.
+    ``recorded`` are the event ids and the keys of the messages in the View's conversation. Messages after these stay;
+    if the messages begin otherwise, all stay.
     """
     count = len(recorded)
     if not 0 < count <= len(messages) or not any(event.id < 0 for event in view):

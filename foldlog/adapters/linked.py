@@ -1,8 +1,8 @@
-"""Entries that name the entry before them, in conversations: a tree whose branches the log has one after the other.
+"""Keep entries that name the entry before them: a tree whose branches are consecutive parts of the log.
 
-An entry is a record of a format whose source id it is, with ``entry_id`` and ``parent_id``. The View of a conversation
-ends with one entry. To go on after another one, a retraction brings back the View that ended with that. So the View at
-the version after an entry always is the chain of entries that leads to it, and a fork there shares that chain.
+An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a conversation ends
+with one entry. To continue after another entry, a retraction returns to the View that ended with that entry. So the
+View at the version after an entry is always the chain of entries that leads to it, and a fork there shares that chain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["UNKNOWN", "LinkedEntries", "Moves"]
 Entry = dict[str, Any]
 
 UNKNOWN = ""
-"""Where it is not known with which entry a View ends. No entry has this id."""
+"""The tip if the last entry of a View is unknown. No entry has this id."""
 
 
 class LinkedEntries:
@@ -34,13 +34,13 @@ class LinkedEntries:
         self._histories, self.format = histories, format
 
     def found(self, entry_id: str) -> FoundEvent | None:
-        """Return where an entry is."""
+        """Return the place of an entry."""
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
         """Return the entries from the first one to this one, or the last ``limit`` of them, in order.
 
-        Raises ``LookupError`` where one of them is in no conversation. Cost: these entries, and a search at each place
+        Raises ``LookupError`` if one of them is in no conversation. Cost: these entries, and a search at each place
         where the chain leaves the order of the log.
         """
         wanted, chain = entry_id, list[Entry]()
@@ -50,7 +50,7 @@ class LinkedEntries:
                 raise KeyError(wanted)
             for entry in self._back_from(found):
                 if entry["entry_id"] != wanted:
-                    break  # the entry before was taken back, so the one that is wanted is elsewhere
+                    break  # the entry before was taken back, so the wanted entry is elsewhere
                 chain.append(entry)
                 wanted = entry["parent_id"]
                 if wanted is None or len(chain) == limit:
@@ -59,7 +59,7 @@ class LinkedEntries:
         return chain
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry; None where a conversation does not have it up to ``version``."""
+        """Return the version after an entry; None if a conversation does not have it up to ``version``."""
         places = {found.conversation: found.event_id for found in self._histories.find(entry_id, format=self.format)}
         name: str | None = conversation
         while places and name is not None:
@@ -105,9 +105,9 @@ class LinkedEntries:
 
 
 class Moves:
-    """The events that append entries to a conversation, each after its parent, and have its View end with one.
+    """The events that append entries to a conversation, each after its parent.
 
-    ``version`` is that of the conversation, and its View ends with the entry ``tip``.
+    ``version`` is that of the conversation, and ``tip`` is the last entry of its View.
     """
 
     def __init__(self, entries: LinkedEntries, conversation: str, version: int, tip: str | None) -> None:
@@ -126,7 +126,7 @@ class Moves:
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:
-        """Have the View end with an entry, by a retraction. Raises ``LookupError`` where the store does not have it."""
+        """Make an entry the last of the View, by a retraction. Raises ``LookupError`` if the store does not have it."""
         if entry_id == self._tip:
             return
         version: int | None = 0

@@ -1,4 +1,4 @@
-"""The records of a history from the end, for formats whose records stand alone."""
+"""Read the records of a history from its end, for formats whose records stand alone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["newest_records"]
 
 
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of a format before the event ``stop``, the newest first. Each names the id of its source.
+    """Yield the records of a format before the event ``stop``, the newest first, each with its source id.
 
-    Events from elsewhere are left out. Cost: the records taken.
+    Events of other formats are left out. Cost: the records taken.
     """
     group: list[Event] = []
     for event in history.events(0, stop, reverse=True):

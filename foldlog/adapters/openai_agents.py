@@ -4,8 +4,8 @@
     config = RunConfig(call_model_input_filter=session.input_filter)
     await Runner.run(agent, "hello", session=session, run_config=config)
 
-A session is a conversation of the format ``openai-responses``. What the SDK takes back (``pop_item``, a rewind,
-``clear_session``) is retracted: the log keeps it. The SDK reads a session once, at the start of a run, so condensing
+A session is a conversation of the format ``openai-responses``. Items that the SDK takes back (``pop_item``, a rewind,
+``clear_session``) are retracted: the log keeps them. The SDK reads a session once, at the start of a run, so condensing
 within a run needs the filter.
 """
 
@@ -73,7 +73,7 @@ class FoldlogSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest ``limit`` items, all by default, in order, as they were given.
 
-        What was condensed is one item, a user's message with the summary. Cost: the items returned.
+        Condensed items are one item, a user's message with the summary. Cost: the items returned.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -91,14 +91,14 @@ class FoldlogSession:
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none. Durability: on disk when it returns.
 
-        Where the session was erased before this object read or wrote it, a new one begins. Raises
-        ``ConversationErased`` where it was erased since then by other code.
+        If the session was erased before this object read or wrote it, a new one begins. Raises ``ConversationErased``
+        if other code erased it since then.
         """
         if items:
             await self.histories.pool.run(lambda: self._added(items), finish=True)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item back and return it; None where there is none, and where a summary is the newest item."""
+        """Take the newest item back and return it; None if there is no item, or if a summary is the newest item."""
         popped = _items(await self.history.pop(1, "the runtime took the newest item back"))
         return popped[-1] if popped else None
 
@@ -107,10 +107,10 @@ class FoldlogSession:
         await self.histories.pool.run(self._cleared, finish=True)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the model's input with what was condensed replaced by its summary, for ``RunConfig``.
+        """Return the model's input with the condensed items replaced by their summary, for ``RunConfig``.
 
-        Items of the run that are not in the session yet stay at the end. Where the session does not have what the
-        runner has, the input stays as it is.
+        Items of the run that are not in the session yet stay at the end. If the session has other items than the
+        runner, the input is returned unchanged.
         """
         view = await self._condensed() if self._condense else await self.history.view
         given = data.model_data
@@ -136,7 +136,9 @@ class FoldlogSession:
         await self.close()
 
     async def _condensed(self) -> View:
-        """Take the steps that are due. Raises ``NoCondensationAvailable`` where one is required and impossible."""
+        """Condense as often as it is due. Raises ``NoCondensationAvailable`` if a condensation is required and
+        impossible.
+        """
         while isinstance(step := await self.history.step(), Condensation):
             continue
         return step
@@ -152,7 +154,7 @@ class FoldlogSession:
     def _cleared(self) -> None:
         history = self.histories.sync[self.session_id]
         if self._clear == "erase":
-            with suppress(ConversationNotFound, ConversationErased):  # there is nothing to clear
+            with suppress(ConversationNotFound, ConversationErased):  # the session is empty
                 self.histories.sync.erase(self.session_id, reason="the session was cleared")
             self.history = self.histories[self.session_id]
             return
@@ -168,9 +170,9 @@ async def import_sessions(
 ) -> ImportedSessions:
     """Import the sessions of a file that the SDK's ``SQLiteSession`` keeps, each as the conversation with its id.
 
-    Importing again adds the items that are new. A session that went on in both places is left as it is and is told
-    among the findings, as is an item that is not JSON, which the SDK leaves out too. ``messages_table`` is that of the
-    ``SQLiteSession``. Raises ``ValueError`` where the file is another one, or absent. Cost: all items.
+    Importing again adds only new items. A session that has different new items in both places is left as it is and is a
+    finding. An item that is not JSON, which the SDK leaves out too, is a finding. ``messages_table`` is that of the
+    ``SQLiteSession``. Raises ``ValueError`` if the file is absent or of another kind. Cost: all items.
     """
     given, owned = histories_of(histories)
     try:
@@ -182,7 +184,7 @@ async def import_sessions(
 
 def _imported(path: Path, histories: Histories, table: str) -> ImportedSessions:
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file; give the file of a SQLiteSession")
+        raise ValueError(f"{path} is not a file; give the file of a SQLiteSession")
     findings: list[str] = []
     sessions = items = 0
     name = '"' + table.replace('"', '""') + '"'
@@ -206,7 +208,7 @@ def _there(rows: Iterator[Any], session: str, findings: list[str]) -> Iterator[t
             findings.append(f"session {session!r}, row {number}: {problem}; it was left out")
             continue
         if not isinstance(item, dict):
-            findings.append(f"session {session!r}, row {number}: it is not an object of JSON; it was left out")
+            findings.append(f"session {session!r}, row {number}: it is not a JSON object; it was left out")
             continue
         try:
             time = datetime.fromisoformat(created).replace(tzinfo=UTC)  # SQLite's CURRENT_TIMESTAMP
@@ -222,7 +224,7 @@ def _continued(history: History, there: list[tuple[Any, datetime | None]], findi
         known = _items([event for event in history.events() if event.origin and event.origin.format == _FORMAT])
         items = [item for item, _ in there]
         if known[: len(items)] != items[: len(known)]:
-            findings.append(f"session {history.id!r} went on in both places; nothing was added")
+            findings.append(f"session {history.id!r} has different new items in both places; nothing was added")
             return 0
         events = []
         for item, time in there[len(known) :]:
@@ -234,7 +236,7 @@ def _continued(history: History, there: list[tuple[Any, datetime | None]], findi
 
 
 def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
-    """Return settings as one object. Raises ``TypeError`` where a name is not one of the SDK's settings."""
+    """Return settings as one object. Raises ``TypeError`` if a name is not one of the SDK's settings."""
     if given is None or isinstance(given, Mapping):
         known = {field.name for field in fields(SessionSettings)}
         unknown = [name for name in given or {} if name not in known]
@@ -245,13 +247,13 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
 
 
 def _items(events: Sequence[Event]) -> list[Any]:
-    """Return the items of these events; each is written without a look at the others."""
+    """Return the items of these events. Each is encoded by itself."""
     encoder = Encoder(_FORMAT)
     return [item for event in events for item in encoder.records(event)]
 
 
 def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:
-    """Return the items of a run that follow the newest one of the session; None where the run does not have that."""
+    """Return the items of a run after the newest item of the session; None if the run does not have that item."""
     for place in range(len(given) - 1, -1, -1):
         if _same(given[place], newest):
             return list(given[place + 1 :])
@@ -259,7 +261,7 @@ def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two items say the same. The SDK may leave ids and states out of what it sends."""
+    """Return whether two items are equal. The SDK may send items without ids and states."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return bool(one == other)
     keys = ("type", "role", "content", "call_id", "name", "arguments", "output", "summary", "input", "action")

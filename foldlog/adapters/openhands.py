@@ -61,14 +61,14 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[str(conversation_id)]
         self._files = EventFiles(self.history)
         self._told: int | None = None
-        """How many event files the SDK was told of last: it gives the next one that number."""
+        """The number of event files that the SDK was told last: it gives the next one that number."""
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. Durability: on disk when it returns.
 
-        Raises ``InvalidEvent`` for an event file that holds no event, or whose number the log has already;
+        Raises ``InvalidEvent`` for an event file without an event, or with a number that the log already has;
         ``ValueError`` for contents that are not UTF-8.
         """
         path = normal_path(path)
@@ -87,7 +87,7 @@ class FoldlogFileStore(WithHistories, FileStore):
     def copy_from(self, files: FileStore) -> int:
         """Copy the conversation that another store of the SDK holds. Return how many events were new.
 
-        Called again, it adds what is new there. Raises ``InvalidEvent`` where an event is missing there, or this
+        Copying again adds only new events. Raises ``InvalidEvent`` if an event is missing there, or if this
         conversation has others.
         """
         there = sorted((int(named[1]), named[2]) for path in files.list(_EVENTS) if (named := _EVENT_FILE.search(path)))
@@ -96,7 +96,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             self._files.catch_up()
             known = len(self._files.names)
             if [number for number, _ in there] != [*range(len(there))] or paths[:known] != self._files.names:
-                problem = f"of the {len(there)} events to be copied, one is missing or another one"
+                problem = f"of the {len(there)} events to copy, one is missing or differs"
                 raise InvalidEvent(
                     f"conversation {self.history.id!r} has {known} events; {problem}; nothing was copied"
                 )
@@ -153,14 +153,14 @@ class FoldlogFileStore(WithHistories, FileStore):
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return a name for the file: there is no such file on disk."""
+        """Return a name for the file. No file of this name is on disk."""
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
     @contextmanager
     def lock(self, path: str, timeout: float = 30.0) -> Iterator[None]:
         """Hold a lock among the threads that use this object. Raises ``TimeoutError``.
 
-        Other objects and processes need none: an event is appended after theirs, in one transaction.
+        Other objects and processes need no lock: an event is appended after theirs, in one transaction.
         """
         lock = self._locks[normal_path(path)]
         if not lock.acquire(timeout=timeout):
@@ -193,7 +193,7 @@ class FoldlogCondenser(CondenserBase):
 
     ``config`` describes it, such as ``{"type": "digest", "max_size": 100}``; by default it is foldlog's default, which
     needs no model. The SDK stores it in ``base_state.json``, so it must not hold keys: a model's key comes from the
-    environment. The room of the agent's model is kept too, by an estimate of tokens.
+    environment. It also keeps to the limit of the agent's model, by an estimate of tokens.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)
@@ -207,7 +207,7 @@ class FoldlogCondenser(CondenserBase):
         return config
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether the condenser answers requests."""
+        """Return whether the condenser fulfils requests."""
         return _made(self.config).handles_condensation_requests()
 
     async def acondense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
@@ -234,7 +234,7 @@ class FoldlogCondenser(CondenserBase):
 
 
 class _Model:
-    """The agent's model: its limits are its own, its tokens are estimated."""
+    """The agent's model, with its own limits and estimated tokens."""
 
     def __init__(self, llm: LLM) -> None:
         self.model = str(llm.model)

@@ -31,9 +31,9 @@ HistoriesGiven = aio.AsyncHistories | Histories | str
 
 
 def histories_of(given: HistoriesGiven) -> tuple[aio.AsyncHistories, bool]:
-    """Return the async face of the histories, and whether they were opened here, so that the adapter closes them.
+    """Return the async face of the histories, and whether they were opened here:
 
-    Raises what ``foldlog.open`` raises.
+    then the adapter closes them. Raises what ``foldlog.open`` raises.
     """
     if isinstance(given, aio.AsyncHistories):
         return given, False
@@ -43,7 +43,7 @@ def histories_of(given: HistoriesGiven) -> tuple[aio.AsyncHistories, bool]:
 
 
 class ImportedSessions(NamedTuple):
-    """What an import of an SDK's own store added: sessions that it found, items that are new, and what it left out."""
+    """The outcome of an import from an SDK's own store: sessions found, new items, and items left out."""
 
     sessions: int
     items: int
@@ -54,7 +54,7 @@ def append_or_begin(histories: Histories, history: History, append: Callable[[Hi
     """Append to a history. If its conversation was erased before this ``history`` met it, begin another one with its
     id. Return the history that was appended to.
 
-    Raises ``ConversationErased`` where ``history`` wrote to the erased conversation, or read it.
+    Raises ``ConversationErased`` if ``history`` wrote to the erased conversation, or read it.
     """
     try:
         return history, append(history)

@@ -1,4 +1,4 @@
-"""Python values of an SDK as JSON, and back with their types: what JSON has no word for is marked.
+"""Convert the Python values of an SDK to JSON and back with their types: values that JSON does not have are marked.
 
     bytes {"$bytes": base64}    tuple {"$tuple": […]}    a float that is not finite {"$float": "nan"}
 
@@ -20,7 +20,7 @@ __all__ = ["from_plain", "time_from", "to_plain"]
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a value as JSON. With ``unknown``, an object that pydantic does not know becomes a text, else an error."""
+    """Return a value as JSON. An object that pydantic does not know becomes a text with ``unknown``, else an error."""
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
         return value
@@ -42,7 +42,7 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 
 def from_plain(plain: Any) -> Any:
-    """Return the value that ``to_plain`` was given."""
+    """Return the value that was given to ``to_plain``."""
     if type(plain) is list:
         return [from_plain(each) for each in plain]
     if type(plain) is not dict:
@@ -63,7 +63,7 @@ _MARKED: dict[str, Callable[[Any], Any]] = {
 
 
 def time_from(text: Any) -> Any:
-    """Return the time that a text is; another value, or another text, as it is."""
+    """Return the time in a text; any other value or text unchanged."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC) if type(text) is str and text.endswith("Z") else text
     except ValueError:

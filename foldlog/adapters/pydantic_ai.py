@@ -4,9 +4,9 @@
     agent = Agent(model, capabilities=[FoldlogSteps(store)])
     await agent.run("hello", conversation=await store.load("c7") or Conversation(conversation_id="c7"))
 
-A conversation is one of foldlog's, of the format ``pydantic-ai``. What its record says beside the messages is its
-document ``record``, written in the transaction of its messages. A fork shares the events of the conversation that it
-left; a branch is a retraction: the View goes back, and the log keeps what it left.
+A conversation is a conversation of foldlog, of the format ``pydantic-ai``. Its record without the messages is its
+document ``record``, written in the transaction of its messages. A fork shares the events of its parent. A branch is a
+retraction: the View returns to an earlier version, and the log keeps the rest.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
 
     The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and stores may use it.
-    ``delete`` erases: the bytes are gone when it returns, but for messages that forks share, of which they get copies.
-    What is opened by its URL is closed by ``close``, or by ``async with``.
+    ``delete`` erases: the bytes are gone when it returns, except for messages that forks share, of which the forks get
+    copies. A store that was opened by its URL is closed by ``close``, or by ``async with``.
     """
 
     def __init__(self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai") -> None:
@@ -68,7 +68,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return await self._run(lambda: self._stored(conversation_id)[1])
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
-        """Return the records, all or those of a scope, the last saved first. Cost: these, or ``limit``."""
+        """Return the records, all or those of a scope, the last saved one first. Cost: these, or ``limit``."""
         return await self._run(partial(self._recent, scope, limit))
 
     async def write_record(
@@ -95,9 +95,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return await self._run(partial(self._history, head_id, limit))
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy all conversations of another store that are not here, with their branches. Return how many.
+        """Copy all conversations of another store that this one does not have, with their branches. Return how many.
 
-        Forks share here what they share there, where the conversation that they left is older than they are.
+        Forks share the same events as there, if their parent is older than they are.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):
@@ -112,7 +112,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     # -- reading, in threads ------------------------------------------------------------------------------------------
 
     def _stored(self, conversation_id: str) -> tuple[History, ConversationRecord | None, int | None]:
-        """Return a history, its record as of its version, and this version; None of one that is erased."""
+        """Return a history, its record at its version, and this version; None for an erased one."""
         history = self.histories.sync[self.conversation(conversation_id)]
         try:
             version = history.version
@@ -120,7 +120,11 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         except ConversationErased:
             return history, None, None
         if value is None or value["conversation_id"] != conversation_id:
-            return history, None, version  # a fork that was killed before it had its record has that of its parent
+            return (
+                history,
+                None,
+                version,
+            )  # a fork whose program was killed before it had a record has that of its parent
         value = from_plain(value)
         return history, _records.validate_python({**value, "updated_at": time_from(value["updated_at"])}), version
 
@@ -162,7 +166,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             try:
                 return self._write_once(record, entries, expected)
             except (VersionConflict, ConversationErased, ConversationNotFound):
-                continue  # another writer was first: the revision that it left decides
+                continue  # another writer was first: its revision decides
 
     def _write_once(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
         history, stored, version = self._stored(record.conversation_id)
@@ -199,7 +203,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                     return
 
     async def _copy(self, other: ConversationStore, record: ConversationRecord) -> None:
-        """Copy a conversation, each of its branches as it was left."""
+        """Copy a conversation with each of its branches."""
         revision = None
         for place, tip in enumerate([*record.branches, record.head_id]):
             line = await other.read_history(tip)
@@ -227,11 +231,11 @@ def _message(entry: dict[str, Any]) -> Any:
 
 
 class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
-    """Saves each message of a run when it exists, under the run's ``conversation_id``: what a killed run goes on from.
+    """Saves each message of a run at once, under the run's ``conversation_id``, so that a killed run can continue.
+    ``store`` is a ``FoldlogConversationStore``, or an argument for one; ``scope`` is that of ``store.save``, which a
+    run with this capability does not need.
 
-    ``store`` is a ``FoldlogConversationStore``, or what one is made of; ``scope`` as of ``store.save``, which a run
-    with this capability does not need. Of two runs that save to one conversation at the same time, one fails with
-    ``ConversationConflict``.
+    If two runs save to one conversation at the same time, one fails with ``ConversationConflict``.
     """
 
     def __init__(self, store: FoldlogConversationStore | HistoriesGiven, *, scope: str | None = None) -> None:
@@ -241,7 +245,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self._saved: Conversation | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
-        """Return a capability of this run alone."""
+        """Return a capability for this run only."""
         return FoldlogSteps(self.store, scope=self.scope)
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
@@ -255,7 +259,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     async def wrap_node_run(self, ctx: RunContext[Any], *, node: Any, handler: Any) -> Any:
-        """Save what there is of a response that is interrupted."""
+        """Save the received part of a response that is interrupted."""
         try:
             return await handler(node)
         except BaseException:
@@ -265,7 +269,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             raise
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
-        """Save what the run ends with."""
+        """Save the last messages of the run."""
         ended = result.conversation
         await self._save(ctx, ended.messages, ended.deferred_tool_requests)
         return result

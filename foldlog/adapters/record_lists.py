@@ -1,7 +1,7 @@
-"""A list of records as events of a conversation, where the list is another one at each checkpoint.
+"""Keep a list of records, which changes from checkpoint to checkpoint, as events of a conversation.
 
-New records are appended. Records at the end that are gone are retracted, others that are gone are forgotten, so that
-the View follows the list. Ranges of ids say which events are in the list.
+New records are appended. Records that were removed at the end are retracted, and other removed records are forgotten,
+so that the View follows the list. Ranges of ids say which events are in the list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REASON = "the runtime took these messages out of its state"
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The ids of the events of each record, and its key, which tells one record from another."""
+    """The ids of the events of each record, and its key, which identifies it."""
 
     spans: Sequence[Span] = ()
     keys: Sequence[bytes] = ()
@@ -35,8 +35,8 @@ def changes(
 ) -> tuple[list[Event], list[Span]]:
     """Return the events that turn a list into another one, and the ids of the events of its records.
 
-    ``decoder()`` is asked where there are new records, and is at the version where the events come; so is
-    ``record(n)``. ``removed`` is the id of the last event that forgot records which were not at the end, or -1.
+    ``decoder()`` and ``record(n)`` are called if there are new records; the decoder is at the version of the next
+    event. ``removed`` is the id of the last event that forgot records before the end, or -1.
     """
     stay = _stay(old.keys, new)
     spans = [old.spans[place] for place in stay]
@@ -60,9 +60,10 @@ def changes(
 
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
-    """Return ranges of ids in which the events of records are those of these spans: start, stop, start, stop, …
+    """Return ranges of ids whose records are exactly those of these spans:
 
-    ``joins(start, stop)`` tells whether there are no other records from the end of the old list to the new ones.
+    start, stop, start, stop, … ``joins(start, stop)`` tells whether no other records lie between the end of the old
+    list and the new ones.
     """
     if len(spans) >= len(old.spans) and list(spans[: len(old.spans)]) == list(old.spans):
         joined, rest = list(old.ranges), spans[len(old.spans) :]
@@ -90,7 +91,7 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
 
 
 def _stay(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
-    """Return the places of old records that stay, in order: they are the first of the new ones."""
+    """Return the places of old records that stay, in order. They are the first of the new list."""
     stay: list[int] = []
     for place, key in enumerate(old):
         if len(stay) < len(new) and new[len(stay)] == key:

@@ -1,8 +1,8 @@
-"""States that several sessions share: each is a document of a conversation of its own.
+"""Keep states that several sessions share: each is a document of a separate conversation.
 
-A change comes with an event of a session, in another conversation, so the two are not written in one transaction. The
-session keeps the change with a key, in the transaction of its event, and the change is written under that key, once.
-What a killed process left is written by the next one that reads the session.
+A change comes with an event of a session, which is another conversation, so the two are not written in one transaction.
+The session keeps the change with a key, in the transaction of its event, and the change is written once under that key.
+If a process is killed in between, the next reader of the session writes the change.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class SharedStates:
         return state
 
     def pending(self, changes: Mapping[str, Values]) -> Values | None:
-        """Return changes of states by their conversations, as a session keeps them; None where there are none."""
+        """Return changes of states by their conversations, as a session keeps them; None without changes."""
         changes = {conversation: change for conversation, change in changes.items() if change}
         return {"key": secrets.token_hex(8), "changes": changes} if changes else None
 
     def write(self, session: str, pending: Values | None) -> None:
-        """Write the changes that a session keeps, those that are not written yet. Durability: on disk then.
+        """Write the changes that a session keeps and that are not written yet. Durability: on disk when it returns.
 
-        Cost: a search for the key in each of the conversations, and what is new.
+        Cost: a search for the key in each of the conversations, and the new changes.
         """
         for conversation, change in (pending or {"changes": {}})["changes"].items():
             while not self._is_written(session, conversation, change, str(pending and pending["key"])):
                 continue  # another session wrote first
 
     def _is_written(self, session: str, conversation: str, change: Values, key: str) -> bool:
-        """Write a change. Return whether it is written; if not, its state has changed, and this is to be called again.
+        """Write a change. Return whether it is written; if not, its state has changed in that time:
 
-        An event goes with it, since a change that brings the values that are there would leave no trace of its key.
+        call it again. An event is appended with it, because a change to equal values alone would not record its key.
         """
         history = self._histories[conversation]
         try:

@@ -1,7 +1,7 @@
 """Archives: conversations with their heads in one file. ``docs/STORED_BYTES.md`` defines the format.
 
-An archive is compressed JSON lines: one for the archive, then for each conversation one for it, one an event, one an
-idempotency key, and a last one that says how much there was. ``zstdcat history.foldlog | jq`` reads it.
+An archive is compressed JSON lines: one for the archive, then one for each conversation, each of its events and each of
+its idempotency keys, and a last one with the totals. ``zstdcat history.foldlog | jq`` reads it.
 
 ``lines.py`` has the lines, ``writing.py`` and ``reading.py`` their two directions, ``compression.py`` the outer layer.
 

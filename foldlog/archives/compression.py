@@ -1,4 +1,4 @@
-"""The outer layer of an archive: zstd where the package ``zstandard`` is, else gzip. Both need little memory."""
+"""The outer layer of an archive: zstd if the package ``zstandard`` is installed, else gzip. Both need little memory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP = b"\x1f\x8b"
 _PIECE = 2**18
 _WINDOW_MAX = 2**27
-"""What a zstd stream may ask to be kept in memory; ours ask for 2 MiB."""
+"""The most memory that a zstd stream may use for its window; ours use 2 MiB."""
 
 
 class NotReadable(EventStoreError, ValueError):
-    """The bytes are not compressed as they should be, from here on."""
+    """The compressed bytes are damaged from here on."""
 
 
 class Sink(Protocol):
-    """What can be written to. What was written before ``flush`` can be read though the file is cut off later."""
+    """A writer. Bytes written before ``flush`` can be read even if the file is cut off later."""
 
     def write(self, data: bytes, /) -> object: ...
 
@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 @contextmanager
 def compressed(file: BinaryIO) -> Iterator[Sink]:
-    """Give a sink that compresses into ``file``; the file is complete once the context ends."""
+    """Yield a sink that compresses into ``file``; the file is complete when the context ends."""
     try:
         import zstandard
     except ImportError:
@@ -45,7 +45,7 @@ def compressed(file: BinaryIO) -> Iterator[Sink]:
 
 
 def is_compressed(file: BinaryIO) -> bool:
-    """Return whether the file, at its beginning, looks so. It is at its beginning afterwards."""
+    """Return whether the file begins like zstd or gzip. Leave it at its beginning."""
     beginning = file.read(4)
     file.seek(0)
     return beginning == _ZSTD or beginning.startswith(_GZIP)

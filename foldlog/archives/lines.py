@@ -1,4 +1,4 @@
-"""The lines of an archive, made and read. Each is one JSON object, told from the others by its first key."""
+"""Make and read the lines of an archive. Each is one JSON object; its first key says what it is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ _Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,64}$")]
 
 
 class NotAnArchive(EventStoreError, ValueError):
-    """The file is not an archive, or damaged from here on: the message says where. The part before was copied."""
+    """The file is not an archive, or is damaged from here on: the message names the line. The part before was
+    copied.
+    """
 
 
 class ArchiveLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,7 +95,7 @@ class _Link(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ConversationLine(msgspec.Struct, forbid_unknown_fields=True):
-    """What stands before the events of a conversation, or instead of them where it was erased."""
+    """The line before the events of a conversation, or in their place if it was erased."""
 
     conversation: str
     created_at: _Moment
@@ -103,11 +105,11 @@ class ConversationLine(msgspec.Struct, forbid_unknown_fields=True):
     past: list[_Link] = []
     erased: _Erased | None = None
     replaces: _Erased | None = None
-    """The receipt of the erased conversation whose id it uses again."""
+    """The tombstone of the erased conversation whose id it uses again."""
 
 
 class KeyLine(msgspec.Struct, forbid_unknown_fields=True):
-    """An idempotency key, and the events that it stands for."""
+    """An idempotency key and its events."""
 
     key: str
     first: _Whole
@@ -115,14 +117,14 @@ class KeyLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GivenUpLine(msgspec.Struct, forbid_unknown_fields=True):
-    """The conversation before it was found to be damaged while it was written: what came of it is not to be used."""
+    """The conversation before this line was found to be damaged while it was written: do not use its lines."""
 
     given_up: str
     problem: str
 
 
 class EndLine(msgspec.Struct, forbid_unknown_fields=True):
-    """The last line: what came before it."""
+    """The last line: the totals of the lines before it."""
 
     end: bool
     conversations: _Whole
@@ -196,7 +198,7 @@ def _proof_fields(proof: bytes) -> dict[str, str]:
 
 
 def _stands_in_a_line(row: Row) -> bool:
-    """Return whether the body can stand in a line of JSON, and be taken out of it as the same bytes."""
+    """Return whether the body can be put into a line of JSON and read back as the same bytes."""
     if b"\n" in row.body or b"\r" in row.body or not row.kind.isprintable():
         return False
     try:
@@ -210,7 +212,7 @@ def _stands_in_a_line(row: Row) -> bool:
 
 
 class ArchiveLines:
-    """The lines of an archive, read one ahead. A line is at most ``length_max`` bytes long.
+    """The lines of an archive, with one line read ahead. A line has at most ``length_max`` bytes.
 
     Raises ``NotAnArchive``, with the number of the line.
     """
@@ -233,7 +235,7 @@ class ArchiveLines:
             raise self.bad(str(error)) from error
 
     def next_of(self, first_key: str) -> bytes | None:
-        """Return the next line if this is its first key."""
+        """Return the next line if it has this first key."""
         following = self.next()
         if following is not None and following.startswith(b'{"%b":' % first_key.encode()):
             return following
@@ -241,7 +243,7 @@ class ArchiveLines:
         return None
 
     def bad(self, problem: str) -> NotAnArchive:
-        """Return the error that says what is wrong with this line."""
+        """Return the error for this line."""
         return NotAnArchive(f"{self._path}, line {self._number}: {problem}; the conversations before it were copied")
 
     def read(self, text: bytes, type_: type[T]) -> T:
@@ -271,13 +273,13 @@ def _erasure(read: _Erased) -> Erasure:
 
 
 def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
-    """Return the row of an event's line. Raises ``CorruptEvent`` if the line is not an event, whatever its head says:
-    an archive may be forged.
+    """Return the row of an event's line. Raises ``CorruptEvent`` if the line is not an event, even if its head fits: an
+    archive may be forged.
     """
     try:
         read = _event.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        read = lines.read(text, _Event)  # an error to be named, or what only the other parser takes
+        read = lines.read(text, _Event)  # an error to report, or a value that only the other parser accepts
     body = bytes(read.body)
     if read.body64 is not None:
         body = _from_base64(lines, "body64", read.body64)
@@ -288,7 +290,9 @@ def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
     except codec.Undecodable as error:
         raise CorruptEvent(conversation, read.event, str(error)) from error
     if (event.shown, is_structural(event)) != (read.shown, read.structural):
-        raise CorruptEvent(conversation, read.event, "its line says otherwise whether it is shown, or structural")
+        raise CorruptEvent(
+            conversation, read.event, "its line and its body disagree on whether it is shown or structural"
+        )
     return Row(
         read.event, read.kind, read.schema, read.shown, read.structural, read.recorded_at, PLAIN, body,
         bytes.fromhex(read.head + (read.commitment or read.salt)),

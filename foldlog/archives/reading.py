@@ -31,35 +31,35 @@ __all__ = ["LeftOut", "is_archive", "read_archive"]
 _BEGINNING = b'{"foldlog_archive":'
 _BESIDE_THE_BODY = 4_096
 _AHEAD_US: Final = 86_400 * 1_000_000
-"""Clocks of two machines may differ by so much: a day."""
+"""The clocks of two machines may differ by this time, a day."""
 
 
 class LeftOut(NamedTuple):
-    """The receipt of an erased conversation that was not imported."""
+    """A tombstone that was not imported."""
 
     conversation: str
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether to read the file as an archive: it is compressed, and it begins as archives do or cannot be
-    decompressed. Raises ``OSError``."""
+    """Return whether to read the file as an archive: it is compressed, and begins like an archive or cannot be
+    decompressed. Raises ``OSError``.
+    """
     with path.open("rb") as file:
         if not is_compressed(file):
             return False
         try:
             return next(decompressed(file), b"").startswith(_BEGINNING)
         except NotReadable:
-            return True  # reading it says why
+            return True  # reading it raises the error
 
 
 def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterator[Copied | Problem | LeftOut]:
     """Copy the conversations of the archive at ``path``, each whole and with its heads checked, or not at all.
 
-    Events that the store has already are not copied again; a tail that it lacks is added. A receipt refuses its id in
-    this store for ever, so receipts come only with ``receipts``. A conversation that was recorded later than a day from
-    now is a problem: no event could be recorded after it with a true time. Raises ``OSError``, ``NotAnArchive`` at the
-    place where the file is damaged, and ``StoreUnavailable``. Cost: its events; memory for
-    one transaction of them.
+    Events that the store already has are not copied again; a missing tail is added. A tombstone refuses its id in this
+    store for ever, so tombstones are copied only with ``receipts``. A conversation that was recorded later than a day
+    from now is a problem: no event could be recorded after it with a true time. Raises ``OSError``, ``NotAnArchive`` at
+    the line where the file is damaged, and ``StoreUnavailable``. Cost: its events; memory for one transaction of them.
     """
     with path.open("rb") as file, translated():
         lines = ArchiveLines(path, file, 2 * store.database.event_bytes_max + _BESIDE_THE_BODY)
@@ -104,7 +104,7 @@ def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
 
 
 class _Rest:
-    """The lines of one conversation, as far as they are still to come."""
+    """The lines of one conversation that are not read yet."""
 
     def __init__(self, lines: ArchiveLines) -> None:
         line = lines.next()
@@ -125,7 +125,7 @@ class _Rest:
         return self.what.id
 
     def check_time(self, moment: int, what: str) -> None:
-        """Raise ``InvalidEvent`` for a moment to come: the clock of a conversation never runs backwards."""
+        """Raise ``InvalidEvent`` for a moment in the future: the clock of a conversation never runs backwards."""
         if moment > self._latest:
             raise InvalidEvent(
                 f"{what} has the time {from_microseconds(moment).isoformat()}, which is later than this machine's "
@@ -142,7 +142,7 @@ class _Rest:
         while (line := self._lines.next_of("key")) is not None:
             key = self._lines.read(line, KeyLine)
             if key.events == 0 or key.first + key.events > self.what.version:
-                raise self._lines.bad(f"the key stands for events that are not there ({self.what.version} are)")
+                raise self._lines.bad(f"the key stands for missing events (the conversation has {self.what.version})")
             yield key.key, key.first, key.events
         line = self._lines.next_of("given_up")
         if line is not None:

@@ -1,4 +1,4 @@
-"""Writing an archive."""
+"""Write an archive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What an archive holds, and what it does not."""
+    """The totals of an archive, and the conversations that it lacks."""
 
     conversations: int
     events: int
@@ -55,7 +55,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
         except CorruptEvent as error:
             problems.append(Problem(conversation, str(error)))
             sink.write(line({"given_up": conversation, "problem": str(error)}))
-        except ConversationErased as error:  # while it was written: what is left is a receipt
+        except ConversationErased as error:  # it was erased while it was written: a tombstone is left
             sink.write(line({"given_up": conversation, "problem": str(error)}))
             events += _write_one(store, sink, conversation)
             count += 1
@@ -65,7 +65,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
 
 
 def _write_one(store: Store, sink: Sink, conversation: str) -> int:
-    """Write a conversation, or its receipt; returns how many events it has."""
+    """Write a conversation or its tombstone. Return how many events it has."""
     what, rows, keys = read_for_copy(store.database, conversation)
     sink.write(conversation_line(what))
     for row in rows:

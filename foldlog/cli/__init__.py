@@ -5,13 +5,13 @@ command line, its docstring the help, its result the exit status) and put ``<nam
 ``application.py``. At the top of the file import only typer and what lies in this package; import what is heavy inside
 ``run``, so that ``--help`` and shell completion answer at once.
 
-What every command keeps to:
+The rules of every command:
 
     --db STORE  the store, through ``stores.open_existing`` or ``stores.open_or_create``
     --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
     exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
     errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
-    text        what comes out of a history goes through ``terminal.printable``, so that no history steers a terminal
+    text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 
     histories/ views/ forgetting/ trust/ upkeep/ demo.py    the commands, by their heading in the help
     options.py selection.py moments.py stores.py            what commands take: shared options, filters, times, --db

@@ -1,4 +1,4 @@
-"""The agent's model, whose tokens some commands count."""
+"""The agent's model, with which some commands count tokens."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ CountingModelName = Annotated[
 
 
 def counting_model(name: str | None) -> LLM | None:
-    """Return the model of that name, whose tokenizer counts; None, with a warning, where that is not there.
+    """Return the model of that name, whose tokenizer counts; None, with a warning, if the tokenizer is missing.
 
-    Raises ``InvalidCondenser`` where litellm, which counts, is not installed.
+    Raises ``InvalidCondenser`` if litellm, which counts, is not installed.
     """
     if name is None:
         return None
@@ -85,10 +85,10 @@ def agent_model(name: str | None) -> AgentModel | None:
 
 
 def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file, with ``model`` wherever it names no model of its own.
+    """Return the condenser of a file, with ``model`` in each place where it names no model.
 
-    Raises ``InvalidCondenser``, and ``Refused`` where the file needs the agent's model and ``agent`` names none: the
-    model that only counts is never asked.
+    Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and ``agent`` names none: a model
+    that only counts is never asked.
     """
     from condensers import InvalidCondenser, load_condenser
 

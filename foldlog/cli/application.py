@@ -1,4 +1,4 @@
-"""Which commands there are, and what becomes of their errors."""
+"""The commands, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -62,18 +62,16 @@ _ABOUT = (
 )
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
-"""The base of what typer raises for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
+"""The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
-_INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
+_INTERRUPTED, _PIPE_CLOSED = 130, 141  # the status that a shell reports for a program that SIGINT or SIGPIPE ended
 _SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "recent", "stats", "why", "diff", "head"}
 _ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "status", "adapters"}
-"""Commands that have done what they are for when their reader has read enough (``| head``): they end with 0."""
+"""Commands that succeed when their reader has read enough (``| head``): they end with 0."""
 
 
 def _told(parameters: list[Any]) -> list[Any]:
-    """Return parameters as the help shows them: without the Python type of what an argument is, and of a value that a
-    flag does not take.
-    """
+    """Return parameters as the help shows them: without the Python types of arguments and of flags."""
     for parameter in parameters:
         if isinstance(parameter, TyperArgument):
             parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
@@ -83,7 +81,7 @@ def _told(parameters: list[Any]) -> list[Any]:
 
 
 class _ReaderLeft(Exception):
-    """The reader of stdout has gone away. typer turns ``BrokenPipeError`` itself into exit status 1."""
+    """The reader of stdout has closed it. typer itself turns ``BrokenPipeError`` into exit status 1."""
 
 
 class _Command(TyperCommand):
@@ -99,7 +97,9 @@ class _Command(TyperCommand):
         return list(super().parse_args(ctx, args))
 
     def _refuse_unknown_options(self, ctx: Any, args: list[str]) -> None:
-        """Refuse a mistyped option of a command that takes ids below zero, for which it lets unknown options pass."""
+        """Refuse a mistyped option of a command that accepts ids below zero: such a command lets unknown options
+        pass.
+        """
         known = [name for parameter in self.get_params(ctx) for name in (*parameter.opts, *parameter.secondary_opts)]
         for argument in takewhile(lambda argument: argument != "--", args):
             name = argument.partition("=")[0]
@@ -165,17 +165,19 @@ def _foldlog(
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
-    """Handle the options that stand before a command."""
+    """Handle the options before a command."""
 
 
 def _unwrapped(text: str) -> str:
-    """Each paragraph as one line, which a terminal of any width breaks where it ends."""
+    """Return each paragraph as one line, which a terminal of any width can wrap."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    gc.set_threshold(100_000, 20, 100)  # events are many objects in no cycle: looking for cycles took half of the time
+    gc.set_threshold(
+        100_000, 20, 100
+    )  # events are many objects without cycles: the search for cycles took half of the time
     arguments = sys.argv[1:]
     status = _run(arguments or ["--help"])
     sys.exit(status if arguments else REFUSED)
@@ -191,11 +193,11 @@ def _run(arguments: Sequence[str]) -> int:
         status = _INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
         problem = error.format_message().replace(_NO_NUMBER, "a whole number is needed")
-        return _refuse(f"{problem} ('foldlog {_command_of(arguments)}--help' shows what there is)")
+        return _refuse(f"{problem} ('foldlog {_command_of(arguments)}--help' shows all options)")
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
     except (BrokenPipeError, _ReaderLeft):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit stays silent
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must stay silent
         return DONE if _command_of(arguments).strip() in _ONLY_SHOW else _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         terminal.complain(_explained(error))

@@ -1,4 +1,4 @@
-"""Archives at the command line: what ``export --all`` and ``import`` do with them."""
+"""Archives at the command line, for ``export --all`` and ``import``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def parted(
 
 
 def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Copied | Problem | LeftOut | str]:
-    """Yield the outcome of each conversation of an archive; last, if the archive is damaged, what is wrong with it."""
+    """Yield the outcome of each conversation of an archive; last, if the archive is damaged, the problem."""
     from foldlog.archives import NotAnArchive, read_archive
 
     try:

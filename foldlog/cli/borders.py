@@ -1,4 +1,4 @@
-"""Where forks begin, in the commands that show a conversation."""
+"""Show the beginnings of forks in the commands that show a conversation."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def borders_document(borders: list[Border]) -> dict[str, Any]:
 
 
 class Borders:
-    """The borders that are still to be printed, while events are printed in order."""
+    """The borders that are not printed yet, while events are printed in order."""
 
     def __init__(self, borders: list[Border], start: int = 0) -> None:
         self._left = [border for border in borders if border.version >= start]
 
     def up_to(self, version: int) -> list[str]:
-        """Return the lines that stand before event ``version``, each once."""
+        """Return the lines before event ``version``, each once."""
         if not self._left or self._left[0].version > version:
             return []
         passed = [border for border in self._left if border.version <= version]

@@ -1,4 +1,4 @@
-"""``foldlog demo``: the main job, on the history that foldlog ships."""
+"""``foldlog demo``: show the main job on the history that foldlog ships."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["LIVE", "SAMPLE", "run"]
 SAMPLE = Path(__file__).parent.parent / "sample" / "tidewatch.jsonl"
 _IMPORTED = "tidewatch"
 LIVE = "tidewatch-live"
-"""The same work once more, condensed by foldlog while it is appended."""
+"""The name of the same work, condensed by foldlog while it is appended."""
 _CONDENSER = {"type": "digest", "max_size": 80}
 _DEMO_DB = "foldlog-demo.db"
 
 
 class _Shown(NamedTuple):
-    """What the demo tells: figures, and the fate of one event."""
+    """The figures of the demo, and the fate of one event."""
 
     added: int
     imported: int
@@ -55,7 +55,8 @@ class _Shown(NamedTuple):
 
 def run(
     db: Annotated[
-        str, typer.Option("--db", metavar="STORE", help="The store to make, which is left behind to try things on.")
+        str,
+        typer.Option("--db", metavar="STORE", help="The store to make; it stays, so that you can try commands on it."),
     ] = _DEMO_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -93,7 +94,7 @@ def _import_sample(store: Store) -> int:
 def _work_again(store: Store, history: History) -> Iterator[Event]:
     """Append what the imported agent and its user did, as a runtime does: a step before each call of the model.
 
-    Yields each event. What a demo that was interrupted has appended is not appended again.
+    Yields each event. Events that an interrupted demo appended are not appended again.
     """
     from msgspec.structs import replace
 

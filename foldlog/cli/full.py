@@ -1,4 +1,4 @@
-"""An event in full, for a person: all its fields, arguments formatted, code and differences in colours."""
+"""Print an event in full: all its fields, arguments formatted, code and differences in colours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATH_FIELDS = ("path", "file_path", "filename", "file")
 _TEXT_FIELDS = {"file_text", "new_str", "old_str", "new_string", "old_string", "content", "new_source"}
 
 _Part = tuple[str, str, str]
-"""Heading, text, and the language that the text is in, or an empty text."""
+"""Heading, text, and the language of the text, or an empty text."""
 
 
 def show_event(console: Console, event: Event, recorded_at: datetime | None) -> None:
@@ -171,7 +171,7 @@ def _json(value: Any) -> str:
 
 
 def _language(text: str) -> str:
-    """Return the language that a text shows itself to be in: a difference of files, JSON, or none."""
+    """Return the language of a text: a difference of files, JSON, or none."""
     start = text.lstrip()[:4_000]
     if start.startswith(("diff --git ", "--- ", "Index: ", "*** Begin Patch")) or "\n@@ -" in start:
         return "diff"
@@ -185,7 +185,7 @@ def _language(text: str) -> str:
 
 
 def _coloured(console: Console, text: str, language: str) -> Text:
-    """Return the text in the colours of its language, where the console has colours."""
+    """Return the text in the colours of its language, if the console has colours."""
     from rich.text import Text
 
     if not language or console.color_system is None or len(text) > _COLOURED_MAX:

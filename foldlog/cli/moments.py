@@ -1,4 +1,4 @@
-"""Times: of events as people read them, and as people give them to ``--since`` and ``--until``."""
+"""Print the times of events, and parse the times of ``--since`` and ``--until``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def time_of(event: Event, recorded_at: datetime | None) -> datetime | None:
 
 
 def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | None:
-    """Return the same time for a comparison. A source's time without a zone is compared as if it were UTC."""
+    """Return the same time for comparisons. A source's time without a zone is compared as if it were UTC."""
     at = time_of(event, recorded_at)
     if at is None and event.origin is not None and event.origin.time is not None:
         try:
@@ -56,7 +56,7 @@ def moment_words(at: datetime) -> str:
 
 
 def event_moment(event: Event, recorded_at: datetime | None) -> str:
-    """Return when the event happened, in the same form; a time without a zone as its source wrote it. Empty where the
+    """Return when the event happened, in the same form; a time without a zone as its source wrote it. Empty if the
     event has no time.
     """
     at = time_of(event, recorded_at)
@@ -81,6 +81,6 @@ def given_moment(option: str, text: str | None, now: datetime | None = None) -> 
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise Refused(
-            f"{option} {text!r} names no time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
+            f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
             f"long ago (90s, 30m, 2h, 7d)"
         ) from error

@@ -1,4 +1,4 @@
-"""How a command can end."""
+"""The ways in which a command ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DONE", "FINDINGS", "REFUSED", "Refused"]
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""Something is wrong with some of the input, and was reported; the rest was done."""
+"""A part of the input had a problem, which was reported; the rest was done."""
 REFUSED: Final = 2
 """Bad input or usage: nothing was done."""
 

@@ -52,7 +52,7 @@ def _command() -> list[str]:
 
 
 class _Screen(io.TextIOBase):
-    """Holds as much as the screen does, and then starts the pager. To rich it is the terminal that it stands for."""
+    """Holds as much as the screen does, then starts the pager. rich takes it for the terminal."""
 
     def __init__(self, terminal: TextIO, command: list[str]) -> None:
         self._terminal, self._command = terminal, command
@@ -108,7 +108,7 @@ class _Screen(io.TextIOBase):
         self.write(held)
 
     def finish(self) -> None:
-        """Write what is held, or wait until the reader leaves the pager."""
+        """Write the held text, or wait until the reader leaves the pager."""
         if self._pager is None:
             self._terminal.write("".join(self._held))
             self._terminal.flush()

@@ -1,4 +1,4 @@
-"""Which events of a log people ask for: by kind, by time, without annotations."""
+"""Select events of a log: by kind, by time, without annotations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only
 
 
 class Selection(NamedTuple):
-    """What an event must be to be shown."""
+    """The conditions that an event must meet to be shown."""
 
     kinds: frozenset[str]
     notes: bool = True
@@ -53,7 +53,7 @@ class Selection(NamedTuple):
         return not self.kinds and self.notes and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
-        """Return whether the event is asked for. An event without a time of its own is of no time."""
+        """Return whether the event is selected. An event without a time is in no range of times."""
         if self.kinds or not self.notes:
             kind = label(event)
             if not self.notes and kind == "annotation":
@@ -71,7 +71,7 @@ class Selection(NamedTuple):
 def selection(
     kinds: Sequence[str] | None = None, *, no_notes: bool = False, since: str | None = None, until: str | None = None
 ) -> Selection:
-    """Return what the options ask for. Raises ``Refused`` for a kind or a time that there is not."""
+    """Return the selection of the options. Raises ``Refused`` for an unknown kind or a wrong time."""
     try:
         named = kind_words(kinds or ())
     except ValueError as error:

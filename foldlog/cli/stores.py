@@ -1,4 +1,4 @@
-"""The store that ``--db`` names."""
+"""Open the store that ``--db`` names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 _SEARCHED = 20_000
-"""Conversations among which a mistyped id is looked for."""
+"""The most conversations that are compared with a mistyped id."""
 _FEW = 5
-"""Ids that an error names."""
+"""The most ids that an error names."""
 
 
 def open_or_create(db: str) -> Store:
@@ -52,7 +52,7 @@ def open_existing(db: str) -> Store:
         return open_store(db)
     if not os.path.exists(location.path):
         raise Refused(
-            f"there is no store at {location.path}; import histories with 'foldlog import PATH', or name the store "
+            f"{location.path} does not exist; import histories with 'foldlog import PATH', or name the store "
             f"with --db STORE"
         )
     if "mode" in location.options:
@@ -63,8 +63,8 @@ def open_existing(db: str) -> Store:
 
 
 def open_to_read(db: str) -> Store:
-    """Open the store at ``db``, which must exist, for reading only: nothing done with it can change it. A store of an
-    older schema is migrated first, as by any command.
+    """Open the store at ``db``, which must exist, for reading only: it cannot be changed. A store of an older schema is
+    migrated first, as by any command.
     """
     from eventstore.recorders.urls import as_url, parse
 
@@ -77,9 +77,9 @@ def open_to_read(db: str) -> Store:
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the id that is given, or the only one that begins with what is given. For commands that only read.
+    """Return the given id, or the only id that begins with it. For commands that only read.
 
-    Raises ``Refused`` where no id, or more than one, begins so.
+    Raises ``Refused`` if no id, or more than one, begins with it.
     """
     from foldlog.cli.outcome import Refused
 
@@ -96,7 +96,7 @@ def resolved(store: Store, given: str) -> str:
 
 
 def whole(store: Store, given: str) -> str:
-    """Return the id that is given, which must be whole. For commands that change something. Raises ``Refused``."""
+    """Return the given id, which must be whole. For commands that change the store. Raises ``Refused``."""
     from foldlog.cli.outcome import Refused
 
     if not _is_there(store, given):
@@ -123,15 +123,15 @@ def _not_there(store: Store, given: str) -> str:
     near = [name for name in ids if shorter and shorter in name.lower()][:3]
     near = near or get_close_matches(given, ids, n=3, cutoff=0.6)
     meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "'foldlog list' shows its conversations"
-    return f"there is no conversation {given!r} in this store; {meant}"
+    return f"this store has no conversation {given!r}; {meant}"
 
 
 def chosen(
     store: Store, conversations: Sequence[str] | None, find: Callable[[Store, str], str] | None = None
 ) -> Iterator[str]:
-    """Yield the named conversations, each once, or else all that have events. A name may be the beginning of an id,
-    unless ``find`` is ``whole``. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one is
-    unknown or erased.
+    """Yield the named conversations, each once; without names, all that have events. A name may be the beginning of an
+    id, unless ``find`` is ``whole``. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one
+    is unknown or erased.
     """
     if conversations:
         named = [(find or resolved)(store, name) for name in conversations]
@@ -143,7 +143,7 @@ def chosen(
 
 
 def events_total(store: Store, conversations: Sequence[str] | None = None) -> int | None:
-    """Return how many events there are to go through, for a progress bar; None where no bar is shown."""
+    """Return the number of events to read, for a progress bar; None if no bar is shown."""
     if not sys.stderr.isatty():
         return None
     if conversations:

@@ -1,4 +1,4 @@
-"""``foldlog compare``: what a history would have been under other condensers."""
+"""``foldlog compare``: replay a history with other condensers."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def run(
 ) -> int:
     """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
 
-    Its condensations are left out, and a condenser that uses a model asks it. Nothing is changed in the store, except
-    with --fork: each replay is then a fork, which every command can look at; 'foldlog diff' compares two of them.
+    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed, except with
+    --fork: each replay is then a fork, which every command can show; 'foldlog diff' compares two of them.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
@@ -108,7 +108,7 @@ def run(
 
 
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
-    """By the name under which each is shown: the file's, or its path where several files have that name."""
+    """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
     from condensers import NoOpCondenser
     from condensers.strategies.default import default_condenser
 
@@ -154,7 +154,7 @@ def _replays(
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Name the condenser whose model cannot be called: the comparison stops."""
+    """Add the name of the condenser to an error of its model: the comparison stops."""
     from condensers import ModelCallFailed
 
     try:
@@ -205,14 +205,14 @@ _FIGURES = (
     ("sent in total, tokens", "tokens_sent", "{:,}"),
     ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
     ("what that cost", "condenser_cost", "${:.4f}"),
-    ("replies of no use", "condenser_failures", "{:,}"),
+    ("unusable replies", "condenser_failures", "{:,}"),
     ("events in a summary", "events_summarized", "{:,}"),
     ("events lost", "events_lost", "{:,}"),
 )
 """Rows of the table: heading, key of ``comparison``, form."""
 
 _ALWAYS = {"condensations", "view_events_peak", "view_events_last", "tokens_sent", "events_summarized", "events_lost"}
-"""Rows that are shown even where every strategy has nothing to say there."""
+"""Rows that are shown even if no strategy has a value."""
 
 
 def _show(
@@ -244,7 +244,7 @@ def _show(
     if model is None:
         console.print("Tokens were not counted; for that: pip install 'foldlog[llm]'")
     else:
-        console.print(f"Tokens as {terminal.printable(model.model)} counts them. Nothing was changed in the store.")
+        console.print(f"Tokens as {terminal.printable(model.model)} counts them. The store was not changed.")
 
 
 def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""``foldlog condense``: have a condenser forget now, and say what it did."""
+"""``foldlog condense``: request a condensation and show what was forgotten."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Append nothing. A condenser with a model asks it all the same.")
+        bool, typer.Option("--dry-run", help="Append nothing. A condenser with a model still asks it.")
     ] = False,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
@@ -49,7 +49,7 @@ def run(
 ) -> int:
     r"""Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
 
-    Without a file, the default condenser answers: it needs no model and writes a digest. To forget without a summary,
+    Without a file, the default condenser is used: it needs no model and writes a digest. To forget without a summary,
     give a file with the two lines \[condenser] and type = "conversation_window".
 
     Exit status 1 if nothing was forgotten, because the model gave no summary or because no event can be spared.
@@ -70,7 +70,7 @@ def run(
         except NoCondensationAvailable as error:
             return _declined(conversation, dry_run, str(error), error.reports, as_json)
         if made is None:
-            problem = f"the condenser {histories.condenser.type!r} left the request unanswered"
+            problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
             account = _account(made, model)
@@ -91,7 +91,7 @@ class _Made(NamedTuple):
 
 
 def _condense(histories: Histories, conversation: str) -> _Made | None:
-    """Ask for a condensation, and take the step that answers; None where the condenser left the request unanswered."""
+    """Request a condensation and take a step; None if the condenser did not fulfil the request."""
     from condensers import Condensation
 
     result = histories[conversation].condense(_REASON)
@@ -103,7 +103,7 @@ def _condense(histories: Histories, conversation: str) -> _Made | None:
 
 
 def _preview(histories: Histories, conversation: str) -> _Made | None:
-    """Do the same in memory, and append nothing."""
+    """Do the same in memory, without appending."""
     from msgspec.structs import replace
 
     from condensers import Condensation
@@ -130,7 +130,7 @@ def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[
 
 
 class _Spending(NamedTuple):
-    """What the condenser's model was asked, and what that took. ``cost`` is in US dollars, None where unknown."""
+    """The calls of the condenser's model and their cost. ``cost`` is in US dollars, None if unknown."""
 
     models: tuple[str, ...]
     calls: int
@@ -155,7 +155,7 @@ class _Spending(NamedTuple):
 
 
 class _Account(NamedTuple):
-    """One condensation, the Views around it, and their tokens, where somebody could count them."""
+    """One condensation, the Views before and after it, and their tokens, if a model can count them."""
 
     action: CondensationAction
     before: View
@@ -268,5 +268,5 @@ def _cost(spending: _Spending) -> str:
         return "nothing: no model was asked"
     price = "price unknown" if spending.cost is None else f"${spending.cost:.4f}"
     asked = f"{count(spending.calls, 'call')} of {terminal.printable(', '.join(spending.models), one_line=True)}"
-    failed = f", {spending.failed} of no use" if spending.failed else ""
+    failed = f", {spending.failed} unusable" if spending.failed else ""
     return f"{price}: {asked}{failed}, {count(spending.tokens, 'token')}, {spending.latency_s:.1f} s"

@@ -1,4 +1,4 @@
-"""``foldlog condensers``: which strategies there are."""
+"""``foldlog condensers``: list the strategies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["run"]
 
 
 def run(as_json: AsJson = False) -> int:
-    """List the strategies that a configuration can name, with their parameters; those of installed packages too.
+    """List the strategies that a configuration can name, with their parameters. Strategies of installed packages are
+    included.
 
     Example: foldlog condensers
     """
@@ -70,4 +71,4 @@ def _show(console: Console, strategies: list[Strategy]) -> None:
         if strategy.parameters:
             console.print(table)
         console.print()
-    console.print("To see what one would do to a conversation: foldlog compare ID --config FILE")
+    console.print("To try one on a conversation: foldlog compare ID --config FILE")

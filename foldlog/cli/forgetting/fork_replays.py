@@ -1,4 +1,4 @@
-"""``foldlog compare --fork``: a history under other condensers, kept as forks."""
+"""``foldlog compare --fork``: replay a history with other condensers, and keep the replays as forks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _replayed(
     condenser: Condenser,
     model: AgentModel | None,
 ) -> dict[str, Any]:
-    """Make the fork. Return what became of it, for programs. Raises ``Refused``."""
+    """Make the fork. Return its figures, for programs. Raises ``Refused``."""
     from condensers import ModelCallFailed
     from condensers.fork_replay import replay_as_fork
     from eventstore import InvalidArgument

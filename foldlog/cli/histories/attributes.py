@@ -1,4 +1,4 @@
-"""``foldlog attributes``: what is said about a conversation as a whole."""
+"""``foldlog attributes``: show or change the attributes of a conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``foldlog documents``: the values with names beside a conversation."""
+"""``foldlog documents``: show the named values beside a conversation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the documents of a conversation: values with names that an agent keeps beside its events.
+    """Show the documents of a conversation: named values that an agent keeps beside its events.
 
     Example: foldlog documents tidewatch
     """

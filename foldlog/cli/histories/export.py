@@ -1,4 +1,4 @@
-"""``foldlog export``: a history as its source wrote it, or all of them in an archive."""
+"""``foldlog export``: write a history as its source wrote it, or several in an archive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 NATIVE = "openhands-v1"
-"""What a history is exported as that came from nowhere else."""
+"""The format for a history that was not imported."""
 
 
 _RECORDS_AT_ONCE = 32
@@ -47,7 +47,7 @@ def run(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            show_default="the one that it came in",
+            show_default="the format of its source",
             autocompletion=_formats,
             help="The format to write.",
         ),
@@ -62,10 +62,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Write a conversation as its source wrote it, one JSON record a line; forgotten events too.
+    """Write a conversation as its source wrote it, one JSON record on each line, with forgotten events.
 
-    With --all, conversations go into one compressed file with their heads, times and keys, for 'foldlog import' to copy
-    in as they are. It holds plain text, also of an encrypted store.
+    With --all, write conversations into one compressed file with their heads, times and keys; 'foldlog import' copies
+    them unchanged. The file holds plain text, also of an encrypted store.
 
     Example: foldlog export tidewatch --output tidewatch.jsonl
     """

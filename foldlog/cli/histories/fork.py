@@ -1,4 +1,4 @@
-"""``foldlog fork``: a conversation that shares the past of another."""
+"""``foldlog fork``: begin a conversation that shares the past of another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Fork a conversation: begin one that shares its events up to a version, and goes on by itself.
+    """Fork a conversation: begin a new one that shares its events up to a version.
 
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """

@@ -40,8 +40,8 @@ _RECEIPT = (
 
 
 class ImportedHistory(NamedTuple):
-    """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if there is no such
-    conversation, or the history was ``refused`` as a whole.
+    """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if the conversation does not
+    exist or the history was ``refused`` as a whole.
     """
 
     path: str
@@ -69,19 +69,22 @@ def run(
         ),
     ],
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="What the files are in.")
+        str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="The format of the files.")
     ] = "auto",
     conversation: Annotated[
         str | None,
         typer.Option(
-            "--conversation", metavar="ID", show_default="the source's own", help="What to call the one history."
+            "--conversation",
+            metavar="ID",
+            show_default="the source's own",
+            help="The id of the conversation, for a single history.",
         ),
     ] = None,
     prefix: Annotated[
         str,
-        typer.Option("--prefix", metavar="TEXT", show_default=False, help="Text before the name of each conversation."),
+        typer.Option("--prefix", metavar="TEXT", show_default=False, help="A text before the id of each conversation."),
     ] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Import nothing if anything cannot be read.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Import nothing if a record cannot be read.")] = False,
     receipts: Annotated[
         bool, typer.Option("--receipts", help="Also import an archive's receipts of erased conversations.")
     ] = False,
@@ -201,7 +204,7 @@ def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> 
 
     there = [one for one in imported if one.version]
     histories, events = count(len(there), "conversation"), count(sum(one.version for one in there), "event")
-    return f"{error}; the import ended there, after {histories} with {events}, which stay; run it again and it goes on"
+    return f"{error}; the import ended after {histories} with {events}, which stay; run it again to continue"
 
 
 def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
@@ -245,8 +248,8 @@ def import_sources(
     quiet: bool,
     size_bytes: int | None = None,
 ) -> Iterator[ImportedHistory]:
-    """Import each source, with what became of it, and a line about it unless ``quiet``. ``size_bytes`` is about what
-    there is to read of all of them, for the progress bar.
+    """Import each source. Yield its outcome, and print a line about it unless ``quiet``. ``size_bytes`` is the
+    approximate size of all sources, for the progress bar.
     """
     from projections import Views
 

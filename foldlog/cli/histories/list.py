@@ -1,4 +1,4 @@
-"""``foldlog list``: which conversations there are."""
+"""``foldlog list``: list the conversations of a store."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["run"]
 _ROOMY = 80
 """Columns of a terminal that shows all columns of the list."""
 _PAGE = 1_000
-"""Conversations that are laid out together: the widest of them gives the width of each column."""
+"""The number of conversations that are laid out together: the widest of them gives the width of each column."""
 _GAP = "  "
 _FEW, _FEW_EVENTS = 50, 20_000
-"""How many conversations, or events in them, make a list a long one by itself."""
+"""Up to this many conversations, or events in them, the list is long by default."""
 
 _SORTS: dict[str, Callable[[Any], Any]] = {
     "id": lambda line: line.row.id.encode("utf-8", "surrogatepass"),
@@ -51,7 +51,7 @@ class _Line(NamedTuple):
     row: ConversationRow
     more: Overview | None = None
     depth: int = 0
-    """How many of its ancestors the list shows above it."""
+    """The number of its ancestors that the list shows above it."""
 
 
 def run(
@@ -111,7 +111,7 @@ def run(
 
 
 def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
-    """Return whether the list is short enough to read events for each line of it; and the rows, all of them."""
+    """Return whether the list is short enough to read events for each of its lines; and all rows."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
@@ -134,7 +134,7 @@ def _chosen(
     *,
     reverse: bool,
 ) -> Iterator[_Line]:
-    """Yield the lines in their order. Where no other column decides, only what is shown is described."""
+    """Yield the lines in their order. If no other column decides the order, only the shown lines are described."""
     import heapq
 
     if sort == "id" and not reverse:
@@ -269,7 +269,7 @@ def _write_line(
 def _write(
     out: terminal.PrintedLines, cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int], style: str
 ) -> None:
-    """Write one row. An id that is wider than its column has a line of its own, whole: it is there to be copied."""
+    """Write one row. An id that is wider than its column has its own line, whole, so that it can be copied."""
     from foldlog.cli.tables import padded
 
     name, figures = cells[0], _GAP + _joined(cells[1:], columns[1:], widths[1:])
@@ -288,7 +288,7 @@ def _joined(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[i
 
 
 def _told(more: Overview) -> str:
-    """Return the format and the title; of a damaged conversation why its figures are missing."""
+    """Return the format and the title; for a damaged conversation, why its figures are missing."""
     parts = [more.format or "", more.title or "", f"({more.problem})" if more.problem else ""]
     return ": ".join(part for part in parts if part)
 

@@ -1,4 +1,4 @@
-"""``foldlog log``: everything that happened."""
+"""``foldlog log``: show all events of a conversation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["run"]
 
 _POLL_S = 0.2
 _SPAN = 500
-"""Events that are read at a time, from the end back, to find the last ones that are asked for."""
+"""The number of events that are read at a time, from the end, to find the last selected ones."""
 _ROOMY = 100
 """Columns of a terminal that has room for dates."""
 
@@ -83,10 +83,10 @@ def run(
 
 
 class _Reading:
-    """The events of one conversation that are asked for. An event that cannot be read is a finding, and the events
-    after it are read all the same.
+    """The selected events of one conversation. An event that cannot be read is a finding, and the events after it are
+    still read.
 
-    Raises ``ConversationNotFound`` when it is made, before anything is printed.
+    Its constructor raises ``ConversationNotFound``, before any line is printed.
     """
 
     def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
@@ -144,7 +144,7 @@ class _Reading:
 
 
 def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *, full: bool) -> None:
-    """Print the events; a border stands before the first event of the fork, or after the last event it shares."""
+    """Print the events, with a border before the first event of the fork, or after the last shared event."""
     from eventstore import is_structural
     from foldlog.cli.full import show_event
     from foldlog.cli.moments import event_moment

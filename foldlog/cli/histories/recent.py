@@ -1,4 +1,4 @@
-"""``foldlog recent``: conversations by attribute and by last activity."""
+"""``foldlog recent``: list conversations by attribute and by last activity."""
 
 from __future__ import annotations
 

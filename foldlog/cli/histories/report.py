@@ -1,4 +1,4 @@
-"""``foldlog report``: one history as a page in one file."""
+"""``foldlog report``: write one history as a page in one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``foldlog search``: which conversation mentioned it?"""
+"""``foldlog search``: find events by their words."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep the index up to date until Ctrl-C; search nothing.")
     ] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index again from the log first.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index from the log first.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -94,12 +94,12 @@ def run(
 
 
 def _line(words: Sequence[str]) -> str:
-    """Return the words as one line. What the shell gave as one argument of several words belongs together."""
+    """Return the words as one line. Several words in one argument of the shell belong together."""
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
 def _catch_up(store: Store, index: SearchIndex) -> None:
-    """Update the index, with a bar where that takes time."""
+    """Update the index, with a progress bar if it takes time."""
     with terminal.progress() as bars:
         new = index.tables.position() == 0
         bar = bars.add_task("indexing", unit="events", total=events_total(store) if new else None)

@@ -1,4 +1,4 @@
-"""``foldlog serve``: the pages of all conversations, live, in a browser."""
+"""``foldlog serve``: show the pages of all conversations, live, in a browser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def run(
         typer.Option("--token", metavar="TOKEN", envvar="FOLDLOG_TOKEN", help="The token.", show_default="a new one"),
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Ask for no token; only at localhost, where every user can ask.")
+        bool,
+        typer.Option(
+            "--no-token", help="Require no token; only at localhost, where every user of the machine can then read."
+        ),
     ] = False,
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A name that this server is known by.")

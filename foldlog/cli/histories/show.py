@@ -1,4 +1,4 @@
-"""``foldlog show``: one event in full."""
+"""``foldlog show``: show one event in full."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(
         from projections.fold import summary_event
 
         if not isinstance(found, CondensationAction) or found.summary is None:
-            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} brings no summary")
+            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary")
         found = summary_at(summary_event(found), found)
     if as_json:
         terminal.emit(

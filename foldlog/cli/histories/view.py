@@ -1,4 +1,4 @@
-"""``foldlog view``: what the model is shown."""
+"""``foldlog view``: show the events and summaries that the model is shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["run", "show"]
 
 _NEAR = 2
-"""Ids so near to one another are read at once."""
+"""Ids that are at most this far apart are read at once."""
 
 
 def run(
@@ -78,8 +78,8 @@ def _head(conversation: str, view: View) -> dict[str, Any]:
 
 
 def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime]:
-    """Return when each event of the View was recorded, and of a summary, its condensation. Cost: those events, and of
-    others between them fewer than as many.
+    """Return when each event of the View was recorded; for a summary, when its condensation was. Cost: these events,
+    and fewer events than that between them.
     """
     from eventstore import summary_of
     from eventstore.events import NOT_RECORDED
@@ -97,8 +97,8 @@ def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime
 
 
 def _event_documents(view: View, recorded: dict[int, datetime]) -> Iterator[dict[str, Any]]:
-    """Yield the events of the View for programs. ``role`` is the role of the chat message that an event goes into, None
-    where a model is not sent it. A summary has the time of its condensation.
+    """Yield the events of the View for programs. ``role`` is the role of the chat message of an event, None if a model
+    is not sent it. A summary has the time of its condensation.
     """
     from eventstore import CondensationSummary, summary_of
     from eventstore.events import NOT_RECORDED
@@ -119,7 +119,7 @@ def _event(event: Event, role: str | None, recorded_at: datetime | None) -> dict
 
 
 def show(console: Console, conversation: str, view: View, borders: Sequence[Border] = ()) -> None:
-    """Print the View for people: one line an event, summaries whole. A border stands before the first event of the
+    """Print the View for people: one line for each event, summaries whole, with a border before the first event of the
     fork; summaries do not count.
     """
     from rich.text import Text
