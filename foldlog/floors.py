@@ -1,7 +1,7 @@
 """Notice when a package of foldlog was replaced by another distribution's, or by another version's.
 
-The wheel installs four packages, and other distributions have packages of the same names: installed after foldlog, they
-overwrite its files without a word.
+The wheel installs four packages. Other distributions have packages of the same names: installed after foldlog, they
+silently overwrite its files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_floors(version: str) -> None:
 
 
 def _version(spec: Any) -> str | None:
-    """Return the version of foldlog that a package says it is of, None where it says none."""
+    """Return the version of foldlog in a package; None if it has none."""
     try:
         source: bytes = spec.loader.get_data(spec.origin)
     except (AttributeError, OSError):

@@ -1,5 +1,5 @@
-"""The face: a store of histories, as the author of a runtime uses it; one history is in ``foldlog.history``. No rule of
-the domain is here.
+"""The face of a store of histories for the author of a runtime; one history is in ``foldlog.history``. No rule of the
+domain is here.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def open(
 
     ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash (``"history.db"``), or a URL:
                     ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
-    ``condenser``   what decides what is forgotten, ``agent_llm`` the model whose room a View must fit: see
-                    ``Histories``
+    ``condenser``   decides what is forgotten, ``agent_llm`` is the model whose limit a View must fit: see ``Histories``
     ``durability``  ``"full"``: what ``append`` returned is on disk. ``"relaxed"``: a power cut may lose the newest
                     commits, whole ones
     ``clock``       gives the present time, aware; for tests
@@ -66,9 +65,9 @@ def open(
     if agent_llm is not None:
         from condensers.models.estimate import counting
 
-        counting(agent_llm)  # an object that is not a model is refused before anything is opened
+        counting(agent_llm)  # refuse an object that is not a model before the store is opened
     if chosen is not None:
-        chosen.for_agent(agent_llm)  # so is a condenser that lacks a model
+        chosen.for_agent(agent_llm)  # refuse a condenser that lacks a model, too
     store = open_store(
         url,
         durability=durability,
@@ -109,7 +108,7 @@ class Histories:
 
     @cached_property
     def condenser(self) -> Condenser:
-        """What decides what is forgotten."""
+        """The condenser, which decides what is forgotten."""
         from condensers.strategies.default import default_condenser
 
         return default_condenser()
@@ -120,10 +119,10 @@ class Histories:
         """Begin a history with attributes: texts, whole numbers and lists of texts by name, such as app, user, project,
         title, parent and tags. Return it.
 
-        The history has one event then, which no View shows. With ``replace_erased`` it may use the id of an erased one
-        again, whose receipt stays; a ``History`` that wrote to or looked at that one goes on raising
-        ``ConversationErased`` where it writes. Raises ``VersionConflict`` where it has events already, and
-        what ``History.append`` raises. Durability: on disk when it returns.
+        The history then has one event, which no View shows. With ``replace_erased`` it may use the id of an erased
+        history again, whose tombstone stays; a ``History`` that wrote to the erased one or read it still raises
+        ``ConversationErased`` when it writes. Raises ``VersionConflict`` if the history has events already, and what
+        ``History.append`` raises. Durability: on disk when it returns.
         """
         generation = Generation(replaces_erased=replace_erased)
         given = {ATTRIBUTES: dict(attributes or {})}
@@ -140,13 +139,13 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories that have all of these attributes, the last active first. Of a list such as tags, name
+        """Return the histories that have all of these attributes, the last active first. For a list such as tags, give
         the texts that it must hold.
 
-        The list may be ``age_max_s`` seconds old, and says of when it is; attributes are found at once. Give ``after``
-        of one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
-        ``StoreUnavailable``. Cost: the histories returned, and where the list is older than ``age_max_s``, those with
-        events since; the first list of a store reads each history once.
+        The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at once. Give ``after`` of
+        one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
+        ``StoreUnavailable``. Cost: the histories returned; if the list is older than ``age_max_s``, also the histories
+        with newer events; the first list of a store reads each history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
@@ -159,14 +158,14 @@ class Histories:
 
     @cached_property
     def handler(self) -> CondenseHandler:
-        """What takes the histories' steps: one for all of them."""
+        """The handler that takes the steps of all histories."""
         from condensers import CondenseHandler
 
         return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
 
     @cached_property
     def _recording(self) -> Recording:
-        """What appends records: one for all histories."""
+        """The recording that appends records to all histories."""
         from foldlog.recording import Recording
 
         return Recording(self.store)
@@ -216,7 +215,7 @@ class Histories:
 
     @cached_property
     def maintenance(self) -> Maintenance:
-        """What an administrator runs: verify, erase, rekey, back up, vacuum, copy."""
+        """The tasks of an administrator: verify, erase, rekey, back up, vacuum, copy."""
         from foldlog.maintenance import Maintenance
 
         return Maintenance(self.store)
@@ -239,10 +238,10 @@ class Histories:
     ) -> ConversationRow:
         """Erase a conversation for good. Return its receipt, once its bytes are gone from the store's files.
 
-        No reader sees it from the first moment on, and its id is not used again. To erase many, give
-        ``complete=False`` for all but the last: their bytes go with the last one's. Called again, it finishes what was
-        begun. ``detach_forks`` gives each of its forks a copy of the events that it shares first. With
-        ``expected``, its row, it is erased only where no event came since.
+        No reader sees it from the first moment on, and its id is not used again. To erase many, give ``complete=False``
+        for all but the last: the last call removes the bytes of all. Calling it again finishes an interrupted erasure.
+        ``detach_forks`` first gives each of its forks a copy of the shared events. With ``expected``, its row, it is
+        erased only if it has no newer event.
 
         Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are not detached;
         ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where a reader
@@ -253,7 +252,7 @@ class Histories:
         )
 
     def close(self) -> None:
-        """Close the store. Views that are held and were not read yet are read before."""
+        """Close the store. Views that a caller holds and that were not read yet are read before."""
         self.views.read_all()
         index: SearchIndex | None = self.__dict__.pop("_search_index", None)
         if index is not None:
@@ -274,7 +273,7 @@ class Histories:
 
 
 def _made(condenser: ChosenCondenser) -> Condenser:
-    """Return the condenser that is chosen: by an object, a table, the name of a strategy or the path of a TOML file."""
+    """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML file."""
     from condensers import Condenser, CondenserConfig, InvalidCondenser, condenser_from_config, load_condenser
 
     if isinstance(condenser, Condenser):

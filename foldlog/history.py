@@ -1,4 +1,4 @@
-"""One history of a store, as the author of a runtime uses it. No rule of the domain is here."""
+"""The face of one history of a store for the author of a runtime. No rule of the domain is here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _How(TypedDict):
 
 
 class History:
-    """One conversation: append to it, and see what the model is shown. It holds no state of its own.
+    """One conversation: append to it, and read what the model is shown. It holds no state of its own.
 
     A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and it has
     no event and no version but 0. Its first append makes the conversation. Every method raises ``ConversationErased``
@@ -68,7 +68,7 @@ class History:
 
     @property
     def version(self) -> int:
-        """How many events it has; 0 before the first."""
+        """The number of its events; 0 before the first."""
         self._meet()
         return self._store.version(self.id)
 
@@ -78,10 +78,10 @@ class History:
 
     @property
     def view(self) -> View:
-        """What the model is shown now; empty before the first event. Cost: what is new since it was asked for last.
+        """The View that the model is shown now; empty before the first event. Cost: the events since the last call.
 
-        A long View that is not in memory is read when it is looked at, so that ``history.view.tail(50)`` costs 50
-        events. Close the store through ``Histories``: it reads the Views that are held and were not looked at.
+        A long View that is not in memory is read lazily, so ``history.view.tail(50)`` costs 50 events. Close the store
+        through ``Histories``: it first reads the Views that a caller holds and that were not read yet.
         """
         try:
             self._meet()
@@ -90,7 +90,8 @@ class History:
             return View.from_events(())
 
     def at(self, version: int) -> View:
-        """Return what the model was shown when the history had ``version`` events. Cost: the size of that View.
+        """Return the View that the model was shown when the history had ``version`` events. Cost: the size of that
+        View.
 
         Raises ``NoSuchVersion`` for a version that the history never had.
         """
@@ -133,16 +134,16 @@ class History:
         """Append one event, or several, all or none. Return them as recorded, with their ids. A ``Condensation``, as a
         condenser returns it, stands for its action.
 
-        ``expected_version`` is the version that the decision was made on, 0 for a new history, or ``ANY_VERSION``. The
-        same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned.
-        ``documents`` are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events.
-        There may be no events then: see ``eventstore.Documents.append``. ``dedupe="origin"`` leaves out the imported
-        events whose source id the history has already: see ``eventstore.Store.append``.
+        ``expected_version`` is the version on which the decision was made, 0 for a new history, or ``ANY_VERSION``. A
+        repeated ``idempotency_key`` with the same events appends nothing and returns the recorded events. ``documents``
+        are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events. With them, the
+        events may be empty: see ``eventstore.Documents.append``. ``dedupe="origin"`` leaves out imported events whose
+        source id the history already has: see ``eventstore.Store.append``.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
-        ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
-        appended, whatever the length of the history.
+        ``TypeError`` for an argument of a wrong type. Durability: on disk when it returns. Cost: the events appended,
+        for any length of the history.
         """
         appended = _appendable(events)
         how: _How = {
@@ -168,16 +169,16 @@ class History:
         expected_version: ExpectedVersion = ANY_VERSION,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append what ``records`` of a format say, all or none, as an import would. Return the events as recorded.
+        """Append ``records`` of a format as events, all or none, as an import would. Return the events as recorded.
 
         ``foldlog.formats.encode(history.events(), format)`` gives the records back. With ``dedupe="origin"`` records
         whose source id the history has already are left out; those without an id are appended. Other writers, also
         those of other processes, may append at the same time.
 
         Raises ``UnknownFormat``; ``NotLive`` for a format whose histories can only be imported whole; ``InvalidEvent``
-        where a record is not one of the format; and what ``append`` raises. Durability: on disk when it returns. Cost:
-        the records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says which records make a
-        format read more.
+        if a record is not one of the format; and what ``append`` raises. Durability: on disk when it returns. Cost: the
+        records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says for which records a
+        format reads more.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
@@ -201,7 +202,7 @@ class History:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What is said about the history: see ``Histories.create``; empty where nothing is said. Cost: two events."""
+        """The attributes of the history: see ``Histories.create``; empty without attributes. Cost: two events."""
         attributes: dict[str, Any] = self.document(ATTRIBUTES, {})
         return attributes
 
@@ -221,8 +222,8 @@ class History:
             return attributes
 
     def _meet(self) -> int | None:
-        """Note which conversation has the id now, if none was met yet: see ``Histories.create``. Return its key, None
-        before the first append.
+        """Remember which conversation has the id now, if none is remembered: see ``Histories.create``. Return its key,
+        None before the first append.
         """
         if self._generation.key is None:
             with contextlib.suppress(ConversationNotFound):
@@ -240,7 +241,7 @@ class History:
         """Append an observation "interrupted: …" with the reason for each open call, all or none. Returns them, in the
         order of the calls; empty where no call is open.
 
-        Call it when no program works on these calls any more: a result that comes later answers nothing. Others may
+        Call it when no program works on these calls any more: a later result belongs to no open call. Other writers may
         append at the same time. Raises what ``append`` raises. Durability: on disk when it returns. Cost: that of
         ``view``, and the open calls.
         """
@@ -252,12 +253,11 @@ class History:
     def append_reply(
         self, reply: Any, *, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
     ) -> tuple[Recorded, ...]:
-        """Append what a model answered: a chat completion, a response of OpenAI, an Anthropic message, or one of their
-        messages. Returns the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
+        """Append the reply of a model: a chat completion, a response of OpenAI, an Anthropic message, or one of their
+        messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
 
-        See ``foldlog.from_openai`` for what becomes of it. Raises ``InvalidEvent`` where the reply neither says nor
-        calls anything, ``InvalidArgument`` where it is something else, and what ``append`` raises; then nothing is
-        appended.
+        See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
+        call, ``InvalidArgument`` for another object, and what ``append`` raises; then nothing is appended.
         """
         from foldlog.replies import from_openai
 
@@ -278,13 +278,13 @@ class History:
         extras: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Recorded:
-        """Append the observation of the open call with this id; of several, that of the newest one.
+        """Append the observation of the open call with this id; of several such calls, the newest.
 
-        ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model.
-        The same ``idempotency_key`` and result again: nothing is appended, and what was recorded then is returned.
+        ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model. A
+        repeated ``idempotency_key`` with the same result appends nothing and returns the recorded event.
 
-        Raises ``InvalidEvent`` where no action opened a call with this id, or it has its result already (``append``
-        takes such an observation, as imports do), and what ``append`` raises. Durability: on disk when it returns.
+        Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
+        accepts such an observation, as imports do), and what ``append`` raises. Durability: on disk when it returns.
         Cost: that of ``view``, and the open calls.
         """
         return append_tool_result(
@@ -300,16 +300,16 @@ class History:
         )
 
     def messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
-        """Return the messages of the present View, as ``view.to_messages()`` does. It condenses nothing: in an agent's
+        """Return the messages of the present View, as ``view.to_messages()`` does, without condensing. In an agent's
         loop, use ``prepare().to_messages()``.
         """
         return self.view.to_messages(dialect)
 
     def prepare(self) -> View:
-        """Take steps until a View can be sent, and return it: condensations that are due are made and appended.
+        """Take steps until a View can be sent, and return it. Condensations that are due are made and appended.
 
-        Raises what ``step`` raises, ``NoCondensationAvailable`` above all, where one is required and impossible. Cost:
-        the View, and the condenser's work, which may be a call of a model.
+        Raises what ``step`` raises, mainly ``NoCondensationAvailable``, if a condensation is required and impossible.
+        Cost: the View, and the condenser's work, which may be a call of a model.
         """
         while not isinstance(prepared := self.step(), View):
             pass
@@ -319,8 +319,8 @@ class History:
         """Prepare the call of the agent's model: return the View to go on with, or a condensation that was due and has
         been appended; then step again.
 
-        Any number of threads may step while others append: see ``condensers.CondenseHandler.handle`` for that, and for
-        what it raises; ``NoCondensationAvailable`` above all, where one is required and impossible. Cost: the View, and
+        Any number of threads may step while others append: see ``condensers.CondenseHandler.handle``, also for its
+        errors; mainly ``NoCondensationAvailable``, if a condensation is required and impossible. Cost: the View, and
         the condenser's work, which may be a call of a model.
         """
         try:
@@ -330,15 +330,15 @@ class History:
             return View.from_events(())
 
     def request_condensation(self, reason: str = "") -> Recorded:
-        """Ask for a condensation: the View's ``unhandled_condensation_request`` is set until one comes."""
+        """Request a condensation: the View's ``unhandled_condensation_request`` is set until the next condensation."""
         (recorded,) = self.append(CondensationRequest(reason=reason))
         return recorded
 
     def condense(self, reason: str = "") -> View | Condensation:
-        """Ask for a condensation, and take the step that answers.
+        """Request a condensation, and take the step that fulfils it.
 
-        Raises ``InvalidCondenser``, a ``ValueError``, where the condenser does not handle requests, and
-        ``NoCondensationAvailable`` where the history is empty: nothing is appended then. Raises what ``step`` raises.
+        Raises ``InvalidCondenser``, a ``ValueError``, if the condenser does not handle requests, and
+        ``NoCondensationAvailable`` if the history is empty: nothing is appended then. Raises what ``step`` raises.
         """
         self._histories.handler.check_handles_requests()
         if self.version == 0:
@@ -349,21 +349,21 @@ class History:
         return self.step()
 
     def condensed_history(self) -> View | Condensation:
-        """``step`` as the reference has it: the condensation is not appended, its action is for the caller to append.
+        """Take a step like the reference: the condensation is not appended; the caller appends its action.
 
-        Raises ``NoCondensationAvailable`` where one is required and impossible. What there is to report without a
-        condensation is appended as an ``Annotation``.
+        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Reports without a condensation
+        are appended as an ``Annotation``.
         """
         from condensers.models.estimate import counting
 
         return self._histories.condenser.condensed_history(self, counting(self._histories.agent_llm))
 
     def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
-        """Take back all events since ``version``: the View is again what it was then. The log keeps them.
+        """Take back all events since ``version``: the View is again that of ``version``. The log keeps the events.
 
-        ``history.retract(recorded.id)`` reverses a retraction. A condensation that is asked for stays asked for. Raises
-        ``InvalidEvent`` where there are no events since ``version``, and what ``append`` raises. Durability: on disk
-        when it returns. Cost: the same for any length of the history; for one imported from V0 the View at ``version``.
+        ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays requested. Raises
+        ``InvalidEvent`` if there are no events since ``version``, and what ``append`` raises. Durability: on disk when
+        it returns. Cost: the same for any length of the history; for one imported from V0 the View at ``version``.
         """
         (recorded,) = self.append(Retraction(version=version, reason=reason), expected_version=expected_version)
         return recorded
@@ -371,10 +371,10 @@ class History:
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
         """Take back the newest ``count`` events that the View shows. Return them, in order.
 
-        It is a retraction: the View is again what it was before the first of them, so a condensation that came since is
-        taken back too, and the log keeps all. Fewer events where the View has fewer or a summary comes before; none
-        where the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append`` raises.
-        Durability: on disk when it returns. Cost: these events.
+        It is a retraction: the View is again what it was before the first of them, so a later condensation is taken
+        back too; the log keeps all events. Fewer events are taken back if the View has fewer or if a summary stands
+        before them; none if the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append``
+        raises. Durability: on disk when it returns. Cost: these events.
         """
         while True:
             try:
@@ -388,7 +388,7 @@ class History:
             try:
                 self.retract(popped[0].id, reason, expected_version=version)
             except VersionConflict:
-                continue  # others appended: the newest events are theirs
+                continue  # other writers appended: the newest events are theirs
             return popped
 
     def redact(
@@ -403,11 +403,11 @@ class History:
         """Erase the content of one event for good, given by its id or itself. Return the receipt, once its bytes are
         gone from the store's files.
 
-        Its id, kind, place, times and size stay, and so does its head: published heads still verify. Readers and the
-        model see ``[redacted]``. The receipt is the next event of the history. It names the condensations whose
-        summaries may quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the
-        user of the operating system. Without ``complete`` the bytes go with the next redaction, or with a vacuum.
-        Called again, it finishes what was begun.
+        Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
+        ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
+        quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the user of the
+        operating system. Without ``complete`` the next redaction or a vacuum removes the bytes. Calling it again
+        finishes an interrupted redaction.
 
         Raises ``CannotRedact`` for an event that an earlier version of foldlog recorded, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that
@@ -422,7 +422,7 @@ class History:
         )
 
     def why(self, event_id: int) -> Why:
-        """Return why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
+        """Return why the View now shows an event, or the summary with this id, or does not. Raises ``NoSuchEvent``."""
         try:
             return self._views.why(self.id, event_id=whole("event_id", event_id))
         except ConversationNotFound:
@@ -440,8 +440,8 @@ class History:
             return Stats(conversations=1)
 
     def lifetimes(self) -> Lifetimes:
-        """For each event and summary: at which versions the View shows it, from when a model is sent it, why it left,
-        and its tokens, estimated. Cost: the events, once.
+        """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,
+        and its estimated tokens. Cost: the events, once.
         """
         from condensers import event_tokens
         from projections import Lifetimes
@@ -456,7 +456,7 @@ class History:
 
         ``id`` names it; by default it is the name of this one with a random ending. ``at_source`` names the version by
         an id of the imported source instead, such as a ``uuid`` of Claude Code: the fork begins after this record, also
-        where it ends a branch that the source left. Both histories go on by themselves.
+        if it ends a branch that the source left. Later events of one history are not in the other.
 
         Raises ``InvalidArgument`` where this history does not have that version or that source id,
         ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has no events.
@@ -489,7 +489,7 @@ class History:
         return f"<History {self.id!r}>"
 
     def _repr_html_(self) -> str:
-        """Return its View as a table, for notebooks; the reason where that cannot be read."""
+        """Return its View as a table, for notebooks; or why it cannot be read."""
         return self._table().html()
 
     def __rich__(self) -> RenderableType:
@@ -504,16 +504,16 @@ class History:
 
 
 def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Iterable[Event]:
-    """Return what is to be appended: of a ``Condensation`` its action. Raises ``TypeError`` for another object."""
+    """Return the events to append: for a ``Condensation`` its action. Raises ``TypeError`` for another object."""
     if isinstance(events, Event):
         return events
-    action = getattr(events, "action", None)  # condensers is imported only by those who condense
+    action = getattr(events, "action", None)  # condensers is imported only if a program condenses
     if isinstance(action, CondensationAction):
         return action
     if isinstance(events, str | bytes | Mapping | type) or not isinstance(events, Iterable):
         remedy = "a chat message or a reply goes to append_reply" if isinstance(events, Mapping) else ""
         raise TypeError(
-            f"append takes an event, or several; what it was given is {described(events)}; write for example "
+            f"append takes one event or several, not {described(events)}; write for example "
             f"history.append(Message(source='user', content='hi')){remedy and '; '}{remedy}"
         )
     return events

@@ -1,7 +1,7 @@
-"""One history from a source into a store: into which conversation, and what of it is new.
+"""Import one history of a source into a store: find its conversation, and add the new events.
 
-Versions of foldlog may name a history differently, and read a record into other events. So a history that is there
-under a former name is continued there, and one whose records are there, read by an earlier version, is not imported
+Versions of foldlog may name a history differently, and read a record into other events. So a history that the store has
+under a former name is continued under that name. A history whose records an earlier version imported is not imported
 again.
 """
 
@@ -27,7 +27,7 @@ Watch = Callable[[Iterator[Event]], Iterator[Event]]
 
 
 class Imported(NamedTuple):
-    """Where a history is now: its conversation, how many events were added, and the version since."""
+    """The outcome for a history: its conversation, how many events were added, and its version now."""
 
     conversation: str
     added: int
@@ -35,7 +35,7 @@ class Imported(NamedTuple):
 
 
 class ReadOtherwise(HistoryDiverged):
-    """A source has grown, and its beginning is read into other events than are stored. Nothing was added."""
+    """A source has grown, but its beginning is now read into other events than the stored ones. Nothing was added."""
 
     def __init__(self, conversation: str, version: int, records: int) -> None:
         Exception.__init__(
@@ -63,7 +63,7 @@ def import_source(store: Store, source: Source, conversation: str | None = None,
 
 
 def _is_there(store: Store, conversation: str) -> bool:
-    """Return whether there is such a conversation. Raises ``ConversationErased`` where there was one."""
+    """Return whether the conversation exists. Raises ``ConversationErased`` if it was erased."""
     try:
         next(store.events(conversation, 0, 1), None)
     except ConversationNotFound:

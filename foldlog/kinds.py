@@ -1,4 +1,4 @@
-"""What kinds of events are called: one word each, in the output, in filters and in a search index."""
+"""The words for kinds of events: one word each, in the output, in filters and in a search index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = (
     "summary",
     "unknown",
 )
-"""The words that a filter by kind takes: those that ``label`` returns, and ``message`` for what anybody said."""
+"""The words of a filter by kind: those that ``label`` returns, and ``message`` for all messages."""
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
 """Labels that belong to a wider kind."""
@@ -41,7 +41,7 @@ _STORED = {"document_changes": "documents", "condensation_request": "request", "
 
 
 def label(event: Event) -> str:
-    """Return what kind of event it is, in one word."""
+    """Return the kind of an event in one word."""
     events = _events()
     match event:
         case events.SystemMessage():

@@ -1,4 +1,4 @@
-"""What an administrator runs on a store, as methods: the functions of ``eventstore.maintenance``."""
+"""The tasks of an administrator as methods: the functions of ``eventstore.maintenance``."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Maintenance:
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
     ) -> Iterator[Verdict]:
-        """Check that every event is what was written. Yield a verdict a history. See ``maintenance.verify.verify``."""
+        """Check that every event is unchanged. Yield a verdict for each history. See ``maintenance.verify.verify``."""
         from eventstore.maintenance.verify import verify
 
         return verify(self._store, conversation, published)
@@ -132,7 +132,9 @@ class Maintenance:
         return compare_stores(source, self._store)
 
     def follower_status(self) -> Status:
-        """Return who holds followers back, for a store on a server. See ``maintenance.status.follower_status``."""
+        """Return which session holds the followers of a store on a server back. See
+        ``maintenance.status.follower_status``.
+        """
         from eventstore.maintenance.status import follower_status
 
         return follower_status(self._store)

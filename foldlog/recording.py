@@ -1,4 +1,4 @@
-"""Records of other agents, appended to a history as they come."""
+"""Append records of other agents to a history one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Recording"]
 
 _log = logging.getLogger("foldlog")
 _DECODERS_MAX = 256
-"""Decoders of the histories that were appended to last are kept, so that most appends read nothing."""
+"""The number of decoders that are kept, so that most appends read nothing."""
 
 
 class Recording:
@@ -49,7 +49,7 @@ class Recording:
             events, findings = _decoded(decoder, new)
             try:
                 recorded = history.append(events, expected_version=expected, dedupe=dedupe) if events else ()
-            except VersionConflict:  # another writer was first, or the kept decoder is not of the newest version
+            except VersionConflict:  # another writer was first, or the kept decoder is of an older version
                 if expected_version is not ANY_VERSION:
                     raise
                 continue
@@ -70,7 +70,7 @@ class Recording:
         return list(unknown.values())
 
     def _decoder(self, history: History, format: str, expected_version: ExpectedVersion) -> Decoder:
-        """Return a decoder that goes on where the history ends, as far as it is known."""
+        """Return a decoder that continues at the known end of the history."""
         with self._lock:
             decoder, key = self._decoders.pop((history.id, format), (None, None))
         if decoder is None or key != history._meet():
@@ -85,7 +85,7 @@ class Recording:
 
 
 def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:
-    """Return the events of the records, and what is wrong with these."""
+    """Return the events of the records, and the problems of these."""
     events: list[Event] = []
     findings: list[str] = []
     for place, record in enumerate(records):

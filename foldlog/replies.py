@@ -1,7 +1,7 @@
-"""A model's reply as events: chat completions, OpenAI's Responses, litellm's objects, Anthropic's messages.
+"""Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, Anthropic's messages.
 
-Text beside calls is the thought of the first call; thinking blocks go with it too. What no event has a field for, such
-as a reasoning item or a search that the provider made, is an annotation, so that nothing of the reply is lost.
+Text beside calls is the thought of the first call, with its thinking blocks. Parts that no event has a field for, such
+as a reasoning item or a search by the provider, are annotations, so that no part of the reply is lost.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     they are a JSON object, else as the text that the model wrote. A call of ``request_condensation_tool()`` is a
     ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action.
 
-    Empty where the reply says and calls nothing. Raises ``InvalidArgument`` for anything else, such as a stream:
-    collect its chunks first.
+    Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
+    its chunks first.
     """
     return tuple(_events(plain(message_or_response)))
 
@@ -218,7 +218,7 @@ def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
     return [block for block in blocks if block.get("type") in kinds]
 
 
-# --- what they have in common ---
+# --- common parts ---
 
 
 class _Call(NamedTuple):
@@ -234,7 +234,7 @@ def _said(
     response_id: str | None,
     meta: dict[str, Any],
 ) -> Iterator[Event]:
-    """Yield what one response says and calls: a message, or actions with the text as the first one's thought."""
+    """Yield the events of one response: a message, or actions with the text as the thought of the first one."""
     actions = [call for call in called if call.tool != _REQUEST_TOOL]
     if actions:
         together = response_id or f"response-{actions[0].id}"
@@ -255,7 +255,7 @@ def _said(
 
 
 def _arguments(arguments: Any) -> dict[str, Any] | str | None:
-    """Return the map where it is one, or JSON that every reader takes for the same map; else the text as it is."""
+    """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map."""
     if not isinstance(arguments, str):
         return arguments if isinstance(arguments, dict) else None
     try:

@@ -1,4 +1,4 @@
-"""What objects of SDKs hold, as dicts and texts, and contents in the shape of OpenAI's chat."""
+"""Convert objects of SDKs to dicts and texts, and contents to the shape of OpenAI's chat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Part = dict[str, Any]
 
 
 def content_of(value: Any) -> Content:
-    """Return a text, or parts in the shape of OpenAI's chat; a text where there is one part, and it is a text."""
+    """Return a text, or parts in the shape of OpenAI's chat; a single text part becomes a text."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else ""
     parts = [_part(part) for part in blocks_of(value)]

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What became of a call: its value, or the error that it raised."""
+    """The outcome of a call: its value, or the error that it raised."""
 
     value: T | None = None
     error: BaseException | None = None
@@ -81,7 +81,7 @@ class ThreadPool:
         return (await run(self, call, finish)).unwrap()
 
     def submit(self, call: _Call[Any]) -> None:
-        """Have a thread run the call, as soon as one is free."""
+        """Run the call in a thread as soon as one is free."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"the threads for {self._name} are closed; open the store again")
@@ -170,7 +170,7 @@ async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcom
         try:
             token.run_sync_soon(done.set)
         except trio.RunFinishedError:
-            return  # no task waits any more
+            return  # no task is waiting
 
     call.notify = notify
     pool.submit(call)
@@ -187,7 +187,7 @@ async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcom
 
 
 def _raise(cancelled: BaseException, call: _Call[Any]) -> NoReturn:
-    """Raise the cancellation with what became of the call."""
+    """Raise the cancellation with the outcome of the call."""
     cancelled.outcome = call.outcome  # type: ignore[attr-defined]
     raise cancelled
 

@@ -27,7 +27,7 @@ STYLES = {
     "summary": "bold magenta",
     "unknown": "red",
 }
-"""By label, its style for rich."""
+"""The style for rich of each label."""
 
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
 

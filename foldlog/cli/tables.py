@@ -1,4 +1,4 @@
-"""Rows of figures: a table, or, where the terminal is too narrow for one, a paragraph for each row."""
+"""Print rows of figures: a table, or a paragraph for each row if the terminal is too narrow."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Column", "padded", "print_rows"]
 
 _GAP = 2
 _LINES = 3
-"""As many lines of a paragraph's are for what may be cut, about."""
+"""About this many lines of a paragraph are for the cell that may be cut."""
 
 
 class Column(NamedTuple):
-    """``least`` is the width down to which a column may be cut; without it, what stands there is shown whole."""
+    """A column. ``least`` is the width to which it may be cut; without it, its cells are shown whole."""
 
     heading: str
     justify: Literal["left", "right"] = "left"
@@ -28,8 +28,8 @@ class Column(NamedTuple):
 
 
 def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
-    """Rows of as many cells as there are columns, one of which may be cut. A column of empty cells is left out, and
-    where there are no rows nothing is printed.
+    """Print rows with a cell for each column; one column may be cut. A column of empty cells is left out. Without rows
+    nothing is printed.
     """
     from rich.text import Text
 

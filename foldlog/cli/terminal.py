@@ -1,4 +1,4 @@
-"""Words on a terminal, and documents for programs. Write what comes out of a history through ``printable``, so that no
+"""Print words on a terminal, and documents for programs. Text of a history goes through ``printable``, so that no
 history steers the terminal.
 """
 
@@ -47,14 +47,14 @@ _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 
 
 def prepare() -> None:
-    """Have what a terminal's encoding lacks printed as an escape, rather than end in an error."""
+    """Print characters that a terminal's encoding lacks as escapes, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def console() -> Console:
-    """Where people read: stdout. As wide as the terminal; piped, as ``COLUMNS`` says, or 120."""
+    """Return the console on stdout. It is as wide as the terminal; piped, as ``COLUMNS`` says, or 120 columns."""
     from rich.console import Console
 
     class Quiet(Console):
@@ -91,11 +91,12 @@ def print_indented(console: Console, text: Text, columns: int) -> None:
 
 
 class PrintedLines:
-    """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them. For as many as a history has.
+    """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them; for any number of lines. ``width``
+    is the number of columns of a line; ``UNLIMITED`` unless stdout is a terminal.
 
-    ``width`` is how many columns a line has room for; ``UNLIMITED`` unless stdout is a terminal.
+    It writes a line to stdout at once.
 
-    Writes to stdout at once what rich would lay out span by span, which takes rich 0.1 ms for each line.
+    rich would lay it out span by span, which takes 0.1 ms for each line.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class PrintedLines:
         self._codes: dict[str, tuple[str, str]] | None = None if self._console.color_system is None else {}
 
     def write_plain(self, text: str) -> None:
-        """Write one line as it is: text in one column each, that fits, of no style."""
+        """Write one line unchanged: a text that fits, without style, with one column for each character."""
         sys.stdout.write(f"{text}\n")
 
     def write(self, *spans: tuple[str, str]) -> None:
@@ -129,7 +130,7 @@ class PrintedLines:
         return "".join(styled)
 
     def _code(self, style: str) -> tuple[str, str]:
-        """Return the codes that a terminal is sent before and after a span of this style."""
+        """Return the codes for a terminal before and after a span of this style."""
         assert self._codes is not None
         if style not in self._codes:
             from rich.text import Text
@@ -165,7 +166,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def progress() -> Progress:
-    """Return a bar on stderr for long work; nothing shows where stderr is not a terminal.
+    """Return a progress bar on stderr for long work; it is invisible unless stderr is a terminal.
 
     Lines may be written to stdout below it. On a terminal they appear above the bar.
     """
@@ -189,13 +190,13 @@ def progress() -> Progress:
         console=Console(stderr=True, quiet=hidden),  # before 14.1 rich prints a line for one that is disabled
         transient=True,
         disable=hidden,
-        redirect_stdout=sys.stdout.isatty(),  # else rich would write to stderr what belongs into a file
+        redirect_stdout=sys.stdout.isatty(),  # otherwise rich would write lines to stderr that belong into a file
     )
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on stderr that something takes its time, such as a model that is asked; nothing stays of it."""
+    """Show on stderr that work takes time, such as a call of a model; it disappears at the end."""
     with progress() as bars:
         bars.add_task(what, total=None)
         yield
@@ -203,7 +204,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def paused(bars: Progress) -> Iterator[None]:
-    """Take the bar away while tables are printed, which rich prints past it."""
+    """Hide the bar while tables are printed, which rich prints past it."""
     bars.stop()
     try:
         yield
@@ -227,8 +228,8 @@ def emit(document: Any) -> None:
 
 
 class Listed(NamedTuple):
-    """An object with a list under ``name`` that is written while it is read, however long it is. ``tail`` is called
-    after that for the fields after it. An item may be such an object itself.
+    """An object with a list under ``name`` that is written while it is read, of any length. ``tail`` is then called for
+    the fields after it. An item may be such an object too.
     """
 
     head: Mapping[str, Any]

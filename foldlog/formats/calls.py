@@ -1,4 +1,4 @@
-"""Which call an answer is for, where ids may be used again: the nth answer with an id is for the nth call with it."""
+"""Pair results with calls whose ids may be used again: the nth result with an id is for the nth call with it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from foldlog.formats.recent import Recent
 __all__ = ["REJECTED", "EarlierCalls", "OpenCalls"]
 
 REJECTED = "The action was rejected, and no reason was given."
-"""What a model is told of a rejection that holds no reason: "no output" would say that the action was done."""
+"""The text for a rejection without a reason: "no output" would say that the action was done."""
 
 _CALLS_MAX = 10_000
-"""How many later calls a call waits for its result; after that the two are not paired."""
+"""A call waits for its result during this many later calls; after that the two are not paired."""
 
 
 class EarlierCalls:
-    """Calls that were not answered when a decoder began in the middle of a history, by their id.
+    """Open calls at the place where a decoder began in the middle of a history, by their id.
 
-    They are read from the View there when the first of them is asked for.
+    They are read from the View at that place when the first of them is needed.
     """
 
     def __init__(self, past: Past | None) -> None:
@@ -28,7 +28,7 @@ class EarlierCalls:
         self._waiting: dict[str, deque[tuple[int, str]]] | None = None
 
     def close(self, key: str) -> tuple[int, str] | None:
-        """Return the event id and the tool of the oldest such call under ``key``, which is answered now."""
+        """Return the event id and the tool of the oldest such call under ``key``, and close that call."""
         waiting = self._found(key)
         return waiting.popleft() if waiting else None
 
@@ -49,7 +49,7 @@ class EarlierCalls:
 
 
 class OpenCalls:
-    """Calls that are not answered yet, by their id, each as its event id and its tool."""
+    """Open calls by their id, each with its event id and its tool."""
 
     def __init__(self, past: Past | None = None) -> None:
         self._earlier = EarlierCalls(past)

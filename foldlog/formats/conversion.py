@@ -1,4 +1,4 @@
-"""Records to events and back, in the format that the caller names."""
+"""Convert records to events and back, in the format that the caller names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foldlog.formats.registry import UnknownFormat, format_named
 __all__ = ["ANY_HISTORY", "OtherFormat", "decode", "encode"]
 
 ANY_HISTORY = "openai-chat"
-"""The format that can write any history, wherever it comes from."""
+"""The format that can write every history."""
 
 
 class OtherFormat(UnknownFormat):
@@ -42,9 +42,8 @@ def decode(
     or Claude Code that branches the active branch is shown.
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
-    What is wrong with other records goes to ``findings`` too.
-    Raises ``UnknownFormat``. Cost: one pass over the records, after a look through them for branches and delegates; a
-    one-shot iterator is read into memory for that.
+    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records, after a
+    look through them for branches and delegates; a one-shot iterator is read into memory for that.
     """
     chosen = format_named(format)
     if chosen.looks_ahead and iter(records) is records:

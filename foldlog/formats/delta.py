@@ -1,8 +1,8 @@
-"""What a source record says beyond what an event's fields give back: a small JSON difference.
+"""The difference between a source record and its prediction from an event, as small JSON. An importer predicts the
+record from the event that it made of it; the difference is kept in ``origin.rest``.
 
-An importer predicts the record from the event that it made of it; what the prediction got wrong or left out is kept
-in ``origin.rest``. So an export is exact by construction: ``apply(predicted, delta(predicted, record))`` is ``record``,
-with the types of JSON (``1``, ``1.0`` and ``true`` are three things, and null is not absence).
+So an export is exact by construction: ``apply(predicted, delta(predicted, record))`` is ``record``, with the types of
+JSON (``1``, ``1.0`` and ``true`` are three things, and null is not absence).
 
 A difference is JSON itself:
 
@@ -45,7 +45,7 @@ def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
         if not levels:
             return None if _same(predicted, record) else {"=": record}
         return (object_delta if kind is dict else _array_delta)(predicted, record, levels - 1)
-    if kind is float:  # -0.0 is not 0.0, and NaN is what it is
+    if kind is float:  # -0.0 is not 0.0, and NaN equals itself here
         return None if repr(predicted) == repr(record) else {"=": record}
     return None if predicted == record else {"=": record}
 
@@ -115,9 +115,7 @@ def apply(predicted: Any, difference: Delta) -> Any:
 
 
 def apply_what_fits(predicted: Any, difference: Delta) -> Any:
-    """Return the same where ``predicted`` is not what it was, since it was made of redacted events: what a difference
-    changes and is not there stays away.
-    """
+    """Do the same with a ``predicted`` that was made of redacted events: a change of a missing value is left out."""
     if difference is None:
         return predicted
     if isinstance(difference, list):

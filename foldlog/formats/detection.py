@@ -1,4 +1,4 @@
-"""Which format a history is in, by its first records."""
+"""Detect the format of a history by its first records."""
 
 from __future__ import annotations
 

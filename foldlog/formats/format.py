@@ -1,4 +1,4 @@
-"""What a format is: how to recognize its records, how to read them, how to write them."""
+"""The interface of a format: how to recognize its records, how to read them, how to write them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ LEFT_OUT: Final[Mapping[type, str]] = {
     Redaction: "redaction receipt",
     DocumentChanges: "change of documents",
 }
-"""Events of ours that most formats have no record for, and what people call them."""
+"""Events of ours that most formats have no record for, with their names for people."""
 
 LOOK_AT = 50
-"""The format and the name of a history show in its first records, or they do not."""
+"""The number of first records in which the format and the name of a history are searched."""
 
 
 class RecordDecoder(Protocol):
     """Turns the records of one history into events, one record after the other."""
 
     def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent``, having taken nothing."""
+        """Return the events of the next record. Raises ``NotAnEvent``; then its state is unchanged."""
 
 
 class RecordEncoder(Protocol):
@@ -67,9 +67,9 @@ class RestartableDecoder(RecordDecoder, Protocol):
     """A decoder that can begin in the middle of a history: see ``Format.live``."""
 
     def restart(self, next_id: int) -> None:
-        """Forget what earlier records say again; the next event has the id ``next_id``.
+        """Forget the repeated parts of earlier records; the next event has the id ``next_id``.
 
-        What the events of later records need to know of earlier ones is kept.
+        Keep the state that the events of later records need.
         """
 
 
@@ -81,7 +81,7 @@ class RestartableEncoder(RecordEncoder, Protocol):
 
 
 class Past(Protocol):
-    """What a decoder may ask of the history before its first record. Nothing is read until it asks."""
+    """What a decoder may ask about the history before its first record. It is read only when the decoder asks."""
 
     def view(self, version: int | None = None) -> View:
         """Return what the model was shown at a version, by default at the end. Cost: the size of that View."""
@@ -105,7 +105,7 @@ class Past(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller knows about the records of one history. A format ignores the options that it has no use for.
+    """What the caller knows about the records of one history. A format ignores options that it does not use.
 
     ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
     ``leaf``        the id of the record in which the active branch ends (OpenHands V1)

@@ -1,10 +1,10 @@
-"""The order of the keys in a source's records, so that an export has it too.
+"""Keep the order of the keys in a source's records, so that an export has it too.
 
 Most objects of a history are of a few kinds with a few sets of keys, each in one order. So an object is expected to be
-in the order of the last one like it, and only what differs is kept: ``order`` in ``origin.rest``, by the path of the
-object, as places in the expected order. What an event holds as it was in the record is in order already.
+in the order of the last similar one, and only differences are kept: ``order`` in ``origin.rest``, by the path of the
+object, as places in the expected order. Objects that an event holds unchanged are in order already.
 
-Reading and writing go over equal values in the same way, so that both expect the same.
+Reading and writing visit equal values in the same way, so both expect the same order.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["KeyOrder"]
 
 _SHAPES_MAX = 1_000
 _LEVELS_MAX = 16
-"""Objects that stand deeper in a record are left as they are made."""
+"""Objects that are nested deeper in a record are left in the order in which they are made."""
 _DEPTH = 3
-"""How deep inside a part of an event a prediction takes an object from."""
+"""The depth inside of a part of an event from which a prediction takes objects."""
 _CONTAINERS = frozenset((dict, list, tuple))
 
 Orders = dict[str, list[int]]
@@ -73,7 +73,7 @@ class KeyOrder:
     def _compare_object(
         self, made: dict[str, Any], given: dict[str, Any], path: str, level: int, orders: Orders
     ) -> None:
-        """Note in ``orders`` where the keys of ``given`` are not in the order that is expected."""
+        """Record in ``orders`` where the keys of ``given`` are not in the expected order."""
         own, order = tuple(made), tuple(given)
         shape = _shape(own, made)
         expected = self._last.get(shape, own)
@@ -101,7 +101,7 @@ class KeyOrder:
     def _ordered_object(
         self, made: dict[str, Any], path: str, level: int, orders: Orders, held: set[int]
     ) -> dict[str, Any]:
-        """Return ``made`` with its keys in the order that is noted, or expected."""
+        """Return ``made`` with its keys in the recorded or the expected order."""
         own = tuple(made)
         shape = _shape(own, made)
         order = self._last.get(shape, own)
@@ -133,7 +133,7 @@ class KeyOrder:
 
 
 def _what_fits(own: tuple[str, ...], order: tuple[str, ...], places: Sequence[int] | None) -> tuple[str, ...]:
-    """Return the keys that an object has, in the order that is known of them."""
+    """Return the keys of an object in their known order."""
     if places is not None:
         order = tuple(order[place] for place in places if place < len(order))
     known = dict.fromkeys(key for key in order if key in own)
@@ -141,7 +141,7 @@ def _what_fits(own: tuple[str, ...], order: tuple[str, ...], places: Sequence[in
 
 
 def _shape(keys: tuple[str, ...], made: dict[str, Any]) -> _Shape:
-    """Return what tells of an object which order it most likely has: its keys as predicted, and its kind."""
+    """Return what identifies the most likely order of an object: its predicted keys and its kind."""
     kind = made.get("role") or made.get("type")
     return keys, kind if type(kind) is str else ""
 

@@ -6,8 +6,8 @@
     tool                                           Observation
     every other type, such as remove               Annotation, which no View shows
 
-Each message is read and written without a look at the others, so any part of a history can be written. Beside ``data``
-a message may have other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for what JSON cannot hold.
+Each message is read and written by itself, so any part of a history can be written. Beside ``data`` a message may have
+other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values that JSON cannot hold.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LangChainDecoder:
         difference = KeyOrder().difference(_predicted(events, marks), record)
         first = events[0].origin
         if first is not None and (marks or difference):
-            force_setattr(first, "rest", {**marks, **difference})  # it is ours alone until it is returned
+            force_setattr(first, "rest", {**marks, **difference})  # no other code has it before it is returned
         self._next_id += len(events)
         return events
 
@@ -211,8 +211,8 @@ def _has_url(image: Any) -> bool:
 
 
 class LangChainEncoder:
-    """Events to messages. Events that were added since are written as an application would write them; what stands in a
-    View for forgotten events is a user's message.
+    """Encodes events as messages. Events that were added later are written as an application would write them; a
+    summary is a user's message.
     """
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ class LangChainEncoder:
         self._group.clear()
 
     def records(self, event: Event) -> list[Any]:
-        """Return the message that is complete with ``event``; bookkeeping that was added since has none."""
+        """Return the message that is complete with ``event``; bookkeeping that was added later has none."""
         if event.origin is None or event.origin.format != NAME:
             return [*self.end(), *self._added(event)]
         if isinstance(event, Action) and self._group and "call" in rest_of(event, NAME):
@@ -238,7 +238,7 @@ class LangChainEncoder:
         return self.end() if len(self._group) == rest_of(first, NAME).get("calls", 1) else []
 
     def end(self) -> list[Any]:
-        """Return the message whose other calls did not come: it has those that came."""
+        """Return the message of an incomplete response, with the calls so far."""
         group, self._group = self._group, []
         if not group:
             return []

@@ -1,16 +1,16 @@
-"""Records one by one: into events that are appended to a history, and back, without reading the history first.
+"""Convert records one by one: to events that are appended to a history, and back, without reading the history first.
 
-    decoder = Decoder("claude-code", history)     # goes on where the history ends
+    decoder = Decoder("claude-code", history)     # continues at the end of the history
     events = decoder.events(record)               # append them, with expected_version=decoder.version before the call
     encoder = Encoder("claude-code")
     records = [*encoder.records(event), *encoder.end()]
 
-A record is stored as its difference from what the records before it let expect. So a decoder reads *segments*: the
-first record of one is read without a look at the records before it, and its first event says so (``begins`` in
-``origin.rest``). A segment ends after 128 records, with an event that changes the View otherwise than by adding to its
-end, and with every event that came from elsewhere. A decoder of another process reads the last segment again, and goes
-on in it. What events need to know of earlier ones (the call that a result is for, what a compaction forgets) is asked
-of the View, or in rare cases, of the whole history: each format says when.
+A record is stored as its difference from the prediction by the records before it. So a decoder reads *segments*: the
+first record of a segment is read without the records before it, and its first event says so (``begins`` in
+``origin.rest``). A segment ends after 128 records, with an event that changes the View other than by adding to its end,
+and with every event of another source. A decoder of another process reads the last segment again, and continues in it.
+For the state that events need of earlier ones (the call of a result, the events that a compaction forgets) the View is
+asked, or in rare cases the whole history: each format says when.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BEGINS = "begins"
 """The mark of the first event of a segment, in ``origin.rest``."""
 SEGMENT_RECORDS = 128
 _TAIL_EVENTS = 2 * SEGMENT_RECORDS
-"""How many of the last events are searched for the beginning of the last segment, where a decoder goes on."""
+"""The number of last events that are searched for the beginning of the last segment, where a decoder continues."""
 
 
 class NotLive(EventStoreError, ValueError):
@@ -170,7 +170,7 @@ class Decoder:
         return event.origin is not None and event.origin.format == self._format.name
 
     def _replay(self, segment: Sequence[Event]) -> None:
-        """Have the decoder where it was when it had read the records of these events."""
+        """Bring the decoder to the state after the records of these events."""
         start, self._past.replays = self.version - len(segment), True
         self._decoder.restart(start)
         version = start
@@ -180,7 +180,7 @@ class Decoder:
             version += len(self._decoder.events(record))
             self._in_segment += 1
         self._past.replays = False
-        if version != self.version:  # half a record was stored
+        if version != self.version:  # only a part of a record was stored
             raise ValueError(
                 f"the last {len(segment)} events are read as {version - start} events of {self._format.name}; "
                 f"append all events of a record in one batch"
@@ -215,7 +215,7 @@ def _recorded(format: Format, events: Iterator[Event] | Sequence[Event]) -> Iter
     for event in events:
         complete = encoder.records(event)
         if event.origin is None or event.origin.format != format.name:
-            group.clear()  # an event from elsewhere is between records
+            group.clear()  # an event of another source is between records
             continue
         if complete:
             yield complete[-1], (*group, event)
@@ -243,4 +243,4 @@ def _begins(event: Event, format: Format) -> bool:
 def _mark(event: Event) -> None:
     assert event.origin is not None
     rest = event.origin.rest
-    force_setattr(event.origin, "rest", {BEGINS: True, **(rest or {})})  # it is ours alone until it is returned
+    force_setattr(event.origin, "rest", {BEGINS: True, **(rest or {})})  # no other code has it before it is returned

@@ -125,7 +125,7 @@ class ResponsesDecoder:
         event = self._event(record, marks)
         difference = KeyOrder().difference(_predicted(event, marks), record)
         if event.origin is not None and (marks or difference):
-            force_setattr(event.origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
+            force_setattr(event.origin, "rest", {**marks, **difference})  # no other code has it before it is returned
         self._next_id += 1
         return [event]
 
@@ -200,8 +200,8 @@ def _as_text(output: Any) -> str:
 
 
 class ResponsesEncoder:
-    """Events to items. Events that were added since are written as a client would write them; what stands in a View for
-    forgotten events is a user's message.
+    """Encodes events as items. Events that were added later are written as a client would write them; a summary is a
+    user's message.
     """
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class ResponsesEncoder:
         """Nothing is remembered."""
 
     def records(self, event: Event) -> list[Any]:
-        """Return the item of ``event``; bookkeeping that was added since has none."""
+        """Return the item of ``event``; bookkeeping that was added later has none."""
         imported = event.origin is not None and event.origin.format == NAME
         if isinstance(event, CondensationAction | Retraction):
             declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"

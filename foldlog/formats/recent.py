@@ -1,4 +1,4 @@
-"""A map that remembers only what came lately, so that importing needs no more memory for a longer history."""
+"""A map that keeps only the newest keys, so that an import needs no more memory for a longer history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Recent(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # Not a dict: that one would look for its first key after all keys that were deleted.
+        # Not a dict: to find its first key, a dict passes all deleted keys.
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __setitem__(self, key: K, value: V) -> None:

@@ -1,4 +1,4 @@
-"""What the formats share: what a record may not be, and how a source's clock reads."""
+"""What the formats share: errors of records, and times of a source."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
 
 def linked_to(parent: str, event: Event) -> None:
     """Have ``event``, the first of a sub-agent's history, name the conversation that the sub-agent was started in."""
-    force_setattr(event, "meta", {**event.meta, "parent": parent})  # it is the importer's own until it is returned
+    force_setattr(event, "meta", {**event.meta, "parent": parent})  # no other code has it before it is returned
 
 
 def rest_of(event: Event, format: str) -> dict[str, Any]:

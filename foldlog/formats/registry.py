@@ -1,6 +1,6 @@
-"""Which formats there are: ours, those that a program registers, and those that installed packages bring.
+"""The formats: ours, those that a program registers, and those of installed packages.
 
-A package brings a format with an entry point in the group ``foldlog.formats``, whose object is a ``Format``:
+A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a ``Format``:
 
     [project.entry-points."foldlog.formats"]
     my-agent = "my_package.history:FORMAT"
@@ -48,13 +48,13 @@ def _checked(place: str, format: object) -> Format:
 
 
 FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
-"""The formats that are known now, by their names. Those of installed packages join when they are first asked for."""
+"""The known formats by their names. Formats of installed packages are added when they are first needed."""
 
 _packages_asked = False
 
 
 class UnknownFormat(EventStoreError, ValueError):
-    """There is no such format: choose one of ``FORMATS``."""
+    """The format is unknown: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
         super().__init__(f"{format!r} is not a format; choose one of {', '.join(formats())}")
@@ -62,7 +62,7 @@ class UnknownFormat(EventStoreError, ValueError):
 
 
 def register(format: Format) -> Format:
-    """Add a format of one's own, for this process, and return it. The same format again changes nothing.
+    """Add your own format, for this process, and return it. Adding the same format again changes nothing.
 
     Its name is stored in ``origin.format`` of every event that is imported, so it must never change. Raises
     ``ValueError`` where another format has the name, ``TypeError`` where it is not a ``Format``.
@@ -70,7 +70,7 @@ def register(format: Format) -> Format:
     _checked("the registered format", format)
     other = FORMATS.setdefault(format.name, format)
     if other is not format:
-        raise ValueError(f"there is another format with the name {format.name!r}; register it under another name")
+        raise ValueError(f"another format has the name {format.name!r}; register it under another name")
     return format
 
 

@@ -42,7 +42,7 @@ class Source:
 
     @property
     def size_bytes(self) -> int:
-        """About how much there is to read."""
+        """The approximate size of the records, in bytes."""
         return self._reader.size_bytes
 
     def events(self, *, as_history: bool = False) -> Iterator[Event]:

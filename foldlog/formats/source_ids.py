@@ -1,5 +1,5 @@
-"""The ids that a history's source gave its events, all of them, in few bytes: an export of a long history needs them
-where a condensation names events of any age.
+"""All ids that a history's source gave its events, in few bytes: an export of a long history needs them if a
+condensation names events of any age.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["SourceIds"]
 
 _SLOT = 17
-"""Bytes for each event: what its id is, and the id."""
+"""Bytes for each event: the type of its id, and the id."""
 _OTHER, _UUID, _INTEGER = range(3)
 _INTEGER_MAX = 2**127
 

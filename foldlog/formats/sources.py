@@ -1,4 +1,4 @@
-"""Opening what a user names: paths in, histories out, and what was wrong on the way."""
+"""Open the paths that a user names: yield their histories and the problems."""
 
 from __future__ import annotations
 

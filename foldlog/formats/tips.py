@@ -1,5 +1,5 @@
-"""The version of an imported history at which one record of its source was the newest: where a fork of its branch
-begins.
+"""Find the version of an imported history at which one record of its source was the newest: a fork of its branch begins
+there.
 """
 
 from __future__ import annotations

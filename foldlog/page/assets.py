@@ -1,7 +1,7 @@
-"""The sources in ``app/`` put together: one script, one style, one page.
+"""Put the sources in ``app/`` together: one script, one style, one page.
 
-The script's modules import one another by name, for people and for tools that read them. A browser is given them one
-after the other in one file: what is exported has one name in all of them.
+The script's modules import one another by name, for people and for tools that read them. A browser gets them one after
+the other in one file: an exported name is the same in all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the page is told of a history: columns of its events, its condensations, and the places of its summaries.
+"""Make the document of a history for the page: columns of its events, its condensations, and the places of its
+summaries.
 
-The document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes it; it can go on with later
-events.
+It is the document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes it; it can continue
+with later events.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class PageFold:
             self._requests = []
 
     def _recorded_limit(self) -> int | None:
-        """Return the limit of tokens that the last condensation was held against, where one is recorded."""
+        """Return the limit of tokens for the last condensation, if one is recorded."""
         limits = (change.get("tokens_max") for change in reversed(self._changes))
         return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
 

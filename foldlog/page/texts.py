@@ -1,4 +1,4 @@
-"""What the page is told of one event: all that a person may want to read of it."""
+"""Make the document of one event for the page: all of its texts."""
 
 from __future__ import annotations
 

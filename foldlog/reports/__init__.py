@@ -3,7 +3,7 @@
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_follow.py     keeps that database up to date, by the eventsourcing library's ``ProjectionRunner``
 comparison.py       tables and a plot of several condensers over the same histories; comparison_page.py: as a page
-stats.py usage.py   figures of conversations; what models were asked and what they cost
+stats.py usage.py   figures of conversations; calls of models and their cost
 overview.py         what a conversation is about, for lists
 plots.py bars.py    plots in image files, and of characters
 """

@@ -1,6 +1,6 @@
-"""A store as an ordinary SQLite database for people who audit: tables to query, a full-text index, opens in Datasette.
+"""Write a store as an ordinary SQLite database for auditors: tables to query, a full-text index, for Datasette too.
 
-It is followed from where it ended, so that a second run adds only what is new. ``docs/AUDIT.md`` shows what to ask it.
+A second run resumes where the first ended and adds only new events. ``docs/AUDIT.md`` has example queries.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ WHOLE_STORE = "the whole store"
 
 
 class AuditDatabaseMismatch(EventStoreError):
-    """The file is an audit database of another store. Give another file, or delete this one: it can be made again."""
+    """The file is an audit database of another store. Give another file, or delete this one: it can be rebuilt."""
 
     def __init__(self, path: Path, expected: str, found: str) -> None:
         super().__init__(
@@ -102,8 +102,8 @@ class AuditDatabaseMismatch(EventStoreError):
 
 
 class AuditDatabaseAhead(EventStoreError):
-    """The audit database holds events that the store lost when it was restored from a backup. Delete it: it can be made
-    again.
+    """The audit database holds events that the store lost when it was restored from a backup. Delete it: it can be
+    rebuilt.
     """
 
     def __init__(self, path: Path, position: int, lost_after: int) -> None:
@@ -115,7 +115,7 @@ class AuditDatabaseAhead(EventStoreError):
 
 
 class NoAuditDatabase(EventStoreError):
-    """The file is something else, or none can be made there. It stays as it is: give another file."""
+    """The file is of another kind, or cannot be made. It is left as it is: give another file."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path} cannot be the audit database: {problem}; give another file")
@@ -144,13 +144,13 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], None] = lambda added: None,
 ) -> Updated:
-    """Bring the audit database at ``path`` up to date, for some conversations, or for the whole store; make it first if
-    it is not there. What was erased or redacted in the store is erased there too.
+    """Update the audit database at ``path``, for some conversations, or for the whole store; make it first if it does
+    not exist. Content that was erased or redacted in the store is erased there too.
 
-    Each step is one transaction, so an interrupted run goes on where it ended. An event that cannot be read is left out
-    and named, in what is returned and in the table ``damaged``. Raises ``NoAuditDatabase``,
-    ``AuditDatabaseMismatch``, ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the
-    list of the store's conversations.
+    Each step is one transaction, so the next run resumes an interrupted one. An event that cannot be read is left out,
+    and is named in the result and in the table ``damaged``. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch``,
+    ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the list of the store's
+    conversations.
     """
     with _written(path):
         database = open_database(store, path)
@@ -187,7 +187,7 @@ def check(store: Store, path: Path) -> None:
     Raises ``NoAuditDatabase``, also where nothing is there, and ``AuditDatabaseMismatch``. The file is left as it is.
     """
     if not path.exists():
-        raise NoAuditDatabase(path, "there is no such file")
+        raise NoAuditDatabase(path, "the file does not exist")
     try:
         with closing(sqlite3.connect(path)) as connection:
             found, position = _store_of(connection, path), _followed_up_to(connection)
@@ -266,7 +266,7 @@ def _make_tables(database: Database) -> None:
 
 
 def _store_of(connection: sqlite3.Connection, path: Path) -> str:
-    """Return the store that this audit database was made from. Nothing is written: the file may belong to another
+    """Return the uuid of the store of this audit database. Nothing is written: the file may belong to another
     program.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -289,7 +289,7 @@ def _check_position(store: Store, path: Path, position: int) -> None:
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:
-    """Add what is new. Return that, the conversations that it is of, and whether anything was taken out."""
+    """Add the new events. Return them, their conversations, and whether anything was erased."""
     gone = False
     followed = table_of(database, "followed")
     position = next((row["position"] for row in followed.rows_where("scope = ?", [WHOLE_STORE])), 0)
@@ -327,7 +327,7 @@ def _replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str
 
 
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield everything behind a position, and in the place of an event that cannot be read the error that says so."""
+    """Yield all events after a position, and an error in the place of an event that cannot be read."""
     while True:
         try:
             yield from store.follow(position)
@@ -379,7 +379,7 @@ def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | Co
 
 
 def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
-    # Of a conversation with the id of an erased one, the same ids name other events.
+    # In a conversation with the id of an erased one, the same ids name other events.
     table_of(database, "events").insert_all((_event_row(*one) for one in recorded), replace=True)
     table_of(database, "damaged").upsert_all(
         ({**one._asdict(), "conversation": storable(one.conversation)} for one in lost), pk=("conversation", "id")
@@ -394,9 +394,9 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
 
 
 def describe(store: Store, database: Database, conversation: str) -> bool:
-    """Write the conversation's own row and its revisions; for an erased one only the receipt.
+    """Write the conversation's own row and its revisions; for an erased one only the tombstone.
 
-    Returns whether anything was taken out.
+    Return whether anything was erased.
     """
     row, name = store.conversation(conversation), storable(conversation)
     gone = False
@@ -443,7 +443,7 @@ def _remove_before(database: Database, name: str, created_at: str) -> bool:
 
 
 def purge(database: Database) -> None:
-    """Leave nothing of deleted rows in the index or in free pages."""
+    """Remove the bytes of deleted rows from the index and from free pages."""
     for table in ("events", "condensations"):
         table_of(database, table).rebuild_fts()
     database.vacuum()
@@ -505,5 +505,5 @@ def _number(value: Any) -> int | float | str | None:
 
 def table_of(database: Database, name: str) -> Table:
     table = database[name]
-    assert isinstance(table, Table)  # none of ours is a view
+    assert isinstance(table, Table)  # this database has no views
     return table

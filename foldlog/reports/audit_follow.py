@@ -1,8 +1,8 @@
-"""The audit database as a read model that follows its store, run by the eventsourcing library's ``ProjectionRunner``.
+"""Keep the audit database up to date as a read model, run by the eventsourcing library's ``ProjectionRunner``.
 
 Events and the position of the last one are written in one transaction, so each event is added exactly once, also after
-a crash. The rows that say more of a conversation than its events do (its version, its revisions, whether it was erased)
-are written by ``AuditFollower.describe``, which its caller calls now and then.
+a crash. ``AuditFollower.describe`` writes the rows about conversations (version, revisions, whether it was erased); its
+caller calls it from time to time.
 """
 
 from __future__ import annotations

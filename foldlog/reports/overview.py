@@ -1,4 +1,4 @@
-"""What a conversation is about, and how large it and its View are: the columns of a list that take reading events."""
+"""Make the columns of a list for which events are read: title, format, and the sizes of a conversation and its View."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
 _WITHIN = 30
-"""Events at either end of a conversation among which its title and its last time are looked for."""
+"""The number of events at both ends of a conversation in which its title and its last time are searched."""
 _TITLE_MAX = 300
 
 
@@ -64,7 +64,7 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
 
 
 def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
-    """Return what the first and last events say. A title that comes later replaces one that came before."""
+    """Return title, format and times from the first and last events. A later title replaces an earlier one."""
     title = request = form = last = None
     for recorded_at, event in _ends(store, row):
         given = event.meta.get("title")

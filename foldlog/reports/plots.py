@@ -49,7 +49,7 @@ def plot_comparison(replays: Mapping[str, Replay], path: Path, *, title: str = "
     in_events, in_tokens = figure.subplots(2, 1, sharex=True)
     lines = []
     for place, (name, replay) in enumerate(replays.items()):
-        # What is drawn first is the widest, so that it is seen beneath what goes the same way.
+        # The first line is the widest, so that it can be seen beneath lines with the same values.
         style = {"color": _COLOURS[place % len(_COLOURS)], "linewidth": 1.2 + 0.9 * (len(replays) - 1 - place)}
         (line,) = in_events.plot([turn.events for turn in replay.turns], **style)
         lines.append((line, _caption(name, replay)))
@@ -80,11 +80,11 @@ def plot_comparison(replays: Mapping[str, Replay], path: Path, *, title: str = "
 
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Told apart by eyes that see fewer colours, too (Okabe and Ito)."""
+"""Colours that colour-blind people can distinguish, too (Okabe and Ito)."""
 
 
 _MODELS_MAX = 6
-"""Models that a plot tells apart."""
+"""The most models that a plot distinguishes."""
 
 
 def _caption(name: str, replay: Replay) -> str:

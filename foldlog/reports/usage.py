@@ -1,7 +1,7 @@
-"""What models were asked and what they cost, as the events of a history tell it.
+"""Find the calls of models and their cost in the events of a history.
 
-Native events tell it in ``meta`` (``model``, ``usage``, ``cost``), condensations in ``metadata``. Imported events tell
-it in the records that they came from, each format in its own way; formats that are not named here tell nothing.
+Native events have them in ``meta`` (``model``, ``usage``, ``cost``), condensations in ``metadata``. Imported events
+have them in their records, each format in its own way; other formats than those named here have none.
 """
 
 from __future__ import annotations

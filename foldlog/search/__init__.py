@@ -1,6 +1,6 @@
 """Full-text search over all conversations of a store: an index beside the store that follows it.
 
-index                             what is asked and kept up to date; hits: what is found
+index                             the index and its updates; hits: the results
 sqlite_tables, postgres_tables    the tables of the index
 follow                            the index follows the store by the eventsourcing library
 """

@@ -1,4 +1,4 @@
-"""What a search is asked and what it finds."""
+"""The query of a search and its results."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 
 
 class SearchRefused(EventStoreError):
-    """The store has no search index and gets none. The message says why, and what to do."""
+    """The store cannot have a search index. The message says why, and what to do."""
 
 
 class Term(NamedTuple):
-    """A word, or several words that follow one another. With ``prefix`` the last word may go on."""
+    """A word, or several adjacent words. With ``prefix`` the last word may be longer."""
 
     text: str
     prefix: bool

@@ -1,4 +1,4 @@
-"""The search index of a store: made from its events, updated when it is asked, and free of erased text."""
+"""The search index of a store: made from its events, updated before each search, and free of erased text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SearchIndex", "erase_from_index", "index_path", "indexed"]
 
 _BATCH = 1_000
 _CODE = "1"
-"""The version of what is in an index. One of another version is made again."""
+"""The version of the content of an index. An index of another version is rebuilt."""
 _ENCRYPTED = (
     "this store is encrypted, and a search index would hold its texts as plain text, so it has none; 'foldlog log' and "
     "'foldlog view' read its conversations one by one"
@@ -59,7 +59,7 @@ class SearchIndex:
 
     @property
     def unread(self) -> int:
-        """How many events could not be read, and are not in the index."""
+        """The number of events that could not be read and are not in the index."""
         return int(self._tables.value("unread") or 0)
 
     def search(
@@ -100,7 +100,7 @@ class SearchIndex:
             yield border.parent, border.version
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
-        """Add what the store has now and the index has not; remove what was erased. Return how many events are new.
+        """Add the new events of the store and remove erased ones. Return how many events are new.
 
         Several processes may do this at the same time: each event is added exactly once.
         """
@@ -170,7 +170,7 @@ class SearchIndex:
         return redacted
 
     def rebuild(self) -> None:
-        """Empty the index. The next search makes it again from the log."""
+        """Empty the index. The next search rebuilds it from the log."""
         self._tables.clear()
         self._tables.set_values({"store": self._store.database.uuid, "code": _CODE})
 
@@ -186,7 +186,7 @@ class SearchIndex:
 
 
 def erase_from_index(store: Store) -> None:
-    """Remove what was erased from the store from its search index too, if it has one..
+    """Remove erased events from the store's search index, if it has one.
 
     Raises ``SearchRefused`` and ``StoreUnavailable`` where the index cannot be changed: the erasure stands.
     """

@@ -184,7 +184,7 @@ class SQLiteTables:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _purge(self) -> None:
-        """Leave nothing of deleted rows in the index, in free pages or in the log. Cost: the whole index."""
+        """Remove the bytes of deleted rows from the index, from free pages and from the log. Cost: the whole index."""
         with self.locked(), self._translated():
             execute = self._connection.execute
             execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -230,8 +230,8 @@ class SQLiteTables:
             yield
         except sqlite3.Error as error:
             raise StoreUnavailable(
-                f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, since it is "
-                f"made again from the store"
+                f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, because it "
+                f"is rebuilt from the store"
             ) from error
 
 

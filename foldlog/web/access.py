@@ -1,7 +1,7 @@
-"""Decide who may ask the server: those who have its token, under a name that it expects.
+"""Decide which requests the server answers: those with its token, for an expected host name.
 
-A page on another site can make a browser send requests to this machine. It does not know the token, the browser does
-not send it the cookie, and a name that it made point here is refused.
+A page on another site can make a browser send requests to this machine. But it does not know the token, the browser
+does not send the cookie with its requests, and a foreign name that points here is refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Access:
         await (self._app if response is None else response)(scope, receive, with_headers)
 
     def _answered(self, scope: Scope) -> Response | None:
-        """Return the response to a request that goes no further; None for one that may."""
+        """Return the response to a refused request; None for an allowed one."""
         refusal = self._refusal(scope)
         if refusal is not None:
             headers = {"allow": "GET, HEAD"} if refusal.status == 405 else None

@@ -1,6 +1,6 @@
 """The list of conversations with their figures, and the figures over all of them.
 
-The figures of a conversation take reading it: a thread does that, newest first, while the list is looked at already.
+For its figures a conversation has to be read: a thread does that, newest first, while the list is already shown.
 """
 
 from __future__ import annotations

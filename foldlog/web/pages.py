@@ -1,4 +1,4 @@
-"""What the pages of some conversations are told, kept while they are looked at."""
+"""The documents for the pages of some conversations, kept while the pages are open."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Pages:
         except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
             fold = self._begun_again(conversation, lock)
             fold.take(self._store.log(conversation))
-        except BaseException:  # it took a part of the events: the next question begins again
+        except BaseException:  # it took only a part of the events: the next request begins again
             with self._lock:
                 self._folds.pop(conversation, None)
             raise

@@ -106,7 +106,7 @@ def forgotten_words(intervals: tuple[tuple[int, int], ...], summaries: Sequence[
 
 
 def events_and_summaries(events: int, summaries: int) -> str:
-    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty for none of both."""
+    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty if both are 0."""
     parts = [count(events, "event")] if events else []
     if summaries:
         parts.append(count(summaries, "summary", "summaries"))

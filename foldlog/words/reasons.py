@@ -1,4 +1,4 @@
-"""Why something was forgotten, in the words that every command has for it."""
+"""Why events were forgotten, in the words of every command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["because", "requests_before"]
 
 _ASKED = "asked for"
 _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
-"""What condensers say in a condensation's metadata, ``request, tokens``, for people."""
+"""The words for people for the reasons in a condensation's metadata, ``request, tokens``."""
 
 
 def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:

@@ -27,7 +27,7 @@ __all__ = ["as_json", "storable", "text_of"]
 
 
 def text_of(event: Event) -> str:
-    """Return what the event says: its content, or its tool with thought and arguments, or its summary."""
+    """Return the words of the event: its content, or its tool with thought and arguments, or its summary."""
     match event:
         case SystemMessage(content=content) | Message(content=content) | Observation(content=content):
             return _words(content)

@@ -92,7 +92,7 @@ def test_nobody_is_asked_where_every_unit_stays_whatever_is_chosen():
     result, (report,) = condenser.step(view)
     assert (result, condenser.llm.calls) == (view, [])
     assert report["outcome"] == "above size"
-    assert "6 events stay because they belong to calls or tool loops" in report["problem"], "two are the newest"
+    assert "6 events stay because a part of their call or tool loop is kept" in report["problem"], "two are the newest"
     with pytest.raises(NoCondensationAvailable):
         condenser.condense(viewed(message(), loop, REQUEST))
 

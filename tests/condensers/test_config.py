@@ -367,7 +367,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
         ('[condensers]\ntype = "noop"', "condensers: is not a known table; did you mean [condenser]?"),
         ('type = "digest"\nmax_size = 80', "type: stands outside of a table; write [condenser] in the line above it"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
-        ('[condenser]\ntype = "noop"\nkind = "llm"', "condenser.kind: is another word for 'type', which is there too"),
+        ('[condenser]\ntype = "noop"\nkind = "llm"', "condenser.kind: is another word for 'type', and both are given"),
         (
             '[condenser]\ntype = "digest"\nmax_length = 499',
             "condenser.max_length: should be greater than or equal to 500",

@@ -354,7 +354,7 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store
     call_paid, dropped = reports_of(stored(store, Annotation)[0])
     assert call_paid["metrics"]["cost"] == 0.01
     assert (dropped["outcome"], dropped["planned_at"]) == ("dropped", 11)
-    assert dropped["problem"] == "condensation 11 came first"
+    assert dropped["problem"] == "condensation 11 was appended first"
 
 
 def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(store, views):
@@ -401,7 +401,9 @@ def test_a_plan_is_outdated_also_where_the_others_are_always_quicker(store, view
     assert isinstance(
         CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
     )
-    assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == ["condensation 16 came first"]
+    assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == [
+        "condensation 16 was appended first"
+    ]
     assert not {1, 2, 3} & set(ids(views.current("c1")))
 
 

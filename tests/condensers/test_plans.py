@@ -59,8 +59,8 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
     "came, problem",
     [
         ([message("more"), REQUEST, DECLINED], None),
-        ([condensed(1, 2)], "condensation 11 came first"),
-        ([condensed(summary="S", offset=0)], "condensation 11 came first"),
+        ([condensed(1, 2)], "condensation 11 was appended first"),
+        ([condensed(summary="S", offset=0)], "condensation 11 was appended first"),
         ([answer(call_id="late")], "be separated: 1 events"),
         ([answer(call_id=None, cause=1)], "be separated: 1 events"),
         ([call(call_id="new", response_id="r"), answer(call_id="new")], None),

@@ -121,7 +121,7 @@ def test_a_loop_that_is_running_stays_though_the_view_is_then_above_its_size():
     larger, (report,) = condenser.step(view.then([action]))
     assert ids(larger) == [0, *range(3, 13)], "nothing more can go"
     assert (report["outcome"], report["events"]) == ("above size", 11)
-    assert "6 events stay because they belong to calls or tool loops" in report["problem"]
+    assert "6 events stay because a part of their call or tool loop is kept" in report["problem"]
     with pytest.raises(NoCondensationAvailable, match="6 events stay because they belong"):
         condenser.condense(view.then([action, REQUEST]))
 
@@ -233,7 +233,7 @@ def test_parallel_calls_that_fill_the_window_go_where_nothing_else_can_but_not_w
     answers = [answer(call_id=f"p{n}") for n in range(4)]
     view, result = window(SYSTEM, message(), first, calls, answers)
     assert ids(after(view, result)) == [0, 1], "as V0 does"
-    with pytest.raises(NoCondensationAvailable, match="4 events stay because they belong"):
+    with pytest.raises(NoCondensationAvailable, match="4 events stay because a part"):
         window(SYSTEM, message(), replace(first, thinking=THINKING), calls, answers)
 
 

@@ -124,7 +124,7 @@ def test_each_expected_version_has_one_winner(store: Store):
         ([said("a", cause=-1)], "names cause -1"),
         ([CondensationAction(forgotten_event_ids=[0, 2])], "forgets event 2; the conversation has events 0 to 1"),
         ([CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=7)], "forgets event 7"),
-        ([CondensationAction(forgotten_event_ids=[-1])], "forgets id -1, which is not an event"),
+        ([CondensationAction(forgotten_event_ids=[-1])], "forgets id -1, which no event has"),
         ([CondensationAction(forgotten_event_ids=[-2])], "event 0 is not a condensation with a summary"),
         ([CondensationAction(forgotten_event_ids=[-9])], "event 7 is not a condensation with a summary"),
         ([CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=-1)], "summary_offset -1"),

@@ -249,7 +249,7 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict
 
 
 def test_a_compression_that_there_is_not_is_a_clear_error(path: Path):
-    with pytest.raises(InvalidOption, match="there is no compression 'lzma'; choose none, zlib, zstd"):
+    with pytest.raises(InvalidOption, match="unknown compression 'lzma'; choose none, zlib, zstd"):
         open_store(f"sqlite:///{path}", compression="lzma")  # type: ignore[arg-type]
 
 

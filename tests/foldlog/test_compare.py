@@ -144,7 +144,7 @@ def test_replies_of_no_use_are_counted(foldlog, work, config):
     with OpenAIServer(Text(""), Text("a summary")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
         ran = foldlog("compare", "c1", "--config", file)
-    (line,) = (line for line in ran.out.splitlines() if line.startswith("replies of no use"))
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("unusable replies"))
     assert (ran.status, line.split()[-1]) == (0, "1")
 
 

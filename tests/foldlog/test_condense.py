@@ -218,7 +218,7 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(foldlog, work
     monkeypatch.setitem(registry.CONDENSER_REGISTRY, ShyConfig, Shy)
     ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "shy"\n'))
     assert (ran.status, ran.out) == (1, "")
-    assert "the condenser 'shy' left the request unanswered" in ran.err
+    assert "the condenser 'shy' did not fulfil the request" in ran.err
 
 
 def test_a_dry_run_with_a_model_that_gives_no_summary_appends_nothing(foldlog, work, config):

@@ -68,7 +68,7 @@ def test_an_event_is_shown_in_full_with_its_line_breaks(foldlog, work):
     assert document["event"]["timestamp"] == "2026-03-01T12:00:00Z"
     assert datetime.fromisoformat(document["event"]["recorded_at"]).year >= 2026
     assert "has no event 6; its events are 0 to 5" in foldlog("show", "alpha-1", 6).err
-    assert "event 4 brings no summary" in foldlog("show", "alpha-1", -6).err
+    assert "event 4 has no summary" in foldlog("show", "alpha-1", -6).err
 
 
 EVERY_KIND = [
@@ -225,7 +225,7 @@ def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
 def test_commands_that_change_something_want_the_whole_id(foldlog, work, arguments):
     ran = foldlog(*arguments)
     assert (ran.status, ran.out) == (2, "")
-    assert "there is no conversation 'be' in this store; did you mean 'beta'?" in ran.err
+    assert "this store has no conversation 'be'; did you mean 'beta'?" in ran.err
     assert foldlog("list", "--json").document["conversations"][2]["version"] == 1
 
 

@@ -148,7 +148,7 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),
         (("f", "0"), "event 0 of 'f' belongs to conversation 'c', which it was forked from; redact it there"),
         (("c", "5"), "cannot be redacted, because it is a receipt"),
-        (("other", "0"), "there is no conversation 'other'"),
+        (("other", "0"), "this store has no conversation 'other'"),
     ):
         ran = foldlog("redact", *arguments, "--yes", "--reason", "asked to")
         assert ran.status == 2
@@ -167,7 +167,7 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
         store.database.recorder.transact(lambda t: t.set_value("tracking slow", "4"))
     ran = foldlog("redact", "c", "0", "--yes", "--reason", "asked to")
     assert ran.status == 1
-    assert "a read model has not confirmed, and may still hold the content: other" in ran.err
+    assert "a read model may still hold the content, because it has not confirmed the redaction: other" in ran.err
     assert "slow" not in ran.err
 
 

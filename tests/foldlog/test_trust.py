@@ -53,7 +53,7 @@ def spoil(path, event_id=2):
 def test_verify_says_that_all_is_as_written(foldlog, store):
     ran = foldlog("verify")
     assert (ran.status, ran.err) == (0, "")
-    assert "3 conversations with 15 events checked: all as written." in ran.out
+    assert "3 conversations with 15 events checked: no changes found." in ran.out
     document = foldlog("verify", "--json").document
     assert document["sound"]
     assert document["checked"] == {"conversations": 3, "events": 15, "erased": 0}
@@ -80,7 +80,7 @@ def test_a_store_that_lost_a_part_of_its_schema_says_so_and_is_salvaged(foldlog,
     foldlog("salvage", f"sqlite:///{store}", "sqlite:///sound.db")
     if "conversations" not in lost:  # where the names are lost, their events cannot be told apart
         assert (
-            "3 conversations with 15 events checked: all as written."
+            "3 conversations with 15 events checked: no changes found."
             in foldlog("verify", "--db", "sqlite:///sound.db").out
         )
 
@@ -268,7 +268,7 @@ def test_salvage_refuses_a_target_that_is_there_and_a_source_that_is_none(foldlo
     (tmp_path / "noise").write_bytes(b"noise" * 1_000)
     ran = foldlog("salvage", "noise", "new.db")
     assert ran.status == 2
-    assert "holds no conversation that can be read" in ran.err
+    assert "has no readable conversation" in ran.err
     assert {path.name for path in tmp_path.iterdir()} <= {
         "foldlog.db",
         "foldlog.db-queue",

@@ -73,8 +73,8 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
     foldlog("erase", "five", "--yes", "--reason", "asked to")
     done = foldlog("restore", "copy.db")
     assert done.status == 0
-    assert "restored 6 events of 1 conversation, every event verified; the file that was there is " in done.out
-    assert "conversation 'five' was erased after this backup was made, and is there again; erase it again" in done.err
+    assert "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
+    assert "conversation 'five' was erased after this backup was made, and exists again; erase it again" in done.err
     assert foldlog("view", "five", "--json").status == 0
     document = foldlog("restore", "copy.db", "--json").document
     kept = document.pop("kept")

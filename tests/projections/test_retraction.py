@@ -71,7 +71,7 @@ def test_what_takes_nothing_back_is_refused(history: History):
     for version in (-1, None, 1.0, True):
         with pytest.raises(InvalidEvent, match="whole number from 0"):
             Retraction(version=version)  # type: ignore[arg-type]
-    with pytest.raises(InvalidEvent, match="there are only 0"):
+    with pytest.raises(InvalidEvent, match="has only 0 events"):
         history._histories["new"].retract(0)
     assert history.version == 6
 

@@ -1,4 +1,4 @@
-"""``foldlog erase``: a history, for good."""
+"""``foldlog erase``: erase a history for good."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ def run(
     audit: Annotated[
         Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
     ] = None,
-    with_forks: Annotated[bool, typer.Option("--with-forks", help="Erase its forks too, and theirs.")] = False,
+    with_forks: Annotated[
+        bool, typer.Option("--with-forks", help="Erase its forks too, with their own forks.")
+    ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Give each of its forks a copy of the events that they share first.")
+        bool, typer.Option("--detach", help="First give each of its forks a copy of the shared events.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
@@ -40,9 +42,9 @@ def run(
 ) -> int:
     """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
 
-    In a terminal it shows the conversation and asks first. It cannot be read from the first moment on. A receipt
-    stays: when, why, how many events, and the last head. An append does not use its id again. Archives and backups made
-    before still hold it; later ones hold the receipt.
+    In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. A
+    receipt stays: when, why, how many events, and the last head. An append does not use its id again. Earlier archives
+    and backups still hold the conversation; later ones hold the receipt.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """
@@ -102,7 +104,9 @@ def _moment(receipt: ConversationRow) -> str:
 
 
 def _ask(store: Store, conversation: str) -> None:
-    """Refused unless a person in a terminal agrees. One that is erased already is not asked for: that is finished."""
+    """Raise ``Refused`` unless a person in a terminal agrees. For an erased conversation there is no question: its
+    erasure is finished.
+    """
     row = store.conversation(conversation)
     if row.erased_at is not None:
         return
@@ -121,22 +125,20 @@ def _ask(store: Store, conversation: str) -> None:
 
 
 def _first_words(store: Store, conversation: str) -> str:
-    """Return the user's first message, by which a person knows the history. Cost: the events before it."""
+    """Return the user's first message, by which a person recognizes the history. Cost: the events before it."""
     from eventstore import EventStoreError, Message
 
     try:
         for event in islice(store.events(conversation), _LOOKED_AT_MAX):
             if isinstance(event, Message) and event.source == "user":
                 return f"first message of the user: {gist(event, _WORDS_MAX)}"
-    except (
-        EventStoreError
-    ) as error:  # damaged, or encrypted under a key that is not given: it can be erased all the same
+    except EventStoreError as error:  # damaged, or encrypted under a missing key: it can still be erased
         return f"its first message cannot be read: {error}"
     return f"no message of the user among its first {_LOOKED_AT_MAX} events"
 
 
 def check_audit(store: Store, audit: Path, so: str) -> None:
-    """Raise ``Refused`` where nothing can be erased from the audit database: an erased content does not come back."""
+    """Raise ``Refused`` if the audit database cannot be written: check it before the erasure, which is final."""
     from foldlog.reports.audit_database import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
 
     try:
@@ -146,7 +148,7 @@ def check_audit(store: Store, audit: Path, so: str) -> None:
 
 
 def _erase_from_search(store: Store) -> str | None:
-    """Erase the conversation from the search index, if there is one. Return what went wrong, or None."""
+    """Erase the conversation from the search index, if there is one. Return the problem, or None."""
     from eventstore import EventStoreError
     from foldlog.search import erase_from_index
 
@@ -158,7 +160,7 @@ def _erase_from_search(store: Store) -> str | None:
 
 
 def erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
-    """Erase the conversations from the audit database. Return what went wrong, or None."""
+    """Erase the conversations from the audit database. Return the problem, or None."""
     import sqlite3
 
     from eventstore import EventStoreError

@@ -1,4 +1,4 @@
-"""``foldlog head``: what to publish, so that every later change to a history shows."""
+"""``foldlog head``: print the heads to publish; later changes to a history can then be detected."""
 
 from __future__ import annotations
 

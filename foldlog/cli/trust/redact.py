@@ -1,4 +1,4 @@
-"""``foldlog redact``: the content of one event, for good."""
+"""``foldlog redact``: erase the content of one event for good."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def run(
 ) -> int:
     """Erase the content of one event for good, from tables, derived data, free pages and logs.
 
-    In a terminal it shows the event and asks first. Id, kind, place, times and size stay, and published heads still
-    verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the content
-    that was there. Archives and backups made before still hold the content.
+    In a terminal the command shows the event and asks first. Id, kind, place, times and size stay, and published heads
+    still verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the
+    former content. Earlier archives and backups still hold the content.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
@@ -54,7 +54,7 @@ def run(
     from foldlog.maintenance import Maintenance
 
     if not reason.strip():
-        raise Refused("--reason is empty; say why, the receipt keeps it")
+        raise Refused("--reason is empty; give a reason, which the receipt keeps")
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:
@@ -78,7 +78,7 @@ def run(
             f"bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db {db}'"
         )
     for name in receipt.unconfirmed:
-        terminal.warn(f"a read model has not confirmed, and may still hold the content: {name}")
+        terminal.warn(f"a read model may still hold the content, because it has not confirmed the redaction: {name}")
     if problem is not None:
         there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' redacts it there"
         terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
@@ -111,7 +111,7 @@ def _show(receipt: RedactionReceipt) -> None:
 
 
 def _ask(store: Store, conversation: str, event_id: int) -> None:
-    """Raise ``Refused`` unless a person in a terminal agrees. An event that is redacted already is not asked for."""
+    """Raise ``Refused`` unless a person in a terminal agrees. For a redacted event there is no question."""
     events = list(store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
     if not events or events[0].redacted is not None:
         return

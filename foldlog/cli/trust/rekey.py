@@ -1,4 +1,4 @@
-"""``foldlog rekey``: encrypt, compress or decrypt what is stored."""
+"""``foldlog rekey``: encrypt, compress or decrypt stored events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
         if store.database.settings.keys is not None:
-            remove_index(store)  # it would keep the texts in plain
+            remove_index(store)  # it would keep the texts as plain text
         wanted = [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]
         of = len(wanted) if conversations else conversations_total(store)
         bar = bars.add_task("rekeying", unit="conversations", total=of)
@@ -51,7 +51,7 @@ def run(
     if as_json:
         changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
         for document in changed:
-            del document["bytes_pending"]  # it is said once, of the file
+            del document["bytes_pending"]  # it is reported once, for the file
         terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})
     else:
         rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
@@ -59,7 +59,9 @@ def run(
         terminal.console().print(f"{names}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed.")
     for each in done:
         for event_id in each.damaged:
-            terminal.warn(f"conversation {each.conversation!r}, event {event_id}: it is damaged, and was left as it is")
+            terminal.warn(
+                f"conversation {each.conversation!r}, event {event_id}: the event is damaged and was left as it is"
+            )
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
     if pending:

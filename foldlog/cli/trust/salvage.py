@@ -1,4 +1,4 @@
-"""``foldlog salvage``: what is sound of a damaged store, in a new one."""
+"""``foldlog salvage``: copy the sound events of a damaged store to a new one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 _ROW_BYTES_MIN = 64
 _LOST_MIN = 10_000
-"""A file that was cut off has held more than what fits into the rest of it."""
+"""A file that was cut off held more than what fits into the rest of it."""
 
 
 def run(
@@ -33,8 +33,8 @@ def run(
     """Copy the sound events of a damaged store to a new store, and report what is lost.
 
     The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
-    event that says so stands in the place of each lost event. Undamaged conversations keep their heads. Exit status
-    1 if an event is lost.
+    event that says so replaces each lost event. Undamaged conversations keep their heads. Exit status 1 if an event is
+    lost.
 
     Example: foldlog salvage damaged.db rescued.db
     """
@@ -45,7 +45,7 @@ def run(
 
     to = _url(target)
     if os.path.exists(_path(to) or ""):
-        raise Refused(f"{target} is there already; salvage into a new store")
+        raise Refused(f"{target} exists already; salvage into a new store")
     done: list[Salvaged] = []
     with (
         translated(),
@@ -68,14 +68,14 @@ def run(
         for finding in each.lost if each.problem is None else ():
             terminal.warn(f"conversation {each.conversation!r}, {finding}")
     if nameless:
-        terminal.warn(f"{count(nameless, 'conversation')} of which the name is lost: nothing of it was copied")
+        terminal.warn(f"{count(nameless, 'conversation')} without a name, which is lost: nothing of it was copied")
     return DONE if all(each.whole for each in done) and not nameless else FINDINGS
 
 
 @contextmanager
 def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
-    """Give the source as a readable store, and the number of conversations whose events have lost their name. The rows
-    of a damaged file are written to a file beside the target first.
+    """Yield the source as a readable store, and the number of conversations whose name is lost. The rows of a damaged
+    file are first written to a file beside the target.
     """
     from eventstore import open_store
     from eventstore.recorders.sqlite.damaged.carving import carve
@@ -87,12 +87,12 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
             yield store, 0
         return
     if not os.path.exists(path):
-        raise Refused(f"there is no file {path}")
+        raise Refused(f"{path} does not exist")
     carved = f"{_path(target) or path}.rows-{os.getpid()}"
     try:
         found = carve(path, carved)
         if found.conversations == 0:
-            raise Refused(f"{path} holds no conversation that can be read; nothing was written")
+            raise Refused(f"{path} has no readable conversation; nothing was written")
         with open_store(f"sqlite:///{carved}") as store:
             yield store, found.nameless
     finally:
@@ -102,7 +102,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
 
 
 def _lost_max(path: str | None) -> int:
-    """Return how many events can be missing one after the other: a file can have held only what fits into it."""
+    """Return how many consecutive events can be missing: a file held only what fits into it."""
     from eventstore.maintenance.salvage import LOST_MAX
 
     return LOST_MAX if path is None else min(max(_LOST_MIN, os.path.getsize(path) // _ROW_BYTES_MIN), LOST_MAX)

@@ -1,4 +1,4 @@
-"""``foldlog verify``: is every event what was written, all of them there, each in its place?"""
+"""``foldlog verify``: check that every event is unchanged, that none is missing, and that each is in its place."""
 
 from __future__ import annotations
 
@@ -55,11 +55,10 @@ def run(
         terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if found.damaged:
         terminal.complain(
-            f"note: 'foldlog salvage {db} NEW.db' copies the sound events to a new store; a backup, if there is one, "
-            f"may have all of them"
+            f"note: 'foldlog salvage {db} NEW.db' copies the sound events to a new store; a backup may have all of them"
         )
     if not as_json:
-        outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "all as written"
+        outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         terminal.console().print(f"{words}: {outcome}.")
     return FINDINGS if found.findings else DONE
@@ -78,7 +77,7 @@ def _verdicts(
 
 
 class _Found:
-    """What was checked so far, and what is wrong."""
+    """The checks so far, and their findings."""
 
     def __init__(self) -> None:
         self.conversations = self.events = self.erased = 0
@@ -155,7 +154,7 @@ def _published(path: Path) -> dict[str, list[Published]]:
     except OSError as error:
         raise Refused(
             f"the heads in {path} cannot be read: {error.strerror or error}; 'foldlog head --json > {path}' publishes "
-            f"the heads of now"
+            f"the present heads"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refused(f"{path} does not hold heads as 'foldlog head --json' prints them ({error})") from error

@@ -1,4 +1,4 @@
-"""``foldlog adapters``: which agent runtimes can keep their conversations in foldlog."""
+"""``foldlog adapters``: list the agent runtimes that can keep their conversations in foldlog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``foldlog backup``: a copy of a store that is in use."""
+"""``foldlog backup``: copy a store that is in use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["run"]
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, a file that is not there yet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; the file must not exist yet.")],
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
-    The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if something in it
-    is damaged; the store then has the same damage.
+    The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if the copy is
+    damaged; the store then has the same damage.
 
     Example: foldlog backup monday.db
     """

@@ -1,4 +1,4 @@
-"""``foldlog copy``: a whole store to another one, of another kind if need be."""
+"""``foldlog copy``: copy a whole store to another one, also of another kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 def run(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: sqlite:///… or postgresql://…")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Where to; it is made if it is not there.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The target; it is made if it does not exist.")],
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations that are copied at a time.")] = 4,
     as_json: AsJson = False,
 ) -> int:
@@ -65,7 +65,7 @@ def run(
         equal = "" if problems or behind else "; heads are equal"
         terminal.console().print(
             f"{count(events, 'event')} copied, of {count(histories, 'conversation')} "
-            f"({already:,} were there already){equal}"
+            f"({already:,} were copied before){equal}"
         )
         if behind:
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")

@@ -1,4 +1,4 @@
-"""``foldlog restore``: a backup in the place of a store."""
+"""``foldlog restore``: put a backup in the place of a store."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def run(
 ) -> int:
     """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
 
-    The file that was there is kept beside it, under a name that is printed. Programs that have the store open write
-    nothing more to it: their next append fails and says that the file was replaced, and they open the store again.
-    Conversations that were erased, and events that were redacted, since the backup was made are there again. Their
-    conversations are named: erase or redact them again.
+    The former file is kept beside it, under a name that is printed. Programs that have the store open write nothing
+    more to it: their next append fails and says that the file was replaced, and they open the store again.
+    Conversations that were erased and events that were redacted after the backup exist again. Their conversations are
+    named: erase or redact them again.
 
     Example: foldlog restore monday.db
     """
@@ -44,20 +44,18 @@ def run(
             }
         )
     else:
-        kept = "" if done.kept is None else f"; the file that was there is {terminal.printable(done.kept)}"
+        kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
         terminal.console().print(
             f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
             f"{count(done.conversations, 'conversation')}, every event verified{kept}",
             soft_wrap=True,
         )
     for name in done.erased_since:
-        terminal.warn(
-            f"conversation {name!r} was erased after this backup was made, and is there again; erase it again"
-        )
+        terminal.warn(f"conversation {name!r} was erased after this backup was made, and exists again; erase it again")
     for name in done.redacted_since:
         old = "" if done.kept is None else f"; 'foldlog log {name} --kind redaction --db {done.kept}' names them"
         terminal.warn(
-            f"events of conversation {name!r} were redacted after this backup was made, and their content is there "
+            f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
             f"again; redact them again{old}"
         )
     return DONE

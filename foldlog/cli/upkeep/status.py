@@ -1,4 +1,4 @@
-"""``foldlog status``: what a PostgreSQL server knows about a store on it."""
+"""``foldlog status``: show the followers of a store on a PostgreSQL server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``foldlog vacuum``: give back the space of what was deleted."""
+"""``foldlog vacuum``: reclaim the space of deleted rows."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
             }
         )
     else:
-        left = f"; what {count(done.discarded, 'import')} left is cleared away" if done.discarded else ""
+        left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""
         terminal.console().print(f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now{left}")
     return DONE

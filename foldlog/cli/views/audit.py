@@ -1,4 +1,4 @@
-"""``foldlog audit``: is what is stored of the Views what the log says, and what was forgotten?"""
+"""``foldlog audit``: compare stored revisions of Views with the log, and list what was forgotten."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
 def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:
     from foldlog.reports.audit_database import update
 
-    total = None if to.exists() else events_total(store, conversations)  # of a file that is there, only what is new
+    total = None if to.exists() else events_total(store, conversations)  # only new events are added to an existing file
     bar = bars.add_task(str(to), unit="events", total=total)
     return update(store, to, conversations or None, partial(bars.advance, bar))
 
 
 class _Audits:
-    """The audits of conversations, one after the other, with what they have found so far."""
+    """The audits of conversations, one after the other, with their findings so far."""
 
     def __init__(self, store: Store, bars: Progress) -> None:
         self.store, self.bars = store, bars
@@ -102,7 +102,7 @@ class _Audits:
         self.unread: list[tuple[str, str]] = []
 
     def audit(self, name: str) -> Auditing | None:
-        """Begin the audit of one conversation; None where it cannot be read. Iterate with ``forgettings``."""
+        """Begin the audit of one conversation; None if it cannot be read. Iterate with ``forgettings``."""
         from eventstore import EventStoreError
         from projections import Auditing
 
@@ -114,8 +114,8 @@ class _Audits:
             return None
 
     def forgettings(self, name: str, auditing: Auditing, found: list[Finding]) -> Iterator[Forgetting]:
-        """Yield the condensations of an audit, and put its findings into ``found``. It ends before a damaged event:
-        that one is named, and does not keep other conversations from being audited.
+        """Yield the condensations of an audit, and put its findings into ``found``. It ends before a damaged event,
+        which is a finding; other conversations are still audited.
         """
         from eventstore import EventStoreError
         from projections import Forgetting
@@ -209,7 +209,7 @@ def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updat
         if auditing is not None:
             _show_one(audits.bars, name, audits.forgettings(name, auditing, []))
     updated = None if update is None else update()
-    verdict = f"{audits.wrong:,} not as the log says" if audits.wrong else "each as the log says"
+    verdict = f"{audits.wrong:,} differ from the log" if audits.wrong else "all equal to the log"
     with terminal.paused(audits.bars):
         console = terminal.console()
         conversations, revisions = count(audits.conversations, "conversation"), count(audits.revisions, "revision")

@@ -1,4 +1,4 @@
-"""``foldlog bench``: how fast one's own histories open and rebuild."""
+"""``foldlog bench``: measure how fast your own histories open and rebuild."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _LONGEST = 10
 
 def run(
     conversations: SomeConversations = None,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Measure each so often; the median counts.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Measure each this many times; the median counts.")
+    ] = 5,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:

@@ -1,4 +1,4 @@
-"""``foldlog diff``: what changed between two Views of a conversation, or where two forks part."""
+"""``foldlog diff``: show what changed between two Views of a conversation, or where two forks diverge."""
 
 from __future__ import annotations
 

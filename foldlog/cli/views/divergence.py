@@ -1,4 +1,4 @@
-"""Two forks since their common past: the part of ``foldlog diff`` that compares conversations."""
+"""Compare two forks since their common past: a part of ``foldlog diff``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Divergence", "divergence", "divergence_document", "show_divergence"]
 
 
 class Divergence(NamedTuple):
-    """Where two conversations with a common past part. Events below ``shared`` are stored once for both; events from
-    there to ``first`` were recorded in each of them and are equal but for their times. ``first`` is None where neither
-    has another event.
+    """The place where two conversations with a common past diverge. Events below ``shared`` are stored once for both;
+    events from there to ``first`` were recorded in each of them and are equal except for their times. ``first`` is None
+    if neither has another event.
     """
 
     conversations: tuple[str, str]
@@ -51,7 +51,7 @@ def divergence(store: Store, one: str, other: str) -> Divergence:
 
 
 def _equal(one: Event, other: Event) -> bool:
-    """Return whether two events are equal but for their times: a replay has the times of the replay."""
+    """Return whether two events are equal except for their times: a replay has the times of the replay."""
     from msgspec.structs import replace
 
     return replace(one, timestamp=None) == replace(other, timestamp=None)

@@ -1,4 +1,4 @@
-"""``foldlog rebuild``: make stored Views again from the events."""
+"""``foldlog rebuild``: rebuild stored Views from the events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
         terminal.emit({"rebuilt": done, "findings": findings})
     else:
         made = count(sum(rebuilt.values()), "revision")
-        terminal.console().print(f"{made} of {count(len(rebuilt), 'conversation')} made again from the events")
+        terminal.console().print(f"{made} of {count(len(rebuilt), 'conversation')} rebuilt from the events")
     for finding in findings:
         terminal.warn(finding)
     return FINDINGS if findings else DONE

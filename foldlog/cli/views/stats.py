@@ -1,4 +1,4 @@
-"""``foldlog stats``: the figures of conversations."""
+"""``foldlog stats``: print the figures of conversations."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def run(
 ) -> int:
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
-    Of one conversation it also draws the size of the View. Days are in UTC. Tokens and cost are those that the events
-    tell: 'meta' of native events, the usage in imported records.
+    For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
+    events: 'meta' of native events, the usage in imported records.
 
     Example: foldlog stats tidewatch --plot tidewatch.png
     """
@@ -105,7 +105,7 @@ def _heading(text: str) -> None:
 
 
 def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0) -> None:
-    """Print a line for each row: name, number, a bar, and what the row has besides."""
+    """Print a line for each row: name, number, a bar, and the rest of the row."""
     from foldlog.cli.tables import padded
     from foldlog.reports.bars import bar
 

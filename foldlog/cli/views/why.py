@@ -1,4 +1,4 @@
-"""``foldlog why``: what became of one event."""
+"""``foldlog why``: explain why an event is shown or not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(
 
 
 def _requests(store: Store, conversation: str, answer: Why) -> Sequence[CondensationRequest]:
-    """Return those that the condensation answers which forgot the event."""
+    """Return the requests that the condensation which forgot the event fulfilled."""
     from eventstore import CondensationAction
 
     if not isinstance(answer.by, CondensationAction):

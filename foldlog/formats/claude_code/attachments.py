@@ -1,4 +1,4 @@
-"""Attachments: what Claude Code tells its model besides what is said. Since 2026 a line has the very words.
+"""Attachments: context that Claude Code gives its model beside the messages. Since 2026 a line has its exact words.
 
 rendered         the words that the model was shown: environment, skills, dates, changed files
 prompt_snapshot  the system prompt and the tools, when they are new
@@ -18,7 +18,7 @@ _TOOL = ("name", "description", "schema")
 
 
 def words_of(record: dict[str, Any]) -> Content:
-    """Return the words of an attachment that the model was shown; empty where the line has none."""
+    """Return the words of an attachment that the model was shown; empty if the line has none."""
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""

@@ -9,7 +9,7 @@ from eventstore.events import Content
 __all__ = ["THINKING", "blocks_of", "content_of", "given", "is_blank", "kind_of", "part_of", "said"]
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks that a model wants back as they were, before the calls that it made then."""
+"""Types of blocks that a model wants back unchanged before the calls that followed them."""
 
 _Block = dict[str, Any]
 
@@ -76,7 +76,7 @@ def _block_of(part: _Block) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether there is nothing in it that could be sent to a model: Anthropic's refuse a text of white space."""
+    """Return whether it has no content for a model: Anthropic's models refuse a text of white space."""
     if isinstance(content, str):
         return not content.strip()
     return all(part.get("type") == "text" and not part["text"].strip() for part in content)

@@ -1,4 +1,4 @@
-"""A log is a tree of lines, of which one branch is active: what the agent was shown."""
+"""Find the active branch of a log, which is a tree of lines: the branch that the agent was shown."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from foldlog.formats.recent import Recent
 __all__ = ["PREVIOUS", "SAID", "Branch", "active_branch", "calls_of", "is_result", "is_side", "parent_of"]
 
 SAID = ("user", "assistant")
-"""Types of lines that a branch is made of. All others are bookkeeping, which may stand between them in the tree."""
+"""Types of lines that make up a branch. All others are bookkeeping, which may stand between them in the tree."""
 _CALLERS_MAX = 1_000
 
 
 class Branch:
-    """Which chain of a log is shown, and whether the log branches: the main chain, or a side chain where there is no
-    other.
+    """The shown chain of a log, and whether the log branches. It is the main chain, or a side chain if there is no main
+    chain.
 
     ``copies`` are lines that make the calls of an earlier line with the same id, in a log that does not branch.
     ``hidden`` are sessions of which no line is shown at the end, and ``session`` is the one that is.
@@ -191,7 +191,7 @@ class _Tree:
             return self._numbers.get(self._kept.anchor or "", self._boundary)
         if parent in self._numbers:
             return self._numbers[parent]
-        return self._passed_over.get(parent, self._last)  # a line that was lost hides nothing
+        return self._passed_over.get(parent, self._last)  # a lost line hides no other line
 
     def _replace(self, uuid: str, number: int, calls: frozenset[Any]) -> None:
         """Of lines with one id the last counts, for those that follow it. An earlier one with its calls is a copy."""
@@ -212,8 +212,8 @@ class _Tree:
         return last, [name for name in self._sessions if name not in shown]
 
     def branch(self) -> set[int]:
-        """Return the lines from the tip to the root, with what parallel calls leave beside them: lines of the same
-        responses, and results that answer them.
+        """Return the lines from the tip to the root, with the lines that parallel calls leave beside them: lines of the
+        same responses, and their results.
         """
         branch: set[int] = set()
         place = self._tip

@@ -63,7 +63,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def by(cls, boundary: dict[str, Any]) -> Kept:
-        """Read from the boundary's metadata what is kept."""
+        """Read the kept messages from the boundary's metadata."""
         metadata = _compact_metadata(boundary)
         messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
         if type(messages) is dict:
@@ -105,7 +105,7 @@ class Earlier:
 
 
 class ShownMembers:
-    """What a View holds now, in order: ids of events and of summaries, with the ids of the lines that they came from.
+    """The present content of a View, in order: ids of events and of summaries, with the ids of their lines.
 
     It is as large as the View.
     """
@@ -114,11 +114,11 @@ class ShownMembers:
         self._newest = newest
 
     def copy(self) -> ShownMembers:
-        """Return what stands now, whatever comes later. Cost: none; the members are shared."""
+        """Return the present members, which later changes do not affect. Cost: none; the members are shared."""
         return ShownMembers(self._newest)
 
     def follow(self, event: Event, uuid: Any) -> None:
-        """``event`` came, from the line ``uuid``."""
+        """Add ``event``, which came from the line ``uuid``."""
         if isinstance(event, CondensationAction):
             gone = set(event.forgotten_event_ids or ())
             members = [member for member in self._members if member[0] not in gone]

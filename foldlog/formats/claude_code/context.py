@@ -1,4 +1,4 @@
-"""What decoding and encoding both know of the lines before: a line repeats most of what they say."""
+"""The context of the lines before, for decoding and encoding: a line repeats most of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from foldlog.formats.recent import Recent
 __all__ = ["ENVELOPE", "LinesBefore", "OpenCall", "Response"]
 
 ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
-"""Fields that one line after the other repeats."""
+"""Fields that each line repeats."""
 
 _CALLS_MAX = 10_000
-"""How many later calls a call waits for its result; after that the two are not paired."""
+"""A call waits for its result during this many later calls; after that the two are not paired."""
 _RESPONSES_MAX = 100
 """Side chains run side by side, so that the lines of several responses alternate."""
 

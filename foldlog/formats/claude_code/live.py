@@ -1,4 +1,4 @@
-"""Claude Code's lines one by one, from the middle of a session on."""
+"""Decode Claude Code's lines one by one, from the middle of a session on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         return self._calls.first(call_id)
 
     def _begin(self, record: dict[str, Any]) -> None:
-        """Find out whose session it is, at the first line that tells."""
+        """Find out to which agent the session belongs, at the first line that tells."""
         if not self._is_first or (self._is_whole and record.get("type") not in SAID):
             return
         self._is_first = False

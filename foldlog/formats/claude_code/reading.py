@@ -99,7 +99,7 @@ class ClaudeCodeDecoder:
             marks["events"] = len(events)
         difference = self._before.key_order.difference(predicted(events, marks, self._before), record)
         if marks or difference:
-            force_setattr(built.origin, "rest", {**marks, **difference})  # it is ours until it is returned
+            force_setattr(built.origin, "rest", {**marks, **difference})  # no other code has it before it is returned
         self._before.add(events, record)
         for event in events:
             self._standing.follow(event, built.origin.id)
@@ -109,13 +109,13 @@ class ClaudeCodeDecoder:
         """Keep with an event what the session is called, and with the first one whose sub-agent this is."""
         title = self._titles.of(record)
         if title is not None:
-            force_setattr(event, "meta", {"title": title})  # it is ours alone until it is returned
+            force_setattr(event, "meta", {"title": title})  # no other code has it before it is returned
         session = record.get("sessionId")
         if self._before.next_id == 0 and self._branch.is_side and type(session) is str and session:
             linked_to(f"{self._options.prefix}{session}", event)
 
     def _condensation(self, record: dict[str, Any], built: _Line) -> list[Event]:
-        """All that stands is forgotten, but for what the boundary keeps. A summary without text is a message."""
+        """Forget all present events except those that the boundary keeps. A summary without text is a message."""
         summary = _text_in(built.content)
         if not summary:
             return built.events()
@@ -147,7 +147,7 @@ def _text_in(content: Any) -> str:
 
 
 class _Line:
-    """One line, on its way to events. What of its content no event holds goes to ``marks``."""
+    """One line that is being decoded. Content without a field of an event goes to ``marks``."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class _Line:
         return self._events
 
     def _read_attachment(self) -> None:
-        """Read what the model was told besides: words in a message, a system prompt that is new."""
+        """Read the other context of the model: words in a message, a new system prompt."""
         words, prompt = words_of(self._record), prompt_of(self._record)
         if not is_blank(words):
             self._marks["attachment"] = "words"
@@ -198,7 +198,7 @@ class _Line:
         elif prompt is not None:
             self._marks["attachment"] = "prompt"
             text, tools = prompt
-            shown = self.fields["shown"] and prompt != self._before.prompt  # a snapshot may say what the last one said
+            shown = self.fields["shown"] and prompt != self._before.prompt  # a snapshot may repeat the last one
             self._before.prompt = prompt
             self._events.append(SystemMessage(content=text, tools=tools, **{**self.fields, "shown": shown}))
 
@@ -218,7 +218,7 @@ class _Line:
 
     def _add_message(self, content: Any, *, agent: bool = False) -> None:
         fields = self._next()
-        if is_blank(content) or self._record.get("isApiErrorMessage") is True:  # no model said it
+        if is_blank(content) or self._record.get("isApiErrorMessage") is True:  # no model wrote it
             fields = {**fields, "shown": False}
         source: Source = "environment" if self._record.get("isMeta") is True else "user"
         self._events.append(Message(content=content, source="agent" if agent else source, **fields))

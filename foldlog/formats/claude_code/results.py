@@ -1,6 +1,6 @@
-"""``toolUseResult``: a tool's result once more, structured. Most of it is what the call asked for and the text says.
+"""``toolUseResult``: a tool's result a second time, structured. Most of it repeats the call and the text.
 
-Only what the prediction gets wrong is kept, so a tool that is missing here costs bytes, and nothing else.
+Only the difference to the prediction is kept, so a tool without a rule here only costs bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from foldlog.formats.claude_code.blocks import blocks_of
 __all__ = ["structured"]
 
 _REMINDER = "\n\n<system-reminder>"
-"""With this begins what is added to a result for the model."""
+"""The beginning of a text that is added to a result for the model."""
 _LINE_NUMBER = re.compile(r"^ *(\d+)(?:→|\t)", re.MULTILINE)
 _ERROR_TAGS = re.compile(r"</?tool_use_error>")
 

@@ -1,11 +1,12 @@
-"""Where a session leaves a branch and goes on from an earlier line.
+"""Follow a session that leaves a branch and continues from an earlier line.
 
-Lines are read as they come, so that a session may grow: a line that does not follow the newest one is a *switch*. Its
-events come after a retraction to the version at which the line that it follows was the newest. The View there is the
-branch of that line, since each line was the newest when it came. Going back to a branch that was left works the same.
+Lines are read in order, so a session may grow: a line that does not follow the newest one is a *switch*. Before its
+events there is a retraction to the version at which its parent line was the newest. The View at that version is the
+branch of the parent line, because each line was the newest at its time. A return to an earlier branch works the same
+way.
 
-Lines that belong together are one group: the lines of one model response, and the results of its calls, in whatever
-order they name one another. Every line of a group stands for the end of the group.
+Lines that belong together are one group: the lines of one model response, and the results of its calls, in any order.
+Every line of a group stands for the end of the group.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Switches:
         self._joins = False
 
     def begin(self, version: int, standing: ShownMembers, last_line: Any) -> None:
-        """Begin in the middle of a log: what the lines before this version follow is not known."""
+        """Begin in the middle of a log: the parents of the lines before this version are unknown."""
         self._begun = self._newest = _Group(None)
         self._newest.version, self._newest.standing = version, standing
         self._is_whole = False
@@ -64,14 +65,14 @@ class Switches:
             self._groups[last_line] = self._newest
 
     def lacks(self, record: dict[str, Any]) -> bool:
-        """Return whether a line follows one that may be before those that are known."""
+        """Return whether a line follows one that may be before the known lines."""
         parent = parent_of(record)
         if self._is_whole or parent is PREVIOUS:
             return False
         return not self._names_parents if parent is None else parent not in self._groups
 
     def complete(self, earlier: Switches) -> None:
-        """Add the groups of the lines before those that are known."""
+        """Add the groups of the lines before the known ones."""
         begun, known = self._begun, earlier._newest
         if begun is not None and known is not None:
             begun.above = known.above
@@ -87,7 +88,7 @@ class Switches:
         self._is_whole = True
 
     def before(self, record: dict[str, Any]) -> _Group | None:
-        """Return the group to go back to before this line, or None where the line follows the newest one.
+        """Return the group to return to before this line, or None if the line follows the newest one.
 
         Version 0 of an empty group means a line that begins a new tree.
         """
@@ -109,7 +110,7 @@ class Switches:
         return _Group(None) if above is None else above
 
     def after(self, record: dict[str, Any], version: int, standing: ShownMembers, left: _Group | None) -> None:
-        """Take note of a line whose events brought the log to ``version``; ``left`` is what ``before`` returned."""
+        """Record a line after whose events the log has ``version`` events; ``left`` is the result of ``before``."""
         uuid = record.get("uuid")
         if is_side(record) != self._side or type(uuid) is not str:
             self._grow(version, standing)
@@ -130,7 +131,7 @@ class Switches:
         self._grow(version, standing)
 
     def is_copy(self, record: dict[str, Any]) -> bool:
-        """Return whether a line makes the calls of an earlier line with its id once more."""
+        """Return whether a line repeats the calls of an earlier line with its id."""
         calls = calls_of(record)
         return bool(calls) and self._calls.get(str(record.get("uuid"))) == calls
 
@@ -147,7 +148,7 @@ class Switches:
         self._names_parents = True
         if self._boundary is not None and self._kept.continues_from(parent):
             return self._groups.get(self._kept.anchor or "", self._boundary)
-        return self._groups.get(parent, self._newest)  # a line that was lost hides nothing
+        return self._groups.get(parent, self._newest)  # a lost line hides no other line
 
     def _belongs(self, record: dict[str, Any], above: _Group) -> bool:
         """Return whether a line belongs to a group that it follows: a result, or another line of its response."""

@@ -1,4 +1,4 @@
-"""What a session is called: by its user, by a model, or by the summary of its conversation."""
+"""The title of a session: by its user, by a model, or from the summary of its conversation."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 __all__ = ["Titles"]
 
 _SOURCES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
-"""Types of lines that bring a title, the weakest first, and the field that it stands in."""
+"""Types of lines with a title, the weakest first, and the field of the title."""
 _RANKS = {kind: rank for rank, kind in enumerate(_SOURCES)}
 
 
 class Titles:
-    """Tells which lines give the log a title: those with a title at least as strong as all titles before them.
+    """Finds the lines that give the log a title: those with a title at least as strong as all earlier titles.
 
-    A log begins with summaries of other sessions, too: a summary is of this one if the line that it names is in it.
-    If that line comes later, it brings the title. So what a line brings depends on lines before it only, and a log
-    that grows is read as before.
+    A log may begin with summaries of other sessions: a summary is of this session if the line that it names is in it.
+    If that line comes later, it gives the title. So the title of a line depends only on earlier lines, and a log that
+    grows is read in the same way.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Titles:
         return type(kind) is str and kind in _SOURCES
 
     def complete(self, earlier: Titles) -> None:
-        """Add what the lines before those that are known brought."""
+        """Add the titles of the lines before the known ones."""
         self._rank = max(self._rank, earlier._rank)
         self._lines |= earlier._lines
         self._awaiting = {leaf: title for leaf, title in earlier._awaiting.items() if leaf not in self._lines} | (
@@ -38,7 +38,7 @@ class Titles:
         )
 
     def of(self, record: dict[str, Any]) -> str | None:
-        """Return the title that the next line brings."""
+        """Return the title that the next line gives."""
         kind, uuid = record.get("type"), record.get("uuid")
         awaited = None
         if type(uuid) is str:

@@ -1,4 +1,4 @@
-"""Events to Claude Code's lines: what the events of a line say of it, and the line itself."""
+"""Encode events as Claude Code's lines: the fields that the events of a line give, and the line itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ClaudeCodeEncoder:
         self._before = LinesBefore(next_id)
 
     def end(self) -> list[Any]:
-        """Nothing: the last line is complete. Raises ``ValueError`` where an event of it is missing."""
+        """Return nothing: the last line is complete. Raises ``ValueError`` if an event of it is missing."""
         if self._group:
             raise InvalidEvent(f"event {self._group[0].id} is the first of a line whose last event is missing")
         return []
@@ -198,7 +198,7 @@ def _content(events: Sequence[Event], response: Response) -> str | list[Any]:
             case Annotation(data=list()):
                 content += event.data
             case Action():
-                content += event.thinking[thought:]  # those before are of lines before
+                content += event.thinking[thought:]  # earlier events belong to earlier lines
                 content += blocks_of(event.thought)
                 content.append(_use(event))
                 thought = 0

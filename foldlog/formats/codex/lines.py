@@ -16,7 +16,7 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 
 class Line(NamedTuple):
-    """The type of a line, and what it says. ``bare``: it is its own payload."""
+    """The type of a line and its payload. ``bare``: the line is its own payload."""
 
     type: str
     payload: Any
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
-    """Return what a record says, or None if it is not a line of a rollout."""
+    """Return the type and the payload of a record, or None if it is not a line of a rollout."""
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES

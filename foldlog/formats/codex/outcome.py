@@ -1,4 +1,4 @@
-"""Whether a command failed, where what is said of it says so."""
+"""Find out from its output whether a command failed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED = re.compile(r"(?:failed in sandbox\b.{0,300}?\bexit code: |execution e
 
 
 def has_failed(output: Any) -> bool:
-    """Return whether an output tells of an exit code that is not 0, or that nothing could be run.
+    """Return whether an output reports an exit code other than 0, or that the command could not be run.
 
     It may be JSON text with ``metadata.exit_code``, a text with a header before a line ``Output:``, or an object that
     says ``success``.

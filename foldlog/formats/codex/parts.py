@@ -1,4 +1,4 @@
-"""Content: Codex says in typed parts what an event says as a text, or in OpenAI's parts."""
+"""Convert content: Codex has typed parts, an event has a text or OpenAI's parts."""
 
 from __future__ import annotations
 

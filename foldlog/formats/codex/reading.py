@@ -34,11 +34,11 @@ from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 __all__ = ["CodexDecoder"]
 
 ABORTED = "aborted"
-"""What Codex tells its model of a call that never had an output."""
+"""The text of Codex for a call that never had an output."""
 
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
-"""What Codex itself tells the model as a user: all of it in a tag, or instructions from files."""
+"""Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
 _SAID_MAX = 20
 """In how many earlier messages instructions are looked for, so as not to repeat them."""
 
@@ -77,7 +77,7 @@ class CodexDecoder:
         else:
             events += self._aborted(line, payload)
             event = self._event(line, payload, self._repeats, marks, len(events))
-        force_setattr(event, "timestamp", timestamp)  # it is ours alone until it is returned
+        force_setattr(event, "timestamp", timestamp)  # no other code has it before it is returned
         if event.origin is not None and time is not None:
             force_setattr(event.origin, "time", time)
         if usual_line(event) != line:
@@ -261,7 +261,7 @@ def _keep(event: Event, marks: Marks, difference: dict[str, Any] | None) -> None
 
 
 def _annotation(line: str, name: str, payload: dict[str, Any], fields: dict[str, Any], repeats: Repeats) -> Annotation:
-    """Bookkeeping, with what it says that was not to be expected."""
+    """Return an annotation for bookkeeping, with the unexpected part of it."""
     expected = dict(repeats.expected(line, name))
     if line in ITEMS:
         expected["type"] = name

@@ -1,4 +1,4 @@
-"""What records say again, so that it is stored once: known to decoding and encoding alike, from the records before."""
+"""Predict what records repeat, so that it is stored once: decoding and encoding know it from earlier records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
 }
-"""Where a record may bring instructions."""
+"""The keys under which a record may have instructions."""
 
 _TOLD = {"user": "user_message", "assistant": "agent_message"}
 _THOUGHTS_MAX = 100

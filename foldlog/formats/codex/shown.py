@@ -1,4 +1,4 @@
-"""What of a rollout is shown at the moment, and what a record takes out of it."""
+"""Track which events of a rollout are shown now, and which of them a record forgets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shown:
         self._insert(len(self._ids), event.id, role)
 
     def summarize(self, condensation_id: int, offset: int) -> None:
-        """Note that the summary of this condensation stands at ``offset``."""
+        """Record that the summary of this condensation stands at ``offset``."""
         self._insert(offset, summary_id(condensation_id), _Role.OTHER)
 
     def _insert(self, place: int, event_id: int, role: _Role) -> None:
@@ -46,12 +46,14 @@ class Shown:
         self._roles.insert(place, role)
 
     def compact(self, *, but_instructions: bool) -> tuple[tuple[int, ...], int]:
-        """Forget all but the instructions, or but the base instructions: the ids forgotten, and how many are left."""
+        """Forget all but the instructions or the base instructions. Return the forgotten ids and how many events
+        stay.
+        """
         forgotten = self._forget(0, _Role.INSTRUCTIONS if but_instructions else _Role.BASE)
         return forgotten, len(self._ids)
 
     def roll_back(self, turns: int) -> tuple[int, ...]:
-        """Forget the last turns, with what came in them: the ids forgotten."""
+        """Forget the last turns with their events. Return the forgotten ids."""
         first = len(self._roles)
         while turns and (before := self._roles.rfind(_Role.TURN, 0, first)) >= 0:
             first = before

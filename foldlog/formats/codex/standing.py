@@ -1,4 +1,4 @@
-"""What the View of a history shows, as items of Codex: a condensation of ours is written with all that it leaves."""
+"""The View of a history as items of Codex: a condensation of ours is written with all items that it leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShownItems:
         """By the version from which it holds, what stands from there to the next stage."""
 
     def follow(self, event: Event, items: list[Any]) -> None:
-        """Have ``event`` come, which is written as ``items``. One that changes the View does so."""
+        """Add ``event``, which is written as ``items``. If it changes the View, apply the change."""
         members = self._stages[-1][1]
         if isinstance(event, CondensationAction):
             members = _without(members, event)

@@ -1,4 +1,4 @@
-"""Events to Codex records: what an event says of the record that it comes from, and the record itself."""
+"""Encode events as Codex records: the fields that an event gives, and the record itself."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class CodexEncoder:
         return [record]
 
     def end(self) -> list[Any]:
-        """Nothing; raises ``ValueError`` where items of a history lack the condensation behind them."""
+        """Return nothing. Raises ``ValueError`` if the condensation after items of a history is missing."""
         if self._items:
             raise InvalidEvent(
                 f"the condensation that {len(self._items)} items stand for is missing; "

@@ -1,4 +1,4 @@
-"""From paths to records: which files hold a history, where in them it stands, and its records as JSON values.
+"""From paths to records: the files that hold a history, its place in them, and its records as JSON values.
 
     histories.py   the histories in a file, and in a folder and the folders below it
     containers.py  objects that hold a history beside other things

@@ -32,10 +32,10 @@ class Found(NamedTuple):
 
 
 class NotAHistory(EventStoreError, ValueError):
-    """This path holds no history, and nothing of it is imported.
+    """This path holds no history, so nothing is imported from it.
 
-    ``why`` says what it is instead. ``foreign`` is true where it is sound JSON of another kind, which is harmless among
-    other files.
+    ``why`` says what it is instead. ``foreign`` is true for sound JSON of another kind, which is harmless among other
+    files.
     """
 
     def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""From a path to the histories below it: which files hold some, and where in them each one stands.
+"""From a path to the histories below it: the files that hold histories, and the place of each history in them.
 
     a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an array of records, an
                 object with such an array, an array of such objects
@@ -43,9 +43,9 @@ _NOTHING = "holds no event of a format that is known here"
 
 
 def histories(path: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
-    """Yield the histories at ``path``, in a stable order, and between them what could not be read.
+    """Yield the histories at ``path``, in a stable order, and between them the problems.
 
-    Raises ``NotAHistory`` where it is a file without one, ``OSError`` where it cannot be read.
+    Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
     """
     if path.is_dir():
         yield from _in_folder(path, path, recognize)

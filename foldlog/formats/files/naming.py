@@ -1,4 +1,4 @@
-"""What a history is called. A name depends on the history and on its place, never on what else is imported.
+"""Name a history. A name depends on the history and on its place, never on other histories of the same import.
 
     the source names the conversation   that name: ``conversation_id``, ``session_id``, the session in its records
     the source names a task             the file's name and the task's: ``runs/1/output:django__django-11276``
@@ -27,11 +27,11 @@ _SAYS_NOTHING = re.compile(
     r"|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
     re.IGNORECASE,
 )
-"""Names that files have in folder after folder."""
+"""Names that files have in many folders."""
 
 
 class Name(NamedTuple):
-    """What a history is called, and under which names it may have been imported before: with another folder, or by a
+    """The name of a history, and the names under which it may have been imported before: with another folder, or by a
     version of foldlog that named it differently.
     """
 

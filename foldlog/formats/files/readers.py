@@ -1,7 +1,7 @@
-"""Where the records of one history stand: lines, an array in a document, a folder of files, or memory.
+"""Read the records of one history: lines, an array in a document, a folder of files, or memory.
 
-A reader can be iterated again and again, and holds no more than a record at a time. What cannot be read is a problem at
-a place; the records after it are read.
+A reader can be iterated several times, and holds one record at a time. An unreadable record is a problem with its
+place; the records after it are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Array", "Files", "Held", "JsonLines", "Located", "RecordReader", "el
 
 
 class Located(NamedTuple):
-    """A JSON value and where it stands, or what is wrong there."""
+    """A JSON value with its place, or the problem at that place."""
 
     line: int
     offset: int
@@ -31,12 +31,12 @@ class RecordReader(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """About how much there is to read."""
+        """The approximate size of the records, in bytes."""
 
     def __iter__(self) -> Iterator[Located]: ...
 
     def place(self, located: Located) -> str:
-        """Return where it stands, for a finding."""
+        """Return its place, for a finding."""
 
 
 class JsonLines:

@@ -1,4 +1,4 @@
-"""Reading a JSON document of any length value by value, in memory for one value.
+"""Read a JSON document of any length value by value, in memory for one value.
 
 A window slides over the file's text; the standard library's scanner reads one value at a time out of it. Where a value
 goes on beyond the window, the window grows, so a value is scanned at most twice its length.
@@ -193,7 +193,9 @@ class Scanner:
                 return
 
     def _fill(self) -> bool:
-        """More of the file into the window; False at its end. The window doubles while nothing of it is taken."""
+        """Read more of the file into the window. Return False at its end. The window doubles while no value is taken
+        from it.
+        """
         if self._fault:
             raise Broken(self._fault)
         if self._ended:
@@ -203,7 +205,7 @@ class Scanner:
         try:
             self._text += self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
-            self._text += error.object[: error.start].decode()  # what comes before is read first
+            self._text += error.object[: error.start].decode()  # earlier bytes are read first
             self._fault = "not UTF-8"
         self._ended = not chunk and not self._fault
         return not self._ended

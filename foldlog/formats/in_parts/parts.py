@@ -1,7 +1,7 @@
-"""Records that are made of parts: one event for each part, and back.
+"""Convert records that are made of parts: one event for each part, and back.
 
-The first event of a record has in ``origin.rest`` what the record says beside what the events let expect, and how many
-events it has; the others say there that they follow. A record is read and written without a look at the records before
+The first event of a record has in ``origin.rest`` the difference between the record and its prediction from the events,
+and the number of events; the others say there that they follow. A record is read and written without the records before
 it, so any part of a history that begins with a record can be written.
 """
 
@@ -100,11 +100,13 @@ def _naive(event: Event) -> str | None:
 
 
 def _set_origin(event: Event, origin: Origin) -> None:
-    force_setattr(event, "origin", origin)  # it is the decoder's alone until it is returned
+    force_setattr(event, "origin", origin)  # no other code has it before it is returned
 
 
 class _Encoder:
-    """An event that was added since is a record of its own, and so is a summary in a View."""
+    """Return the records that are complete with ``event``. An event that was added later is a separate record, and so
+    is a summary in a View.
+    """
 
     def __init__(self, format: InParts) -> None:
         self.left_out: Counter[str] = Counter()
@@ -156,7 +158,7 @@ def text_of(value: Any) -> str:
 
 
 def value_of(content: Content, *, imported: bool) -> Any:
-    """Return what ``text_of`` most likely was given."""
+    """Return the value that was most likely given to ``text_of``."""
     if not isinstance(content, str):
         return list(content)
     if not imported or content[:1] not in ("{", "["):

@@ -1,4 +1,4 @@
-"""What the messages of an agent say beyond OpenAI's."""
+"""The interface for messages of an agent that have more fields than OpenAI's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKS = ("calls", "answers", "function")
 
 
 class Dialect(Protocol):
-    """What the messages of an agent say beyond OpenAI's. It may remember what the messages before said."""
+    """The fields that the messages of an agent have beyond OpenAI's. It may remember earlier messages."""
 
     @property
     def format(self) -> str: ...

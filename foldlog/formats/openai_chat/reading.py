@@ -61,7 +61,7 @@ class OpenAIChatDecoder:
         difference = self._key_order.difference(message, record)
         origin = events[0].origin
         if origin is not None and (marks or difference):
-            force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
+            force_setattr(origin, "rest", {**marks, **difference})  # no other code has it before it is returned
         self._next_id += len(events)
         self._dialect.remember(record)
         return events

@@ -1,4 +1,4 @@
-"""Events to chat messages: what an event says of the message that it comes from, and the message itself."""
+"""Encode events as chat messages: the fields that an event gives, and the message itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a delegate did stands in its parent's stream and outside its history."""
+"""Find the records of a delegate: they are in its parent's stream, but not in the parent's history."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["outside_history"]
 
 
 def outside_history(records: Iterable[Any]) -> Container[int]:
-    """Return numbers of the records that a delegate left in its parent's stream.
+    """Return the numbers of the records of a delegate in its parent's stream.
 
-    They stand strictly between a ``delegate`` action and the ``delegate`` observation that answers it, the innermost
-    first; a delegation without an answer leaves none. Cost: one pass over the records.
+    They are strictly between a ``delegate`` action and its ``delegate`` observation, the innermost first; a delegation
+    without an observation has none. Cost: one pass over the records.
     """
     open_at: list[int] = []
     spans: list[tuple[int, int]] = []

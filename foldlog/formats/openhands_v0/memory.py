@@ -1,7 +1,8 @@
-"""What V0's agent sent to its model: the words of its memory, where they are not those of the record.
+"""Give the words that V0's agent sent to its model, if they differ from the record. A tool's action is sent as the call
+that the model wrote, which is in ``tool_call_metadata``.
 
-A tool's action is sent as the call that the model wrote; ``tool_call_metadata`` has it. The model is told of what the
-user did, and of what came of it. The words around these are V0's, so that a model that goes on reads what it read.
+The model is told the actions of the user and their results. The words around these are V0's, so that a model that
+continues reads the same text as before.
 """
 
 from __future__ import annotations

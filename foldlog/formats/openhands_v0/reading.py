@@ -39,7 +39,7 @@ _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": 
 _BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
-"""What V0 does itself: no model asked for it."""
+"""Actions of V0 itself, which no model asked for."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
 """Observations that are told without an action before them."""
 
@@ -97,7 +97,7 @@ class OpenHandsV0Decoder:
         event = build(record, fields, outside, marks)
         difference = before.key_order.difference(predicted(event, marks, before), record)
         if marks or difference:
-            force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
+            force_setattr(origin, "rest", {**marks, **difference})  # no other code has it before it is returned
         before.add(event, record)
         self._last_action = event.id if is_action else None
         return event

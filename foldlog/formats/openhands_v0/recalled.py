@@ -1,6 +1,6 @@
-"""What V0 recalled for its agent: about the workspace, and knowledge that a word of the user called for.
+"""Give the text of the knowledge that V0 recalled for its agent: about the workspace, or for a word of the user.
 
-A record holds the pieces, and V0 sends them to its model in a text. The text here says the same in other words.
+A record holds the pieces, and V0 sends them to its model in a text. The text here has the same content in other words.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Recollection:
         return text.said, text.spans
 
     def forget(self, forgotten: Forgotten) -> None:
-        """Have the knowledge that these records told told again."""
+        """Mark the knowledge in these records as forgotten, so that it is told again."""
         for name, source_id in list(self._told.items()):
             if type(source_id) is int and any(first <= source_id <= last for first, last in forgotten.intervals):
                 del self._told[name]

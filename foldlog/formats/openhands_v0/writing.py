@@ -1,4 +1,4 @@
-"""Events to V0 records: what an event says of the record that it comes from, and the record itself."""
+"""Encode events as V0 records: the fields that an event gives, and the record itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
 """Observations that are bookkeeping in a stream."""
 
 _CAUSES_MAX = 10_000
-"""How many events an action waits for its result; after that the two are not paired."""
+"""An action waits for its result during this many events; after that the two are not paired."""
 _RESPONSES_MAX = 32
 """A model response is stored with the first event that carries it; events that repeat it soon after refer to it."""
 
@@ -64,7 +64,7 @@ MARKS = (
 
 
 class RecordsBefore:
-    """What decoding and encoding both know of the events before: enough to say again what a record repeats of them."""
+    """The state of decoding and encoding about earlier events: enough to predict what a record repeats."""
 
     def __init__(self) -> None:
         self.key_order = KeyOrder()
@@ -177,7 +177,7 @@ class OpenHandsV0Encoder:
         return [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
 
     def end(self) -> list[Any]:
-        """Nothing; raises ``ValueError`` where an array's last events are missing."""
+        """Return nothing. Raises ``ValueError`` if an array's last events are missing."""
         if self._array:
             raise InvalidEvent(f"an array lacks its last {self._missing} events; an export needs the whole history")
         return []

@@ -1,4 +1,5 @@
-"""A log is a tree of events: ``parent_id`` says which event each one follows. Old logs say no parents.
+"""Follow the branches of a log, a tree of events: ``parent_id`` names the event before each one. Old logs name no
+parents.
 
 A step that does not follow the newest step is a *switch* to another branch. Its events come after a retraction to the
 version at which the step that it follows was the newest, so that the View there is the branch of that step. Going back
@@ -57,7 +58,7 @@ class Branches:
         self._root = Place(None, 0, StandingIds())
 
     def before(self, record: dict[str, Any]) -> Place | None:
-        """Return the place to go back to before this record, or None where it follows the newest step."""
+        """Return the place to return to before this record, or None if it follows the newest step."""
         if self._newest is None or not _is_step(record):
             return None
         above = self._followed(record)

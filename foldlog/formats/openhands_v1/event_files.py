@@ -1,8 +1,7 @@
-"""The events of a conversation as the files that the OpenHands SDK names, and the head of its tree.
+"""The events of a conversation as the files of the OpenHands SDK, and the head of its tree.
 
-The SDK's events are a tree, whose branch that ends in the head is what its model is shown. Here the View is that
-branch: before an event is appended that goes on elsewhere, the View is brought back by a retraction to what it was
-after the event's parent.
+The SDK's events are a tree, and its model is shown the branch that ends in the head. Here the View is that branch:
+before an event that continues another branch, a retraction returns the View to the version after the event's parent.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class EventFiles:
             self._take(self._history.events(self.version, version), Encoder(NAME) if self.version == 0 else None)
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Take the events of an own append, unless others came before them."""
+        """Take the events of an own append, unless events of other writers came before them."""
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
             self._take(events)
@@ -135,9 +134,9 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Take back what is not on the branch that ends in ``head``, or bring that branch back."""
+        """Retract the events that are not on the branch that ends in ``head``, or bring that branch back."""
         if head is not None and head not in self._events:
-            raise InvalidEvent(f"conversation {self._history.id!r}: there is no event {head!r} to go on from")
+            raise InvalidEvent(f"conversation {self._history.id!r} has no event {head!r} to continue from")
         moves = self._moves(head)
         if moves:
             self.follow(self._history.append(moves, expected_version=self.version))

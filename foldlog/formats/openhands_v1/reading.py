@@ -129,7 +129,7 @@ class OpenHandsV1Decoder:
         event = self._built(kind, record, fields, marks)
         difference = before.key_order.difference(predicted(event, marks, before), record)
         if marks or difference:
-            force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
+            force_setattr(origin, "rest", {**marks, **difference})  # no other code has it before it is returned
         before.add(event, origin.id)
         if event.shown and type(origin.id) is str:
             self._standing.note("came", origin.id, event.id)
@@ -170,9 +170,9 @@ class OpenHandsV1Decoder:
             self._standing.awaits_condensation = True
 
     def _replaced(self) -> list[Event]:
-        """Return the event that forgets the system prompt before an update: a model is shown the last one only.
+        """Return the event that forgets the system prompt before an update: a model is shown only the last one.
 
-        Return none while a request waits: an event that forgets would answer it.
+        Return none while a request is open: a condensation would fulfil it.
         """
         standing = self._standing
         if standing.prompt is None or standing.awaits_condensation:
@@ -252,7 +252,9 @@ class OpenHandsV1Decoder:
         )
 
     def _condensation(self, record: dict[str, Any], fields: dict[str, Any]) -> CondensationAction:
-        """In our ids: every earlier event with a forgotten id, and the summary of X for "X-summary"."""
+        """Return the condensation in our ids: every earlier event with a forgotten id, and the summary of X for
+        "X-summary".
+        """
         forgotten = record.get("forgotten_event_ids")
         names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
         ids = self._standing.forget(names)

@@ -1,4 +1,4 @@
-"""What a record may name of the events before it that a View can hold."""
+"""Track the events of the View that a later record may name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foldlog.formats.recent import Recent
 __all__ = ["Note", "StandingIds"]
 
 _CALLS_MAX = 10_000
-"""How many calls later a tool's message still replaces its observation; after that both are shown."""
+"""A tool's message replaces its observation for this many later calls; after that both are shown."""
 
 
 Kind = Literal["came", "forgotten", "answered", "prompt", "requested", "condensed"]
@@ -25,7 +25,7 @@ class Note(NamedTuple):
 
 
 class StandingIds:
-    """What stands in the View: source ids with ours, the system prompt, and whether a condensation is requested.
+    """The content of the View: source ids with our ids, the system prompt, and whether a condensation is requested.
 
     ``notes`` are the changes since they were taken last.
     """
@@ -43,7 +43,7 @@ class StandingIds:
 
     @property
     def forgettable(self) -> dict[str, list[int]]:
-        """Source id to ours. A forgotten id is done with, so this is as large as a View."""
+        """Our id for each source id. Forgotten ids are removed, so it is as large as a View."""
         self._settle()
         return self._forgettable
 
@@ -58,7 +58,7 @@ class StandingIds:
         return self._answered.get(call_id) is not None
 
     def note(self, kind: Kind, value: Any = None, event_id: int = -1) -> None:
-        """Change what stands, and keep the change in ``notes``."""
+        """Apply a change, and keep it in ``notes``."""
         note = Note(kind, value, event_id)
         self.notes.append(note)
         if kind in ("requested", "condensed"):
@@ -79,7 +79,7 @@ class StandingIds:
         return notes
 
     def begin_with(self, forgettable: dict[str, list[int]], prompt: int | None) -> None:
-        """Add what stood before the first change."""
+        """Add the content before the first change."""
         for source_id, ids in self._forgettable.items():
             forgettable.setdefault(source_id, []).extend(ids)
         self._forgettable = forgettable

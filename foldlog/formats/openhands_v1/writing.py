@@ -1,4 +1,4 @@
-"""Events to V1 records: what an event says of the record that it comes from, and the record itself."""
+"""Encode events as V1 records: the fields that an event gives, and the record itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SUMMARY = "-summary"
 """What the id of a condensation's summary has after the condensation's id."""
 
 _CAUSES_MAX = 10_000
-"""How many events an action waits for its result; after that the two are not paired."""
+"""An action waits for its result during this many events; after that the two are not paired."""
 
 
 Marks = dict[str, Any]
@@ -65,7 +65,7 @@ MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
 
 
 class EventsBefore:
-    """What decoding and encoding both know of the events before: whom an answer answers, and by which id."""
+    """The state of decoding and encoding about earlier events: the action of each observation, and its id."""
 
     def __init__(self, next_id: int = 0) -> None:
         self.key_order = KeyOrder()
@@ -140,7 +140,7 @@ class OpenHandsV1Encoder:
         return [*ids, *(f"{self._source_ids[summary_of(i)]}{SUMMARY}" for i in summaries)]
 
     def end(self) -> list[Any]:
-        """Nothing: each event is a record."""
+        """Return nothing: each event is a record."""
         return []
 
 

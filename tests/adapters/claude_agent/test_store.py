@@ -243,7 +243,7 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
     mirrored = {"project_key": "-work", "session_id": names[1]}
     await store.append(mirrored, [line(9)])
     assert (await store.import_folder(projects)).items == 0, "the store went on"
-    with pytest.raises(ValueError, match="there is no such folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         await store.import_folder(tmp_path / "none")
 
 

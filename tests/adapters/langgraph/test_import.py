@@ -108,7 +108,7 @@ def test_an_import_that_was_interrupted_goes_on(tmp_path, monkeypatch):
 
 def test_another_file_is_refused(tmp_path):
     with FoldlogSaver("memory:") as ours:
-        with pytest.raises(InvalidArgument, match=r"there is no file .*nothing.db.*; give the path"):
+        with pytest.raises(InvalidArgument, match=r"nothing.db.* is not a file; give the path"):
             import_checkpoints(tmp_path / "nothing.db", ours)
         sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.close()
         (tmp_path / "text.db").write_text("no database " * 100)

@@ -173,7 +173,7 @@ def test_an_event_is_written_once_and_is_never_deleted(store):
     with pytest.raises(InvalidEvent, match=r"nothing was deleted.*histories\.erase"):
         store.delete("events")
     other = said("two", "other")
-    with pytest.raises(InvalidEvent, match="there is no event 'other' to go on from"):
+    with pytest.raises(InvalidEvent, match="has no event 'other' to continue from"):
         store.write(f"events/event-00001-{other.id}.json", other.model_dump_json(exclude_none=True))
     store.write("base_state.json", '{"leaf_event_id": "other"}')
     assert (store.read("base_state.json"), shown(store.history)) == ('{"leaf_event_id":"other"}', [event.id])
