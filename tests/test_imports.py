@@ -1,11 +1,14 @@
 """What is imported when, looked at in processes of their own. What it costs, the benchmarks measure."""
 
 import json
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "matplotlib", "cryptography", "psycopg"]
 
 
@@ -60,3 +63,10 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
     histories["c1"].step()
 """
     assert _modules_after(code) & {"eventsourcing", "sqlite_utils", "litellm", "psycopg"} == set()
+
+
+def test_the_store_has_few_rooms_and_few_arrows_between_them():
+    """A reader holds a dozen rooms in mind, and the ways between them only if there are few."""
+    layout = runpy.run_path(str(ROOT / "scripts" / "layout-figures"))
+    assert len(list((ROOT / "eventstore").glob("*.py"))) <= 12
+    assert layout["arrows"]() <= 70

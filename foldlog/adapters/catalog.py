@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["ADAPTERS", "Adapter"]
+from packaging.specifiers import SpecifierSet
 
-_BOUND = re.compile(r"(>=|<=) *([0-9.]+)")
+__all__ = ["ADAPTERS", "Adapter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +43,7 @@ class Adapter:
         installed = self.installed
         if installed is None:
             return "not installed"
-        return "tested" if _is_within(installed, self.tested) else "untested"
-
-
-def _is_within(release: str, bounds: str) -> bool:
-    order = {">=": (0, 1), "<=": (-1, 0)}
-    return all(_compare(release, bound) in order[operator] for operator, bound in _BOUND.findall(bounds))
-
-
-def _compare(one: str, other: str) -> int:
-    a, b = ([int(number) for number in re.findall(r"\d+", text)] for text in (one, other))
-    size = max(len(a), len(b))
-    a, b = a + [0] * (size - len(a)), b + [0] * (size - len(b))
-    return (a > b) - (a < b)
+        return "tested" if SpecifierSet(self.tested).contains(installed, prereleases=True) else "untested"
 
 
 ADAPTERS = (

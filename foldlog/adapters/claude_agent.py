@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -28,7 +27,7 @@ from claude_agent_sdk import (
 )
 
 from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, append_or_begin, histories_of
+from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.history import History
@@ -47,7 +46,7 @@ _SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """The name that Claude Code gives the file of a session."""
 
 
-class FoldlogSessionStore:
+class FoldlogSessionStore(OpenHistories):
     """Keeps the transcripts of sessions. ``histories``: the URL of a store, or open histories of either face.
 
     The conversation of a session is ``PREFIX/PROJECT/SESSION``, that of a sub-agent ``PREFIX/PROJECT/SESSION/SUBPATH``,
@@ -56,7 +55,7 @@ class FoldlogSessionStore:
     """
 
     def __init__(self, histories: HistoriesGiven, *, prefix: str = "claude") -> None:
-        self.histories, self._owned = histories_of(histories)
+        super().__init__(histories)
         self._prefix = prefix
         self._written: dict[str, History] = {}
         """The conversations to which this store wrote, as it found them."""
@@ -120,19 +119,6 @@ class FoldlogSessionStore:
         """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
         name = f"{self._below(key['project_key'])}{quote(key['session_id'], safe='')}"
         return f"{name}/{quote(key['subpath'], safe='')}" if "subpath" in key else name
-
-    async def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
-        if self._owned:
-            await self.histories.close()
-
-    async def __aenter__(self) -> FoldlogSessionStore:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # -- names --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from contextlib import closing, suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from agents import SessionSettings, TResponseInputItem
@@ -27,7 +26,7 @@ from msgspec import structs
 
 from condensers import Condensation
 from eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, append_or_begin, histories_of
+from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Decoder, Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.histories import Histories
@@ -39,7 +38,7 @@ __all__ = ["FoldlogSession", "import_sessions"]
 _FORMAT = "openai-responses"
 
 
-class FoldlogSession:
+class FoldlogSession(OpenHistories):
     """One session: what ``Runner.run(..., session=...)`` takes.
 
     ``session_id``        the id of its conversation
@@ -65,7 +64,7 @@ class FoldlogSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings = _settings(session_settings)
-        self.histories, self._owned = histories_of(histories)
+        super().__init__(histories)
         self.history = self.histories[session_id]
         self._condense = condense
         self._clear = clear
@@ -122,19 +121,6 @@ class FoldlogSession:
             return given
         return ModelInputData(input=[*_items(well_formed(view).events), *rest], instructions=given.instructions)
 
-    async def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
-        if self._owned:
-            await self.histories.close()
-
-    async def __aenter__(self) -> FoldlogSession:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def _condensed(self) -> View:
         """Condense as often as it is due. Raises ``NoCondensationAvailable`` if a condensation is required and
         impossible.
@@ -174,12 +160,9 @@ async def import_sessions(
     finding. An item that is not JSON, which the SDK leaves out too, is a finding. ``messages_table`` is that of the
     ``SQLiteSession``. Raises ``ValueError`` if the file is absent or of another kind. Cost: all items.
     """
-    given, owned = histories_of(histories)
-    try:
-        return await given.pool.run(lambda: _imported(Path(path), given.sync, messages_table), finish=True)
-    finally:
-        if owned:
-            await given.close()
+    async with OpenHistories(histories) as given:
+        faces = given.histories
+        return await faces.pool.run(lambda: _imported(Path(path), faces.sync, messages_table), finish=True)
 
 
 def _imported(path: Path, histories: Histories, table: str) -> ImportedSessions:

@@ -19,7 +19,6 @@ __all__ = [
     "OpenHistories",
     "WithHistories",
     "append_or_begin",
-    "histories_of",
     "in_thread",
 ]
 
@@ -28,18 +27,6 @@ T = TypeVar("T")
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """What an adapter takes: open histories of either face, or a URL such as ``sqlite:///history.db``."""
-
-
-def histories_of(given: HistoriesGiven) -> tuple[aio.AsyncHistories, bool]:
-    """Return the async face of the histories, and whether they were opened here:
-
-    then the adapter closes them. Raises what ``foldlog.open`` raises.
-    """
-    if isinstance(given, aio.AsyncHistories):
-        return given, False
-    if isinstance(given, Histories):
-        return aio.face_of(given), False
-    return aio.face_of(open_histories(given)), True
 
 
 class ImportedSessions(NamedTuple):
@@ -68,11 +55,38 @@ def append_or_begin(histories: Histories, history: History, append: Callable[[Hi
     return history, append(history)
 
 
-class WithHistories:
-    """What an adapter of both faces is given, as ``histories``; what was opened by its URL it closes."""
+class _Given:
+    """The async face of the histories that an adapter was given. ``async with`` closes what was opened by its URL.
+
+    Raises what ``foldlog.open`` raises.
+    """
 
     def __init__(self, given: HistoriesGiven) -> None:
-        self.histories, self._owned = histories_of(given)
+        self._owned = not isinstance(given, aio.AsyncHistories | Histories)
+        if not isinstance(given, aio.AsyncHistories | Histories):
+            given = open_histories(given)
+        self.histories = given if isinstance(given, aio.AsyncHistories) else aio.face_of(given)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._owned:
+            await self.histories.close()
+
+
+class OpenHistories(_Given):
+    """The histories of an async adapter."""
+
+    async def close(self) -> None:
+        """Close the store, if it was opened by its URL."""
+        await self.__aexit__(None, None, None)
+
+
+class WithHistories(_Given):
+    """The histories of an adapter with both faces."""
 
     def close(self) -> None:
         """Close the store, if it was opened by its URL."""
@@ -86,15 +100,6 @@ class WithHistories:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._owned:
-            await self.histories.close()
 
 
 def in_thread(
@@ -111,23 +116,3 @@ def in_thread(
         return await histories.pool.run(partial(method, self, *args, **kwargs), finish=finish)
 
     return call
-
-
-class OpenHistories:
-    """Histories that an async adapter was given; it closes what it opened by its URL."""
-
-    def __init__(self, given: HistoriesGiven) -> None:
-        self.histories, self._owned = histories_of(given)
-
-    async def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
-        if self._owned:
-            await self.histories.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -60,10 +60,8 @@ def changes(
 
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
-    """Return ranges of ids whose records are exactly those of these spans:
-
-    start, stop, start, stop, … ``joins(start, stop)`` tells whether no other records lie between the end of the old
-    list and the new ones.
+    """Return ranges of ids whose records are exactly those of these spans: start, stop, start, stop, … ``joins(start,
+    stop)`` tells whether no other records lie between the end of the old list and the new ones.
     """
     if len(spans) >= len(old.spans) and list(spans[: len(old.spans)]) == list(old.spans):
         joined, rest = list(old.ranges), spans[len(old.spans) :]

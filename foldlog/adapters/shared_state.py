@@ -50,9 +50,8 @@ class SharedStates:
                 continue  # another session wrote first
 
     def _is_written(self, session: str, conversation: str, change: Values, key: str) -> bool:
-        """Write a change. Return whether it is written; if not, its state has changed in that time:
-
-        call it again. An event is appended with it, because a change to equal values alone would not record its key.
+        """Write a change. Return whether it is written; if not, its state has changed in that time: call it again. An
+        event is appended with it, because a change to equal values alone would not record its key.
         """
         history = self._histories[conversation]
         try:
