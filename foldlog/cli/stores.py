@@ -52,7 +52,7 @@ def open_existing(db: str) -> Store:
         return open_store(db)
     if not os.path.exists(location.path):
         raise Refused(
-            f"{location.path} does not exist; import histories with 'foldlog import PATH', or name the store "
+            f"the store {location.path} does not exist; import histories with 'foldlog import PATH', or name the store "
             f"with --db STORE"
         )
     if "mode" in location.options:

@@ -147,7 +147,7 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
     assert ran.status == 1
     assert [one["conversation"] for one in ran.document["imported"]] == ["many/h0", "many/h1"]
     assert ran.err.splitlines() == [f"foldlog: found: {problem}" for problem in ran.document["findings"]]
-    assert "the import ended there, after 2 conversations with 4 events, which stay; run it again" in ran.err
+    assert "the import ended after 2 conversations with 4 events, which stay; run it again" in ran.err
     assert (alone.status, alone.out) == (2, ""), "nothing was done"
     again = foldlog("import", "many")
     assert again.status == 0

@@ -198,7 +198,7 @@ def test_a_reply_of_no_use_was_paid_for_too(foldlog, work, config):
     with OpenAIServer(Text(""), Text("The parser is mended.")) as server:
         ran = foldlog("condense", "c1", "--config", config(asking(server)), "--dry-run")
     assert ran.status == 0
-    assert "2 calls of gpt-4o-mini, 1 of no use" in ran.out
+    assert "2 calls of gpt-4o-mini, 1 unusable" in ran.out
     assert "the context was reset" in ran.out
 
 

@@ -317,7 +317,7 @@ def a_store(foldlog, write):
     [
         (["--no-token", "--host", "0.0.0.0"], "for localhost only"),
         (["--token", "short"], "at least 8"),
-        (["--db", "sqlite:///none.db"], "no store"),
+        (["--db", "sqlite:///none.db"], "does not exist"),
     ],
 )
 def test_a_server_that_would_be_open_is_not_started(foldlog, a_store, given, said):
