@@ -1,4 +1,4 @@
-"""What a recorder is: it gives uniqueness, atomicity and positions, for any bytes.
+"""The interface of a recorder, which gives uniqueness, atomicity and positions, for any bytes.
 
 The store, above it, gives density, expected versions, rules, the hash chain and the registry. A recorder knows rows and
 transactions, and nothing of events. Every recorder passes the one suite in ``tests/conformance/test_recorders.py``.
@@ -41,16 +41,16 @@ __all__ = [
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
-"""How long a call waits for other writers, or for a server that is away, unless the URL says otherwise."""
+"""The default time for which a call waits for other writers, or for a server that is unreachable."""
 
 
 class Index(Protocol):
-    """What a transaction finds over many conversations: those of a list, and events by the id of their source."""
+    """Queries over many conversations: lists of conversations, and events by the id of their source."""
 
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return those of these idempotency keys that are stored, each with its conversation. Nothing is guessed.
+        """Return the stored ones of these idempotency keys, each with its conversation. Nothing is guessed.
 
         Without a conversation: those of all conversations, of keys that begin with ``SOURCE_KEYS``.
         """

@@ -1,7 +1,8 @@
-"""Refusing a write inside a write: it would wait for its own thread, and for ever.
+"""Refuse a write inside a write, which would wait for its own thread for ever. Code that foldlog calls, or that Python
+runs between any two steps, may write to the store again:
 
-Code that foldlog calls, or that Python runs between any two steps, may write to the store again: a guard, an inline
-projection, the clock, a signal handler, ``__del__``. A recorder marks its thread for as long as it is inside a write:
+a guard, an inline projection, the clock, a signal handler, ``__del__``. A recorder marks its thread while it is inside
+a write:
 
     mark = mark_of(database)
     if mark in INSIDE:
@@ -43,12 +44,12 @@ def nested(name: str) -> InterfaceError:
 
 
 def note_committed(error: BaseException) -> None:
-    """Say on an exception that came from outside, such as a timeout, that the write it interrupted is there."""
+    """Add to an exception from outside, such as a timeout, that the interrupted write is stored."""
     error.add_note("foldlog: the transaction that this interrupted was committed; its events are written")
 
 
 def note_in_doubt(error: BaseException) -> None:
-    """Say on an exception that came from outside that it is unknown whether the interrupted write is there."""
+    """Add to an exception from outside that it is unknown whether the interrupted write is stored."""
     error.add_note(
         "foldlog: this interrupted a commit, and whether its events are written is not known; "
         "append them again with the same idempotency key, or read the conversation"

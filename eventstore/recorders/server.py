@@ -1,4 +1,4 @@
-"""What a recorder can say besides whose database is a server that others use and look after."""
+"""What a recorder can also report if its database is a server that other people use and administer."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ class Status(NamedTuple):
 @runtime_checkable
 class RecorderOnServer(Protocol):
     def status(self) -> Status:
-        """Return who holds the followers back, and how far behind are they?"""
+        """Return who holds the followers back, and how far behind they are."""

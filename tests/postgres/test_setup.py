@@ -177,7 +177,7 @@ def test_a_schema_of_something_else_is_left_alone(url: str, postgres_server: Ser
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
 def test_only_mode_rwc_makes_a_store(url: str, mode: str):
-    with pytest.raises(StoreUnusable, match="there is no store in schema"):
+    with pytest.raises(StoreUnusable, match="of this database has no store"):
         open_store(f"{url}&mode={mode}")
     open_store(url).close()
     open_store(f"{url}&mode={mode}").close()

@@ -1,4 +1,4 @@
-"""The questions that one transaction answers."""
+"""The queries of one transaction."""
 
 from __future__ import annotations
 

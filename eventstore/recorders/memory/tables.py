@@ -1,4 +1,4 @@
-"""Everything that a store in memory holds, and how to take the newest changes back."""
+"""All data of a store in memory, and how to undo the newest changes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Tables:
-    """Everything that is stored, and how to take the newest changes back.
+    """All stored data, and how to undo the newest changes.
 
-    How to undo a change is put down before it is made: a signal handler may raise in between, so undoing a change that
-    was not made does nothing.
+    The undo step is recorded before the change: a signal handler may raise in between, so undoing a change that was not
+    made does nothing.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What may be written."""
+"""A write transaction."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _NULL: Final = _length(-1)
 
 
 def integer(number: int) -> bytes:
-    """Return 32 bits, of a signed number or of an unsigned one."""
+    """Return a signed or unsigned number of 32 bits."""
     return _unsigned(number & 0xFFFF_FFFF)
 
 
@@ -39,7 +39,7 @@ def array(kind: int, values: Sequence[bytes | None]) -> bytes:
 
 
 def text_bytes(text: str) -> bytes:
-    """Return UTF-8; lone surrogates, which are no Unicode but may be in an id, are kept."""
+    """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are kept."""
     return text.encode("utf-8", "surrogatepass")
 
 

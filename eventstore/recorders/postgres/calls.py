@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Doubt(NamedTuple, Generic[T]):
-    """A commit that was sent and not answered: what it would have returned, and what knows how to find out."""
+    """A commit that was sent and not answered: its result, and the transaction that can find out."""
 
     result: T
     transaction: PostgresTransaction
@@ -47,8 +47,8 @@ class Call(Generic[T]):
         return "whether it was written is not known: write it again with the same idempotency key to find out"
 
     def note_on(self, error: BaseException) -> None:
-        """Say on an exception that ended the call from outside, such as a timeout, whether its writes are there. An
-        error of ours says so itself.
+        """Add to an exception from outside that ended the call, such as a timeout, whether its writes are stored. Our
+        own errors say it themselves.
         """
         if isinstance(error, RecorderError):
             return
@@ -82,7 +82,7 @@ class Call(Generic[T]):
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
-            # Whatever it is, also a conflict that the work found: it may come of a guess that was wrong.
+            # Any error, also a conflict that the work found: it may be caused by a wrong guess.
             if not transaction.assumes:
                 raise
         return self._run(begin(None), versions)

@@ -1,5 +1,5 @@
-"""What is asked of a server on each new connection, before it is used: can it keep what is promised, and is its epoch
-right?
+"""Check a server on each new connection, before it is used: its settings must keep the promises, and its epoch must be
+right.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _seconds: Final = Struct("!d").unpack
 def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bool, durable: bool) -> None:
     """Check the server of a new connection, and begin an epoch where it was restored or promoted.
 
-    Raises ``OperationalError`` where a promise could not be kept on it, ``ConnectionLost`` where the connection is for
-    writing and the server is a standby, ``DatabaseError`` where this role may not begin an epoch.
+    Raises ``OperationalError`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
+    writing and the server is a standby, ``DatabaseError`` if this role may not begin an epoch.
     """
     wire.queue("greet")
     answer = wire.ask()[-1]
@@ -79,7 +79,7 @@ def _begin_epoch(wire: Wire, info: psycopg.ConnectionInfo, schema: str) -> None:
 
 
 def as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
-    """Say what the owner of a store has to run."""
+    """Return the command that the owner of a store has to run."""
     option = "" if schema == "foldlog" else f"&schema={schema}"
     return (
         f"as {owner!r}, the owner of its tables, run: foldlog list --db 'postgresql://{owner}@{info.host}:{info.port}/"

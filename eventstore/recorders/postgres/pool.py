@@ -1,4 +1,4 @@
-"""A bounded pool of connections. Who waits for one gets it in the order of coming."""
+"""A bounded pool of connections. Waiting threads get one in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Pool:
             raise
 
     def _leave(self, place: _Place) -> None:
-        """Done twice, this does no harm."""
+        """Leave the pool. Calling it twice does no harm."""
         wire = place.wire
         if wire is not None:
             wire.abandon()

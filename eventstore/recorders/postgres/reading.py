@@ -1,4 +1,4 @@
-"""What one transaction is asked. Every question walks an index to what it returns, and costs one round trip."""
+"""The queries of one transaction. Each walks an index to its rows and costs one round trip."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class PostgresReader:
         return self._whole(rows_of(self._ask("shown_rows", bigint(key), firsts, lasts, keys, one)), key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Live rows have their positions; those of an import are reckoned from where it was published."""
+        """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._ask("publications", bigint(after_position))

@@ -347,12 +347,12 @@ class PostgresRecorder:
 _recorders: weakref.WeakSet[PostgresRecorder] = weakref.WeakSet()
 
 
-def _begin_anew_after_fork() -> None:
+def _renew_after_fork() -> None:
     for recorder in _recorders:
         recorder._after_fork_in_child()
 
 
-os.register_at_fork(after_in_child=_begin_anew_after_fork)
+os.register_at_fork(after_in_child=_renew_after_fork)
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:

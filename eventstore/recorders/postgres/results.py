@@ -31,7 +31,7 @@ _signed: Final = Struct("!q").unpack
 
 
 def values(result: PGresult) -> Callable[[int, int], bytes]:
-    """Return (row, column) to a value, of columns that are never null."""
+    """Return a function from (row, column) to a value, for columns that are never null."""
     return cast("Callable[[int, int], bytes]", result.get_value)
 
 

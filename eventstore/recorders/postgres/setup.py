@@ -1,4 +1,4 @@
-"""The schema of a store: is it there, is it ours, is it of this version?"""
+"""Check, make and migrate the schema of a store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from eventstore.recorders.statements import migrations
 __all__ = ["prepare"]
 
 _LOCK_WAIT: Final = "2s"
-"""How long a migration waits for a table. All who come later wait behind it, so it gives up early and is repeated."""
+"""The time for which a migration waits for a table. Later users of the table wait for it, so it fails early and is
+repeated.
+"""
 
 
 def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, writable: bool) -> None:
-    """Make the store, or bring it to the newest schema, if it is not there; one process does it, others wait.
+    """Make the store if it does not exist, or migrate it to the newest schema; one process does it, others wait.
 
     Raises ``DatabaseError`` if the schema is not a store, is of a newer version, or may not be made;
     ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
@@ -40,7 +42,7 @@ def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, w
             if found == 0:
                 raise
     if found == 0:
-        raise DatabaseError(f"there is no store in schema {schema!r} of this database; open it for writing to make one")
+        raise DatabaseError(f"schema {schema!r} of this database has no store; open it for writing to make one")
     if found < newest:
         raise DatabaseError(
             f"the store in schema {schema!r} has schema version {found}, this version of foldlog needs {newest}; "
@@ -54,7 +56,9 @@ def _owner(connection: psycopg.Connection[Any], schema: str) -> str:
 
 
 def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:
-    """Return 0 where there is no store. Raises ``DatabaseError`` where something else is, or a newer store."""
+    """Return the version of the schema; 0 without a store. Raises ``DatabaseError`` for other tables, or a newer
+    store.
+    """
     tables = connection.execute(
         "SELECT coalesce(array_agg(tablename::text), '{}') FROM pg_tables WHERE schemaname = %s", (schema,)
     ).fetchone()

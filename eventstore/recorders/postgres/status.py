@@ -1,4 +1,4 @@
-"""What an operator asks of a store in PostgreSQL: is it sound, who holds followers back, how far behind are they?"""
+"""Answer an operator about a store in PostgreSQL: its soundness, who holds followers back, how far behind they are."""
 
 from __future__ import annotations
 
@@ -104,15 +104,15 @@ def _one(connection: psycopg.Connection[Any], query: LiteralString, *parameters:
 
 
 def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
-    """Yield what is wrong with tables and indices. Cost: all of them are read."""
+    """Yield the problems of tables and indices. Cost: all of them are read."""
     quoted = sql.Identifier(schema).as_string(None)
-    rows_of_nobody, attachments_of_nobody = (
+    rows_without_conversation, attachments_without_conversation = (
         statements("postgresql")[name].replace("{schema}", quoted).encode()
-        for name in ("rows_of_nobody", "attachments_of_nobody")
+        for name in ("rows_without_conversation", "attachments_without_conversation")
     )
-    for key, count in connection.execute(rows_of_nobody).fetchall():
+    for key, count in connection.execute(rows_without_conversation).fetchall():
         yield f"{count} events are of conversation number {key}, which is not there"
-    for (lonely,) in connection.execute(attachments_of_nobody).fetchall():
+    for (lonely,) in connection.execute(attachments_without_conversation).fetchall():
         if lonely:
             yield f"{lonely} values that stood beside events belong to no event"
     checker = connection.execute("SELECT to_regprocedure('bt_index_check(regclass, boolean)')").fetchone()

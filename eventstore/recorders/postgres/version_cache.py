@@ -1,8 +1,8 @@
-"""How this process's appends left their conversations, so that the next append need not ask before it writes.
+"""The last known version of conversations that this process appended to, so that the next append need not ask first.
 
-Most appends follow on one of the same process. Others write too, so what is known of a conversation is only ever a
-guess: the server checks it before anything is written, in the same round trip. A guess that is wrong costs that round
-trip and a line in the server's log, so it is ventured only while the last append found everything as we had left it.
+Most appends follow an append of the same process. Other processes write too, so the known version is only a guess: the
+server checks it before it writes, in the same round trip. A wrong guess costs that round trip and a line in the
+server's log, so a guess is made only while the last append found the conversation as this process had left it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class PostgresVersionCache:
         self._by_id: dict[str, _Tail] = {}
 
     def take(self, conversation_id: str) -> Conversation | None:
-        """Return how a conversation ends, if a guess is worth it. It is told once: of two threads that append at the
-        same time only one can be right about how the other leaves it, and if that one is wrong, there was somebody
-        else.
+        """Return the last version of a conversation, if a guess is worth it. It is given once: of two threads that
+        append at the same time only one guess can be right.
         """
         with self._mutex:
             tail = self._by_id.get(conversation_id)
@@ -47,7 +46,7 @@ class PostgresVersionCache:
         with self._mutex:
             known = self._by_id.get(left.id)
             if known is not None and known.conversation.version > left.version:
-                return  # another thread came behind it, and was told of first
+                return  # another thread appended after it, and its append was recorded first
             self._by_id.pop(left.id, None)
             self._by_id[left.id] = _Tail(left, known is None or known.conversation.head == found.head)
             if len(self._by_id) > self._kept_max:

@@ -36,7 +36,7 @@ def create_private(path: str) -> os.stat_result | None:
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Return the status of what is at the path; None where nothing can be seen there: what opens it says why."""
+    """Return the status of the path; None if it cannot be read: opening it raises the error."""
     try:
         return os.stat(path)
     except OSError:
@@ -44,14 +44,14 @@ def status_of(path: str) -> os.stat_result | None:
 
 
 def check_is_file(path: str, status: os.stat_result | None) -> None:
-    """Raise ``DatabaseError`` where something is at the path that is not a regular file."""
+    """Raise ``DatabaseError`` if the path is not a regular file."""
     if status is not None and not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
         raise DatabaseError(f"{path} is {kind}, and a store is a regular file; name another file")
 
 
 def is_empty(path: str, status: os.stat_result) -> bool:
-    """Whether nothing at all is in the file: SQLite takes it for a new database, and it may have been a whole one."""
+    """Return whether the file is empty: SQLite takes it for a new database, but it may have been a store."""
     return status.st_size == 0 and not os.path.exists(f"{path}-wal")
 
 
@@ -63,7 +63,7 @@ def open_reader(path: str, *, patience_s: float = PATIENCE_S, writable: bool = T
     """
     process_forks.check_not_inherited(path)
     options = "mode=rw" if writable else "mode=ro"
-    if not writable and _nobody_can_write(path):
+    if not writable and _is_read_only(path):
         options = "immutable=1"  # else SQLite would make files beside it, for those who read and write at once
     connection = sqlite3.connect(
         f"{_uri(path)}?{options}",
@@ -84,8 +84,8 @@ def _uri(path: str) -> str:
     return f"file://{quote_from_bytes(os.fsencode(absolute))}"
 
 
-def _nobody_can_write(path: str) -> bool:
-    """Whether the file is on a read-only file system, complete in itself."""
+def _is_read_only(path: str) -> bool:
+    """Return whether the file is on a read-only file system and has no log beside it."""
     if not os.path.exists(path) or os.path.exists(f"{path}-wal"):
         return False
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
@@ -193,7 +193,7 @@ class ReaderPool:
             self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
-        """Close every connection and open none until ``resume``; False if some stayed in use for so long."""
+        """Close every connection and open none until ``resume``. Return False if some stay in use for that time."""
         with self._lock:
             self._resting = True
             left_alone = self._changed.wait_for(lambda: not self._uses, patience_s)

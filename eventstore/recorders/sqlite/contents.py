@@ -1,13 +1,13 @@
-"""Was the file overwritten in place?
+"""Detect that the file was overwritten in place.
 
-``cp backup.db history.db`` keeps the inode, so the file is still the one that was opened, and SQLite goes on with pages
-of both. SQLite itself changes the file only when a checkpoint writes the log back. So a writer that finds the file
-changed since it last looked reads it as it is on disk, without its log, through a connection that takes no lock: it
-must still be a store, with the same name, and say that it is this file. A backup says that it is a copy.
+``cp backup.db history.db`` keeps the inode, so the file is still the one that was opened, and SQLite continues with
+pages of both. SQLite itself changes the file only when a checkpoint writes the log back. So a writer that finds the
+file changed since its last check reads it as it is on disk, without its log, through a connection that takes no lock:
+it must still be a store with the same uuid, and say that it is this file. A backup says that it is a copy.
 
-Only what can be read counts. A writer that was killed in a checkpoint leaves pages of two moments, which SQLite calls
-malformed; the next checkpoint completes them. For the same reason a last position that is lower than before shows
-nothing. So a copy of the same file, made by ``cp`` earlier, is not told from the file itself.
+Only readable content counts. A writer that was killed in a checkpoint leaves pages of two moments, which SQLite calls
+malformed; the next checkpoint completes them. For the same reason a last position that is lower than before proves
+nothing. So an earlier copy of the same file, made by ``cp``, cannot be distinguished from the file itself.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MALFORMED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY,
 
 
 class _OnDisk(NamedTuple):
-    """What the file says of itself."""
+    """The file's statements about itself."""
 
     uuid: str
     file: str | None
 
 
 class Contents:
-    """What one writer knows of the content of its file."""
+    """The knowledge of one writer about the content of its file."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,9 +1,9 @@
-"""Positions in a file that was copied.
+"""Give positions in a file that was copied.
 
-A backup does not know which positions were given after it was made. Where it is put in the place of its store, or used
-beside it, it must not give them again: a follower that knows them would miss the events that get them now. So a file
-knows its own inode. The first writer to a file that is not the one it says it is begins an *epoch*, above every
-position that the other file can have given by then.
+A backup does not know which positions were given after it was made. If it takes the place of its store, or is used
+beside it, it must not give them again: a follower that has passed them would miss the new events. So a file knows its
+own inode. The first writer to a file with another inode begins an *epoch*, above every position that the other file can
+have given by then.
 
 Positions go on from the present time in microseconds, since no store records a million events a second for long. Where
 the clock is wrong they still leave out 2^32.
@@ -25,7 +25,7 @@ _A_COPY: Final = 0
 
 
 def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
-    """Begin an epoch in a file that does not say that it is this one. Within a write transaction."""
+    """Begin an epoch in a file that names another inode than its own. Call it within a write transaction."""
     execute = connection.execute
     found = execute(SQL["file"]).fetchone()
     if found is not None and found[0] == str(inode).encode():
@@ -39,7 +39,7 @@ def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
 
 
 def mark_copy(connection: sqlite3.Connection) -> None:
-    """Have an epoch begun in this file, a copy, also where it gets the inode of its store."""
+    """Mark this file as a copy, so that its first writer begins an epoch, also if it gets the inode of its store."""
     connection.execute(SQL["set_file"], (_A_COPY,))
 
 

@@ -1,8 +1,8 @@
-"""SQLite must not cross a fork.
+"""Close connections before a fork:
 
-A forked child believes in locks that only its parent holds. The parent, closing last by its own count, then removes the
-write-ahead log from under the child, and with it what the child went on to acknowledge. So every connection is closed
-before a fork, and parent and child open new ones when they need them.
+SQLite must not cross one. A forked child relies on locks that only its parent holds. The parent, which counts itself as
+the last one to close, then removes the write-ahead log from under the child, with the events that the child
+acknowledged. So every connection is closed before a fork, and parent and child open new ones when they need them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from eventstore.recorders.errors import OperationalError
 __all__ = ["Forkable", "check_not_inherited", "identity", "watch"]
 
 _PATIENCE_S: Final = 5.0
-"""How long a fork waits for other threads to end what they are doing with a store."""
+"""The time for which a fork waits until other threads have ended their work with a store."""
 
 
 class Forkable(Protocol):
-    """What has connections to a file."""
+    """An object with connections to a file."""
 
     path: str
 
     def rest(self, patience_s: float) -> bool:
-        """Close all connections and open none until ``resume``. False if some are in use and stay so."""
+        """Close all connections and open none until ``resume``. Return False if some stay in use."""
 
     def resume(self) -> None:
-        """In the parent, behind the fork."""
+        """Open connections again in the parent after the fork."""
 
-    def begin_anew(self, *, inherited: bool) -> None:
-        """In the child, behind the fork. ``inherited``: connections were in use, and the file is beyond its reach."""
+    def renew_in_child(self, *, inherited: bool) -> None:
+        """Begin with new locks and connections in the child. ``inherited``: connections were in use, so the child must
+        not use the file.
+        """
 
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
@@ -40,7 +42,7 @@ _inherited: set[tuple[int, int]] = set()
 
 
 def watch(forkable: Forkable) -> None:
-    """Have its connections closed before every fork, for as long as it lives."""
+    """Close the connections of this object before every fork, for as long as it lives."""
     _watched.add(forkable)
 
 
@@ -68,7 +70,7 @@ def _after_in_child() -> None:
     for forkable, rested in _resting.items():
         if not rested:
             _inherited.add(identity(forkable.path))
-        forkable.begin_anew(inherited=not rested)
+        forkable.renew_in_child(inherited=not rested)
     _resting.clear()
 
 

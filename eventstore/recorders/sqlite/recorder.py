@@ -218,12 +218,12 @@ class SQLiteRecorder:
             self._scrubbing.release()
         self._checkpoints.go_on()
 
-    def begin_anew(self, *, inherited: bool) -> None:
+    def renew_in_child(self, *, inherited: bool) -> None:
         if inherited:
             self._close_because("it was in use in another thread when this process was forked")
         if self._lock is not None:
             self._lock.renew_in_child()
-        self._file.begin_anew()
+        self._file.renew_in_child()
         # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
         of_writers = vars(self).get("_queue"), vars(self).get("_writing")
         self._of_parent = (*of_writers, self._readers, self._scrubber, self._checkpoints)

@@ -1,9 +1,9 @@
-"""Put another file in the place of a store's, while processes may have it open.
+"""Put another file in the place of a store's file, while processes may have it open.
 
-They are not harmed: they find that their file is not under its name any more, and write nothing. What matters is the
-order of the steps, in case the process is killed between two of them. The log must not lie beside the new file, whose
-pages it does not belong to; and as long as its file is under the name, it must. So the old file gets a second name
-first, and its log with it: no store opens a file with two names. Then the log goes, then the new file takes the name.
+These processes find that their file no longer has its name, and write nothing. The order of the steps matters, because
+the process may be killed between two of them. The log must not lie beside the new file, to which it does not belong;
+but it must lie beside the old file as long as that has the name. So the old file and its log first get a second name:
+no store opens a file with two names. Then the log is removed, then the new file takes the name.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def replace(path: str, new: str, kept: str) -> bool:
 
 @contextlib.contextmanager
 def _alone_in(file: StoreFile) -> Iterator[None]:
-    """With SQLite's write lock, so that other programs write nothing either, and with as much of the log in the file as
-    can be. A file that is damaged, or partly replaced, is replaced all the same.
+    """Hold SQLite's write lock, so that other programs do not write, with as much of the log in the file as possible. A
+    file that is damaged or partly replaced is replaced, too.
     """
     connection = None
     with suppress(RecorderError, sqlite3.Error, OSError):

@@ -1,4 +1,4 @@
-"""Whose file it is, and bringing it up to date."""
+"""Check that a file is a store, and migrate its schema."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def check_is_store(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Within a transaction, that no newer version has migrated the file since it was opened. Takes under 1 µs."""
+    """Check within a transaction that no newer version has migrated the file since it was opened. Takes under 1 µs."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:
         _schema(connection, path)
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Bring the schema up to date, in one transaction: a process that is killed leaves the older one whole. A new file
-    gets to know its inode.
+    """Migrate the schema in one transaction: a process that is killed leaves the older schema whole. A new file records
+    its inode.
     """
     execute = connection.execute
     execute("BEGIN IMMEDIATE")

@@ -248,8 +248,8 @@ class StoreFile:
         if self._file is not None:
             self._file.close()
 
-    def begin_anew(self) -> None:
-        """In a forked child: the connections stayed with the parent."""
+    def renew_in_child(self) -> None:
+        """Forget the connections in a forked child: they belong to the parent."""
         self._one_at_a_time = _one_at_a_time(self.path)
         self._keep_the_log = set()
         self._release_log()

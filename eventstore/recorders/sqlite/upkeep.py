@@ -1,4 +1,4 @@
-"""What is done to the file as a whole."""
+"""Copy, rewrite and check the file as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["compact", "copy", "empty_wal", "findings", "left_of_erased", "restar
 
 _PATIENCE_MS: Final = 20
 _PAGES: Final = 1_024
-"""Pages copied in one step, between two of which Ctrl-C is heard."""
+"""The number of pages that are copied in one step. Ctrl-C is noticed between two steps."""
 
 
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
@@ -31,7 +31,7 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
 
 
 def compact(writer: sqlite3.Connection) -> bool:
-    """Rewrite the file. Return whether what was deleted is gone from it: while it is read, it shrinks later."""
+    """Rewrite the file. Return whether deleted rows are gone from it: a file that is being read shrinks later."""
     pending = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
     try:
@@ -78,13 +78,13 @@ def _written_back(writer: sqlite3.Connection, mode: str) -> bool:
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """Yield what SQLite finds wrong with the file, and rows without a conversation. Cost: all of it."""
+    """Yield the problems that SQLite finds in the file, and rows without a conversation. Cost: the whole file."""
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
-    for key, count in reader.execute(SQL["rows_of_nobody"]):
+    for key, count in reader.execute(SQL["rows_without_conversation"]):
         yield f"{count} events are of conversation number {key}, which is not there"
-    lonely = reader.execute(SQL["attachments_of_nobody"]).fetchone()[0]
+    lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     if lonely:
         yield f"{lonely} values that stood beside events belong to no event"
     for (name,) in reader.execute(SQL["hidden"]):

@@ -534,7 +534,7 @@ FROM (SELECT application, max(notification_id) AS place FROM {schema}.tracking G
     SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS horizon FROM {schema}.epoch) h
 ORDER BY t.application
 
--- name: rows_of_nobody
+-- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
 
@@ -569,7 +569,7 @@ DELETE FROM {schema}.attachments WHERE conversation = $1::bigint AND (name, enco
     SELECT name, encoding FROM {schema}.attachments WHERE conversation = $1::bigint LIMIT $2::bigint
 )
 
--- name: attachments_of_nobody
+-- name: attachments_without_conversation
 SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
     SELECT FROM {schema}.attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
 ) OR NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = a.conversation)

@@ -307,7 +307,7 @@ WHERE key = ?
 -- name: forget_keys
 DELETE FROM idempotency_keys WHERE conversation = ?
 
--- name: rows_of_nobody
+-- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM events e
 WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
 
@@ -447,7 +447,7 @@ DELETE FROM attachments WHERE conversation = ? AND NOT EXISTS (
 -- name: delete_attachments
 DELETE FROM attachments WHERE rowid IN (SELECT rowid FROM attachments WHERE conversation = ? LIMIT ?)
 
--- name: attachments_of_nobody
+-- name: attachments_without_conversation
 SELECT count(*) FROM attachments a WHERE NOT EXISTS (
     SELECT 1 FROM attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
 ) OR NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = a.conversation)

@@ -1,7 +1,7 @@
-"""A damaged file's rows in a new file, so that what can be read of it can be asked for as in any store.
+"""Copy the rows of a damaged file to a new file, so that the readable part can be used like any store.
 
-Rows whose checksum is right come first, so that a damaged copy of one never takes its place. What is damaged comes
-too, and is damaged still: a read of it says so.
+Rows with a right checksum come first, so that a damaged copy of a row never takes its place. Damaged rows are copied
+too and stay damaged: reading them raises an error.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["Carved", "carve"]
 _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 20
 _EARLIER_COLUMNS = (15, 16, 18, 19)
-"""Of a conversation's row that was written before schema 3, 7, 8 and 9."""
+"""The numbers of columns of a conversation's row from before schema 3, 7, 8 and 9."""
 _NAME_BYTES = 32
 """The name of what stands beside a body: a hash."""
 _TRIED_MAX = 16
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ASTRAY_MAX = 200
-"""Of more rows than these it is not looked whether they were swapped with one another."""
+"""The most rows that are checked for having been swapped with one another."""
 _OF_THE_STORE = (b"uuid", b"positions_given")
 """What the table ``store`` has names for: an entry of its index looks as one of the names of conversations."""
 
 
 class Carved(NamedTuple):
-    """How many rows were found: events, sound ones and others, and conversations; ``nameless`` are those of which only
-    events were found, and not even the id.
+    """How many rows were found: sound and damaged events, and conversations; ``nameless`` are conversations of which
+    only events were found, without their id.
     """
 
     events: int
@@ -46,7 +46,7 @@ class Carved(NamedTuple):
 
 
 def carve(path: str, into: str) -> Carved:
-    """Bring every row of the SQLite file at ``path``, and of its log, into a new store at ``into``.
+    """Copy every row of the SQLite file at ``path``, and of its log, into a new store at ``into``.
 
     Raises ``OSError``, and ``RecorderError`` where the new file cannot be written. Cost: three readings of the file,
     and two more where rows are damaged; memory for the conversations.
@@ -89,8 +89,8 @@ def carve(path: str, into: str) -> Carved:
 
 
 class _Names:
-    """Which conversation is whose? Its row says it, an index of names says it too, and where either is damaged, the
-    checksums of its events decide: they are right under its name only.
+    """Find the name of each conversation. Its row and an index of names have it; if one is damaged, the checksums of
+    its events decide: they are right only under its name.
     """
 
     def __init__(self, pages: PageFile) -> None:
@@ -119,7 +119,7 @@ class _Names:
         """Keys that are no conversation's, and how many of their rows were tried under every name."""
 
     def vouch_for(self, row: StoredRow) -> bool:
-        """Whether the row is what was written, in the conversation that its key is of."""
+        """Return whether the row is unchanged, in the conversation of its key."""
         key = row.columns[1]
         name = self._name_of.get(key)
         if name is None:
@@ -156,13 +156,13 @@ class _Names:
 
     @property
     def nameless(self) -> int:
-        """Of how many conversations there are events, and no name."""
+        """The number of conversations that have events but no name."""
         return len(self._strangers.keys() - self._name_of.keys() - self._named.keys())
 
     def conversations(self) -> dict[int, Sequence[Any]]:
-        """By key, the columns of every conversation that may be seen; first those whose events vouch for them.
+        """Return the columns of every visible conversation by key; first the conversations that their events prove.
 
-        Of one whose row is lost, the salt is lost, and with it the proof of its heads.
+        If a row is lost, its salt is lost, and with it the proof of its heads.
         """
         rows = {columns[1]: columns for columns in self._rows.values()}
         found: dict[int, Sequence[Any]] = {}
@@ -252,7 +252,7 @@ def _is(row: StoredRow, *types: type) -> bool:
 
 
 def _limit(pages: PageFile) -> Iterable[Sequence[Any]]:
-    """How large an event may be, where the store has recorded it."""
+    """Return the largest size of an event, if the store has recorded it."""
     for row in pages.rows():
         if row.rowid is None and row.texts == [True, True] and row.columns[0] == b"event_bytes_max":
             yield tuple(value.decode("utf-8", "replace") for value in row.columns)

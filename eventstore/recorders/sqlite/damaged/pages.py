@@ -1,7 +1,7 @@
-"""The rows in a SQLite file, page by page, without SQLite: for files that it gives up on.
+"""Read the rows of a SQLite file page by page, without SQLite: for files that SQLite refuses.
 
-Every page that looks like a leaf of a table, or like any page of an index, is read for itself; what leads to it does
-not matter. So a page can only lose its own rows. The newest state is what counts: pages come from the write-ahead log
+Every page that looks like a leaf of a table, or like any page of an index, is read by itself; the pages that lead to it
+do not matter. So a damaged page loses only its own rows. The newest state counts: pages come from the write-ahead log
 as far as that is whole, else from the file. Format: https://www.sqlite.org/fileformat2.html.
 
 Why SQLite's own recovery does not do: ``docs/decisions/0063-our-own-reader-of-damaged-pages.md``.
@@ -35,7 +35,7 @@ class StoredRow(NamedTuple):
     rowid: int | None
     columns: Sequence[Any]
     texts: Sequence[bool]
-    """Which of the columns are text."""
+    """The places of the text columns."""
 
 
 class PageFile:
@@ -64,7 +64,9 @@ class PageFile:
             self._log.close()
 
     def rows(self) -> Iterator[StoredRow]:
-        """Rows of all tables and entries of all indices, by page. Cost: one reading of the file; memory for a row."""
+        """Yield the rows of all tables and entries of all indices, by page. Cost: one reading of the file; memory for a
+        row.
+        """
         for number in range(1, self.pages + 1):
             page = self._page(number)
             if page is not None:
@@ -83,7 +85,7 @@ class PageFile:
         return page if len(page) == self.page_bytes else None
 
     def _read_log(self) -> None:
-        """Where the log has newer pages: up to the last commit before its checksums stop being right."""
+        """Find the newer pages in the log: up to the last commit before its first wrong checksum."""
         assert self._log is not None
         header = self._log.read(_WAL_HEADER)
         if len(header) < _WAL_HEADER:
@@ -123,7 +125,7 @@ class PageFile:
             try:
                 yield self._row(number, kind, page, at)
             except (ValueError, IndexError, struct.error):
-                continue  # this cell is damaged; a count finds what is missing
+                continue  # this cell is damaged; a count finds missing rows
 
     def _row(self, number: int, kind: int, page: bytes, at: int) -> StoredRow:
         if kind == _INDEX_INTERIOR:

@@ -1,7 +1,8 @@
-"""Which bytes of a b-tree page hold nothing? Format: https://www.sqlite.org/fileformat2.html.
+"""Find the unused bytes of a b-tree page. Format:
 
-A page is its header, the places of its cells, a gap, and the cells, between which there may be free blocks. Where cells
-move to another page, as pages are split and joined, SQLite leaves their bytes in the gap, also with ``secure_delete``.
+https://www.sqlite.org/fileformat2.html. A page is its header, the places of its cells, a gap, and the cells, between
+which there may be free blocks. When pages are split and joined, cells move to another page, and SQLite leaves their
+bytes in the gap, also with ``secure_delete``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _ZEROS: Final = bytes(_CONTENT_MAX)
 
 
 def is_tree_page(page: bytes, number: int) -> bool:
-    """Whether a page is of a b-tree. Pages of any other kind begin with the number of another page: in a file of fewer
-    than 2^25 pages the first byte of that is 0 or 1, which is not a kind of b-tree page.
+    """Return whether a page is of a b-tree. Pages of other kinds begin with the number of another page: in a file of
+    fewer than 2^25 pages its first byte is 0 or 1, which is not a kind of b-tree page.
     """
     return page[_start(number)] in (*_INTERIOR, *_LEAF)
 
@@ -78,7 +79,7 @@ def _start(number: int) -> int:
 
 
 def _are_empty(chunk: bytes, offset: int, first: int, page_bytes: int) -> bool:
-    """Whether the free blocks of a page make sense and hold zeros."""
+    """Return whether the free blocks of a page are consistent and hold zeros."""
     end = 0
     while first:
         if not end <= first <= page_bytes - _FREE_BLOCK.size:
@@ -94,7 +95,9 @@ def _are_empty(chunk: bytes, offset: int, first: int, page_bytes: int) -> bool:
 
 
 def _free_blocks(page: bytes, first: int, content: int) -> Iterator[tuple[int, int]]:
-    """Each block with its own four bytes, as (first byte, byte after the last); (0, 0) where they make no sense."""
+    """Yield each block with its own four bytes, as (first byte, byte after the last); (0, 0) if they are
+    inconsistent.
+    """
     end = content
     while first:
         if not end <= first <= len(page) - _FREE_BLOCK.size:

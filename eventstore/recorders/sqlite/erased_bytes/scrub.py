@@ -1,19 +1,18 @@
-"""Overwrite what b-tree pages keep of deleted and replaced rows in their unused bytes.
+"""Overwrite the bytes of deleted and replaced rows in the unused parts of b-tree pages.
 
 ``secure_delete`` overwrites cells when they are deleted. But when pages are split or joined, SQLite copies cells to
-other pages, and their bytes stay where they were, between the places of the cells and the cells. SQL does not reach
-them, and which pages have some cannot be told, so every page is looked at. What is found is overwritten in the file
-itself, with the descriptor with which a connection of ours has it open.
+other pages, and their bytes stay in the gap between the places of the cells and the cells. SQL does not reach them, and
+it is unknown which pages have some, so every page is examined. The bytes are overwritten in the file itself, with the
+descriptor of one of our connections.
 
-Why that is safe. No reader ever looks at these bytes, so it does not matter when, or whether, a write of them gets to
-the disk. They are written only while this process has SQLite's own write lock and the log is empty: then no other
-connection can write to the file, not even by a checkpoint. Every other connection may have a page with the old bytes in
-its cache, and would write them again. So a row is changed in the same transaction: a connection that
-sees another commit than its own drops its cache.
+Why it is safe. No reader uses these bytes, so it does not matter when a write of them gets to the disk. They are
+written only while this process has SQLite's own write lock and the log is empty: then no other connection can write to
+the file, not even by a checkpoint. Another connection may have a page with the old bytes in its cache, and would write
+them again. So a row is changed in the same transaction: a connection that sees a commit of another one drops its cache.
 
-Why it is complete. The pages are looked at without a lock, while a read transaction is open. As long as it is, the log
-is not begun again, so every page that others wrote is in it. Such a page may be an image with old bytes that was at
-another place when it was looked at. So under the lock the pages of the log are looked at again.
+Why it is complete. The pages are examined without a lock, while a read transaction is open. During that time the log is
+not begun again, so it has every page that other connections wrote. Such a page may have old bytes that were at another
+place when that place was examined. So the pages of the log are examined again under the lock.
 
 Cost: reading the file once. Writers wait while the log is emptied and the pages found are written: at most 4,000 at a
 time. docs/decisions/0065-erased-bytes.md has figures.
@@ -41,7 +40,7 @@ __all__ = ["Scrubber"]
 
 _CHUNK_BYTES: Final = 2**20
 _PAGES_MAX: Final = 4_000
-"""Pages that are written in one turn."""
+"""The number of pages that are written under the lock at a time."""
 _LOG_BYTES_MAX: Final = 16 * 2**20
 """When the log has grown to this length since it was last emptied, it is emptied before the search goes on."""
 _FILE_PAGES_MAX: Final = 2**25
@@ -205,7 +204,7 @@ class _Scrub:
         self._reader.execute(SQL["bytes_pending"]).fetchone()
 
     def _pages_of_the_log(self) -> set[int]:
-        """Every page that has a frame in the log; also of frames that count no more, which does no harm."""
+        """Return every page that has a frame in the log, also of outdated frames, which does no harm."""
         numbers = set()
         with contextlib.suppress(FileNotFoundError), open(self._log, "rb") as log:
             log.seek(_LOG_HEADER)

@@ -27,9 +27,9 @@ __all__ = ["AT", "IN_COMMITS_AT", "THREAD", "LogCheckpoints"]
 
 THREAD: Final = "foldlog-checkpoint"
 AT = 1_000
-"""Pages in the log at which it is written back: SQLite's own default."""
+"""The log is written back when it has this number of pages: SQLite's own default."""
 IN_COMMITS_AT: Final = 4_000
-"""Pages at which SQLite writes it back in a commit."""
+"""SQLite writes the log back in a commit when it has this number of pages."""
 
 
 class LogCheckpoints:
@@ -68,12 +68,12 @@ class LogCheckpoints:
 
     @contextmanager
     def none_beside(self) -> Iterator[None]:
-        """Have none in progress, and begin none. To be entered under the write lock."""
+        """Wait until none is in progress, and begin none in the block. Enter it under the write lock."""
         with self._beside_commits:
             yield
 
     def stop(self, patience_s: float) -> bool:
-        """Begin none until ``go_on``, and close the connection. False if one is in progress for longer than that."""
+        """Begin none until ``go_on``, and close the connection. Return False if one is in progress for longer."""
         self._stopped = True
         if not self._turn.acquire(timeout=patience_s):
             return False
