@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from reprlib import repr as short
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -30,6 +30,7 @@ from eventstore.values.ids import EventIds, ids_of_range
 
 __all__ = [
     "ATTRIBUTES",
+    "MAY_BE_STRUCTURAL",
     "NOT_RECORDED",
     "Action",
     "AgentCondensationObservation",
@@ -51,7 +52,6 @@ __all__ = [
     "Source",
     "SystemMessage",
     "UnknownEvent",
-    "have_structural",
     "is_structural",
     "summary_id",
     "summary_of",
@@ -72,13 +72,6 @@ Content = str | tuple[dict[str, Any], ...]
 def is_structural(event: Event) -> bool:
     """Return whether the event changes a View other than by adding to its end."""
     return event.is_structural if isinstance(event, UnknownEvent) else event.structural
-
-
-def have_structural(events: Iterable[Event]) -> bool:
-    """Return whether one of the events may change a View other than by adding to its end. No bytecode is executed for
-    an event, so it is asked before each event is examined.
-    """
-    return not _MAY_BE_STRUCTURAL.isdisjoint(map(type, events))
 
 
 def summary_id(condensation_id: int) -> int:
@@ -509,7 +502,10 @@ Event = (
     | UnknownEvent
 )
 
-_MAY_BE_STRUCTURAL = frozenset(kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent)
+MAY_BE_STRUCTURAL: Final = frozenset(kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent)
+"""The types of events of which one may change a View other than by adding to its end. Whether ``map(type, events)`` is
+disjoint from them is asked before each event is examined: no bytecode is executed for an event.
+"""
 
 _COMMON_FIELDS = """
     Fields of every event:

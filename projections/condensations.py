@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import overload
 
@@ -37,17 +38,17 @@ class _Condensations(Sequence[CondensationAction]):
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(eq=False, repr=False)
 class StoredCondensations(_Condensations):
     """The condensations of a conversation up to a version, oldest first. Each iteration reads them page by page.
 
     Reading raises what ``eventstore.Store.events`` raises.
     """
 
-    def __init__(self, store: Store, conversation: str, version: int, count: int) -> None:
-        self._store = store
-        self._conversation = conversation
-        self._version = version
-        self._count = count
+    _store: Store
+    _conversation: str
+    _version: int
+    _count: int
 
     def __len__(self) -> int:
         return self._count

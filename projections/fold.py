@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
+    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
     CondensationRequest,
@@ -30,7 +31,6 @@ from eventstore.events import (
     Event,
     Retraction,
     UnknownEvent,
-    have_structural,
     summary_id,
 )
 from projections.intervals import Intervals
@@ -199,7 +199,7 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``, given those that matter: the shown and the
     structural ones, in order. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
-    if not have_structural(events) and all(map(_shown, events)):
+    if MAY_BE_STRUCTURAL.isdisjoint(map(type, events)) and all(map(_shown, events)):
         return Folded(add_shown(start, events, version), ())
     folding = _Folding(start, hopeful=len(events) >= MANY)
     folding.run(events)

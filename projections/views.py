@@ -28,7 +28,7 @@ from projections.explain import Difference, Why, explain_difference, explain_eve
 from projections.fold import Folded, ViewState, summary_event
 from projections.lifetimes import Lifetimes
 from projections.lifetimes.fold import Count, LifetimesFold
-from projections.messages import Dialect, checked
+from projections.messages import DIALECTS, Dialect, checked
 from projections.retractions import target
 from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.stored.returning import returned_revision
@@ -81,7 +81,7 @@ class Views:
     def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
         """``dialect`` is that of the messages of these Views, where none is named: see ``View.to_messages``."""
         self._store = store
-        self._dialect = checked(dialect)
+        self._dialect = dialect if dialect in DIALECTS else checked(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
         self._unread: WeakValueDictionary[int, UnreadView] = WeakValueDictionary()
@@ -277,15 +277,18 @@ class Views:
         latest = self._latest_of(reading)
         if latest and latest.is_at(reading, version):
             return latest.view, []
-        folded, missing = self._load(reading, version, StoredPast(reading))
+        folded, missing = self._load(reading, version)
         if version == present:
             return self._remember(found, folded), missing
         return self._view_of(conversation, folded), missing
 
-    def _load(self, reading: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
+    def _load(
+        self, reading: ReadTransaction, version: int, past: StoredPast | None = None
+    ) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""
         folded, records = EMPTY_FOLD, list[Record]()
         latest = self._latest_of(reading)
+        past = past or StoredPast(reading)
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
             since = reading.events_behind(latest.found.head, latest.folded.version, version)

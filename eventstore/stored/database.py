@@ -21,7 +21,7 @@ from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, Ro
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
-from eventstore.stored.marks import Mark, read_mark
+from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
 from eventstore.stored.rows import Batch, dense_events, dense_events_of, present
@@ -210,17 +210,18 @@ class Database:
         known = self.known.get(found.id)
         if known is not None and known.plain is found:
             return known.codec
-        data_key = self.data_key(found)
-        if data_key is None or data_key.form == 1 or found.erasure is not None:
-            return RowCodec.of(found.id, data_key)
-        try:
-            return RowCodec.of(found.id, data_key, read_mark(data_key, found))
-        except NotAsWritten as error:
-            raise CorruptEvent(
-                found.id,
-                found.version - 1,
-                f"{error}: events after this one were removed, or the conversation's row was changed, without the key",
-            ) from error
+        data_key, mark = self.data_key(found), NOTHING_PENDING
+        if data_key is not None and data_key.form != 1 and found.erasure is None:
+            try:
+                mark = read_mark(data_key, found)
+            except NotAsWritten as error:
+                raise CorruptEvent(
+                    found.id,
+                    found.version - 1,
+                    f"{error}: events after this one were removed, or the conversation's row was changed, without the "
+                    f"key",
+                ) from error
+        return RowCodec(found.id, hash_chain.checksum_seed(found.id), data_key, mark)
 
     def codec_of_damaged(self, found: Conversation) -> RowCodec:
         """Return the same, and where the mark is of another state, a codec that reads only encrypted rows."""

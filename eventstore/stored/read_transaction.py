@@ -30,8 +30,8 @@ from eventstore.stored.rows import (
     dense_events,
     dense_events_of,
     event_of,
-    events_of,
     not_erased,
+    plain_events,
     sound,
 )
 from eventstore.values.arguments import whole
@@ -160,11 +160,11 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
         """
         bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
-        if self._codec().are_plain(bare):
+        events = plain_events(bare[1:], [(self._codec(), bare)])
+        if events is not None:
             if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
                 return None
-            events = events_of(bare[1:])
-            if events is not None and list(map(_id_of, events)) == list(range(start, stop)):
+            if list(map(_id_of, events)) == list(range(start, stop)):
                 return events
         rows = self._decoded(bare)
         if not rows or rows[0].id != start - 1 or rows[0].head != head:
@@ -187,7 +187,7 @@ class ReadTransaction:
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
         bare, parts = self._shown_rows(asked, beside)
-        events = events_of(bare) if all(codec.are_plain(some) for codec, some in parts) else None
+        events = plain_events(bare, parts)
         if events is None:
             decoded = (row for codec, some in parts for row in codec.decoded(some, self._database))
             events = [event_of(self.conversation, row) for row in decoded]
@@ -216,7 +216,7 @@ class ReadTransaction:
             start = first
             while expected < all_of_them:
                 bare = self._reader.rows(key, start, last + 1, page, "structural")
-                plain = events_of(bare) if codec.are_plain(bare) else None
+                plain = plain_events(bare, [(codec, bare)])
                 events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
                 for event, before_it in zip(plain or events, map(_structural_before, bare), strict=True):
                     if before_it != expected:
@@ -330,7 +330,7 @@ class ReadTransaction:
             record = self._record_of(projection, self.found.key, self._codec(), asked)
             if record is None and self.found.parent is not None and asked >= self.found.version:
                 self._without_records |= {projection}
-        for part in reversed(self.past):
+        for part in reversed(self.past) if self.found.parent is not None else ():
             if record is not None and record.version > part.stop:
                 break
             if not part.has_records:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
 from eventstore.recorders.types import BareRow, RecalledKey, Record, Row, as_rows
@@ -126,12 +126,6 @@ class RowCodec(NamedTuple):
         return self.data_key is not None and self.data_key.form == 2 and not self.mark.pending_until
 
     # -- rows ---------------------------------------------------------------------------------------------------------
-
-    def are_plain(self, bare: Sequence[BareRow]) -> bool:
-        """Return whether these rows are what was written, and their bodies JSON text. Cost: a checksum each."""
-        if self.data_key is not None or any(map(_encoding_of_bare, bare)):
-            return False
-        return not hash_chain.unsound(self.checksum_seed, bare)
 
     def decoded(self, bare: Sequence[BareRow], limit: Limit) -> Sequence[Row]:
         """Rows as they were given to the store, plain; those that are not as they were written are marked. The very
@@ -420,7 +414,6 @@ def _decompressed(row: Row, limit: Limit) -> Row:
             return _damaged(row, "a column is of another type")
 
 
-_encoding_of_bare = itemgetter(6)
 _encoding = attrgetter("encoding")
 _body = attrgetter("body")
 

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from eventstore.events import Event, have_structural, is_structural
+from eventstore.events import MAY_BE_STRUCTURAL, Event, is_structural
 from eventstore.recorders.types import Record
 from eventstore.stored.read_transaction import ReadTransaction
 from projections.stored.revision import (
@@ -71,7 +71,8 @@ def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Ev
     Cost: these events.
     """
     structural = list(reading.structural_events(start, stop))
-    return _in_order(reading.shown_events([(start, stop - 1)]), structural)
+    shown = reading.shown_events([(start, stop - 1)])
+    return _in_order(shown, structural) if structural else shown
 
 
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
@@ -127,7 +128,7 @@ def _load(
         wanted = (*wanted, (version, stop - 1))
     shown = reading.shown_events(wanted, beside=version - 1)  # most often it brought the summary
     structural = list(reading.structural_events(version, stop))
-    if have_structural(shown):
+    if not MAY_BE_STRUCTURAL.isdisjoint(map(type, shown)):
         shown = [event for event in shown if not is_structural(event)]
     since = bisect_left(shown, version, key=_id)
     folded = from_revision(version, revision, base, shown[:since], list(_read_named(reading, revision)))

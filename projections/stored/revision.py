@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from eventstore.events import (
+    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
     Event,
     Retraction,
     UnknownEvent,
-    have_structural,
     summary_id,
     summary_of,
 )
@@ -100,7 +100,7 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
     each structural one the View at that moment, for a retraction also the View that it returns to.
     """
-    if not have_structural(events):
+    if MAY_BE_STRUCTURAL.isdisjoint(map(type, events)):
         return fold_shown(start, events, version), []
     folded, records = start, []
     done = 0
@@ -170,8 +170,8 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
     if start.state.version == version:
         return start
     shown = events if all(map(_shown, events)) else [event for event in events if event.shown]
-    state = add_shown(start.state, shown, version)
     since = _with(start.since, tuple(map(_id, shown)))
+    state = add_shown(start.state, shown, version)
     next_ordinal = start.next_ordinal + len(shown)
     return _new(ViewFold, (state, start.ordinals, since, next_ordinal, *start[4:]))
 

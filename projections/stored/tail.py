@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, have_structural, is_structural
+from eventstore.events import MAY_BE_STRUCTURAL, NOT_RECORDED, CondensationAction, Event, is_structural
 from eventstore.stored.read_transaction import ReadTransaction
 from projections.fold import summary_event
 from projections.intervals import Intervals
@@ -78,7 +78,7 @@ def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int)
             if start > first:
                 left.append((first, start - 1))
         shown = reading.shown_events(some[::-1])
-        if have_structural(shown):
+        if not MAY_BE_STRUCTURAL.isdisjoint(map(type, shown)):
             shown = [event for event in shown if not is_structural(event)]
         yield from reversed(shown)
         size *= 2

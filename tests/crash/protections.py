@@ -183,8 +183,8 @@ PROTECTIONS = {
     ),
     "schema": Protection(
         "each transaction looks whether the schema is still its own",
-        f"{SQLITE}/schema.py",
-        'if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:',
+        f"{SQLITE}/connections.py",
+        'if connection.execute("PRAGMA user_version").fetchone()[0] != schema.NEWEST:',
         "if False:",
         "tests/crash/test_processes.py -k older_than_the_file",
     ),

@@ -21,6 +21,7 @@ from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     Use,
     check_is_file,
+    check_unchanged,
     create_private,
     is_empty,
     open_reader,
@@ -341,11 +342,12 @@ class _ReadTransaction(Use):
 
     def __enter__(self) -> sqlite3.Connection:
         recorder = self._recorder
-        recorder._file.check_open()
+        if recorder._file.closed_because is not None:
+            recorder._file.check_open()  # which raises
         try:
             connection = self._readers.take(self)
             connection.execute("BEGIN")
-            schema.check_unchanged(connection, recorder.path)
+            check_unchanged(connection, recorder.path)
         except BaseException as error:
             self._end(error)
             raise

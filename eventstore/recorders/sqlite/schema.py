@@ -16,16 +16,17 @@ from eventstore.recorders.statements import migrations
 
 __all__ = [
     "FINGERPRINT",
+    "NEWEST",
     "FirstLook",
     "check_is_store",
-    "check_unchanged",
+    "checked_number",
     "fingerprint",
     "migrate",
 ]
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 _MIGRATIONS: Final = migrations("sqlite")
-_NEWEST: Final = max(_MIGRATIONS)
+NEWEST: Final = max(_MIGRATIONS)
 FINGERPRINT: Final = "84bce8dd7c155333f4033eeec26b1675"
 """The fingerprint of what the migrations make: to run them in memory and compare takes longer than opening a View. A
 test says what it is.
@@ -49,12 +50,12 @@ class FirstLook:
         """
         self.has_log = is_in_wal_mode(connection)
         # These two may be of two moments: then another process migrates the file, and they are not what is expected.
-        if _number(connection) == _NEWEST and fingerprint(connection.execute(_CONTENTS).fetchall()) == FINGERPRINT:
+        if _number(connection) == NEWEST and fingerprint(connection.execute(_CONTENTS).fetchall()) == FINGERPRINT:
             self.is_current = True
             return self.has_log
         connection.execute("BEGIN")
         try:
-            self.is_current = _schema(connection, self._path) == _NEWEST
+            self.is_current = checked_number(connection, self._path) == NEWEST
         finally:
             connection.rollback()
         return self.has_log
@@ -62,14 +63,8 @@ class FirstLook:
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
     """Raise ``DatabaseError`` if the file is empty, not a store of ours, or of a newer schema."""
-    if _schema(connection, path) == 0:
+    if checked_number(connection, path) == 0:
         raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
-
-
-def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Check within a transaction that no newer version has migrated the file since it was opened. Takes under 1 µs."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:
-        _schema(connection, path)
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
@@ -79,7 +74,7 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
-        for number in range(_schema(connection, path) + 1, _NEWEST + 1):
+        for number in range(checked_number(connection, path) + 1, NEWEST + 1):
             for statement in _split(_MIGRATIONS[number]):
                 execute(statement)
             if number == 1:
@@ -95,7 +90,7 @@ def _number(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _schema(connection: sqlite3.Connection, path: str) -> int:
+def checked_number(connection: sqlite3.Connection, path: str) -> int:
     """Return the number of a file's schema, which is 0 for an empty file. Within a transaction.
 
     Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema than
@@ -107,9 +102,9 @@ def _schema(connection: sqlite3.Connection, path: str) -> int:
         return 0
     if application != _APPLICATION_ID:
         raise DatabaseError(f"{path} is a SQLite database, but not a foldlog store; choose another file")
-    if schema > _NEWEST:
+    if schema > NEWEST:
         raise DatabaseError(
-            f"{path} has schema {schema}, this version of foldlog knows schemas up to {_NEWEST}; "
+            f"{path} has schema {schema}, this version of foldlog knows schemas up to {NEWEST}; "
             f"upgrade foldlog to open it"
         )
     _check_nothing_foreign(path, schema, found)

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 from eventstore.recorders.commit_queue import Fault, Job
 from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.sqlite import epochs, schema
-from eventstore.recorders.sqlite.connections import open_writer
+from eventstore.recorders.sqlite import epochs
+from eventstore.recorders.sqlite.connections import check_unchanged, open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
 from eventstore.recorders.sqlite.log import checkpoints as log_checkpoints
 from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
@@ -116,7 +116,7 @@ class SQLiteWriting:
                 return
         self._transaction.forget()
         self._log_space.pages = 0  # it may be another log
-        schema.check_unchanged(connection, self._path)
+        check_unchanged(connection, self._path)
         if not self._in_its_epoch:
             epochs.begin_where_copied(connection, self._file.inode)
 
