@@ -107,7 +107,7 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ``reason``  why
     ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which were erased too, and
                 the stored body
-    ``bytes``   how many bytes the stored body had
+    ``bytes``   how many bytes the event took, those beside its body included
     """
 
     at: datetime

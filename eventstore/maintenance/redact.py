@@ -37,6 +37,7 @@ from eventstore.stored.row_codec import PLAIN
 from eventstore.stored.rows import from_microseconds, sound, stored_event_of
 from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
+from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 
 __all__ = ["Quote", "RedactionReceipt", "redact"]
@@ -181,7 +182,7 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
             for reading in (writing, *(ReadTransaction(transaction, fork, database) for fork in forks)):
                 _check_that_none_builds_on(reading, event)
         receipt = Redacted(
-            at=from_microseconds(now), by=what.by, reason=what.reason, hash=commitment.hex(), bytes=len(row.body)
+            at=from_microseconds(now), by=what.by, reason=what.reason, hash=commitment.hex(), bytes=size_of(row.body)
         )
         receipts[event_id] = receipt
         _hide_keys(writing, event)

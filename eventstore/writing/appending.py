@@ -37,6 +37,7 @@ from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import dense_events, event_of, from_microseconds, stored_event_of, with_times
 from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
 
@@ -175,7 +176,7 @@ def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: 
     return len(stored) == len(given) and all(
         one == other
         if one.redacted is None
-        else one.redacted.bytes == len(encoded.body)
+        else one.redacted.bytes == size_of(encoded.body)
         and can_be_redacted(other)
         and without_content(other, one.redacted) == one
         for one, other, encoded in zip(stored, given, batch, strict=True)

@@ -228,8 +228,13 @@ def test_a_redaction_takes_bytes_that_no_other_event_has(store: Store):
 def test_a_retry_of_what_was_redacted_is_recognized(store: Store):
     store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
     redact(store, "c", 0, reason="asked to", by="me")
+    (event, _) = store.events("c")
+    assert event.redacted is not None
+    assert event.redacted.bytes > len(IMAGE)
     assert len(store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k")) == 1
     assert kept(store.database.recorder) == 0
+    with pytest.raises(IdempotencyConflict):
+        store.append("c", said(IMAGE[1:]), expected_version=ANY_VERSION, idempotency_key="k")
 
 
 def test_a_fork_reads_its_parents_bytes_and_has_its_own(store: Store):
@@ -347,6 +352,25 @@ def test_lost_or_changed_bytes_are_found_and_never_given_back(settings: WriteSet
         assert [(one.first, one.last) for one in found if one.first is not None] == [(0, 0)]
         with pytest.raises(CorruptEvent):
             list(again.follow())
+
+
+CHANGED = "CAST(x'00' || substr(body, 2) AS BLOB)"
+LONGER = "zeroblob(length(body) + 1)"
+
+
+@pytest.mark.parametrize(
+    "form, change",
+    [("plain", CHANGED), ("zlib", CHANGED), ("plain", LONGER), ("encrypted", LONGER), ("encrypted zlib", LONGER)],
+)
+def test_an_append_does_not_rely_on_damaged_bytes(form: str, change: str, tmp_path: Path):
+    """Encrypted, the same bytes differ each time, so there only another length shows."""
+    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
+        store = Store(recorder, SETTINGS[form])
+        store.append("c", said(b"\x01" + IMAGE), expected_version=0)
+        damaged(store, f"UPDATE attachments SET body = {change}")
+        store.append("c", said(b"\x01" + IMAGE), expected_version=1)
+        assert values(fresh(store).events("c")) == values([said(b"\x01" + IMAGE)] * 2)
+        assert problems(store) == []
 
 
 def test_a_stranger_beside_an_event_is_not_its_own(settings: WriteSettings, tmp_path: Path):
