@@ -301,7 +301,7 @@ def test_an_address_that_is_none_is_an_invalid_option(wrong, tmp_path, monkeypat
 def test_options_that_are_wrong_are_named(tmp_path):
     path = tmp_path / "h.db"
     for wrong, said in (
-        ({"compression": "gzip"}, "no compression 'gzip'; choose"),
+        ({"compression": "gzip"}, "unknown compression 'gzip'; choose"),
         ({"durability": "ful"}, "it can be full, relaxed"),
         ({"event_bytes_max": 0}, "event_bytes_max is 0"),
         ({"condenser": "recnt"}, r"did you mean 'recent'.*ends in \.toml"),
@@ -348,7 +348,7 @@ def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tm
 
 @pytest.mark.parametrize("wrong", [{"role": "user"}, "hi", b"hi", None, 5, Message, object()])
 def test_what_is_no_event_is_named(history, wrong):
-    with pytest.raises(TypeError, match=r"append takes an event.*history.append\(Message"):
+    with pytest.raises(TypeError, match=r"append takes one event or several.*history.append\(Message"):
         history.append(wrong)
 
 

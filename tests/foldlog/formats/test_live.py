@@ -369,7 +369,7 @@ def own_registry(monkeypatch):
 def test_a_registered_format_is_read_written_found_and_live(own_registry, histories, tmp_path):
     format = register(parrot())
     assert register(format) is format
-    with pytest.raises(ValueError, match="another format with the name 'parrot'"):
+    with pytest.raises(ValueError, match="another format has the name 'parrot'"):
         register(parrot())
     with pytest.raises(TypeError, match="the registered format is a str; make it a Format"):
         register("parrot")
