@@ -24,6 +24,7 @@ from eventstore.documents.values import (
     json_text,
     newest_documents,
     newest_value,
+    newest_values,
     read_value,
 )
 from eventstore.errors import (
@@ -79,12 +80,7 @@ class Documents:
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
         """Return all documents by name, in the order of their names. Raises what ``get`` raises. Cost: that of each."""
-
-        def values(read: ReadTransaction) -> dict[str, Any]:
-            newest = newest_documents(read, version)
-            return {name: read_value(read, name, newest.ids[name]).value for name in sorted(newest.ids)}
-
-        return self._store.query(conversation, values)
+        return self._store.query(conversation, lambda read: newest_values(read, version))
 
     def append(
         self,

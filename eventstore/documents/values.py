@@ -13,7 +13,16 @@ from eventstore.errors import CorruptEvent, InvalidArgument
 from eventstore.events import DocumentChanges
 from eventstore.stored.read_transaction import ReadTransaction
 
-__all__ = ["CHAIN_MAX", "DocumentValue", "Newest", "json_text", "newest_documents", "newest_value", "read_value"]
+__all__ = [
+    "CHAIN_MAX",
+    "DocumentValue",
+    "Newest",
+    "json_text",
+    "newest_documents",
+    "newest_value",
+    "newest_values",
+    "read_value",
+]
 
 CHAIN_MAX: Final = 64
 """The most differences that build on one whole value: a reader reads these events and the one before them."""
@@ -60,6 +69,12 @@ def newest_value(read: ReadTransaction, name: str, version: int | None = None, d
     """Return the value of a document at a version, or now if it is None; ``default`` if there is no such document."""
     ids = newest_documents(read, version).ids
     return read_value(read, name, ids[name]).value if name in ids else default
+
+
+def newest_values(read: ReadTransaction, version: int | None = None) -> dict[str, Any]:
+    """Return all documents at a version by name, or now if it is None, in the order of their names."""
+    ids = newest_documents(read, version).ids
+    return {name: read_value(read, name, ids[name]).value for name in sorted(ids)}
 
 
 def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue:

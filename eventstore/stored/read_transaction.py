@@ -81,7 +81,7 @@ class ReadTransaction:
         if conversation.parent is not None:
             self._begins, self._past = conversation.begins, None
         self._beside: dict[int, tuple[BareRow, Event]] = {}
-        """Events that were read beside the shown ones, with their rows."""
+        """Events that were read beside those that a caller asked for, with their rows."""
 
     @property
     def conversation(self) -> str:
@@ -306,6 +306,10 @@ class ReadTransaction:
         event = event_of(self.conversation, decoded)
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(self.conversation, decoded.id, "the event holds no changes of documents")
+        self._beside[decoded.id] = (
+            decoded,
+            event,
+        )  # it holds some of the newest values: who asks for these gets it again
         return decoded.head, event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
