@@ -8,10 +8,11 @@ which is made of its id and a number.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import merge
 from itertools import count
 from typing import Any, TypeVar
@@ -24,7 +25,11 @@ from eventstore import (
     ReadTransaction,
     VersionConflict,
 )
-from eventstore.recorders.types import RecalledKey
+from eventstore.documents.values import newest_values
+from eventstore.recorders.base import Reader
+from eventstore.recorders.types import Conversation, RecalledKey
+from eventstore.stored.database import translated
+from eventstore.stored.read_transaction import find_begun, read_existing
 from foldlog.histories import Histories
 
 __all__ = ["CHECKPOINT", "HIDDEN", "Checkpoint", "ThreadBranch", "ThreadBranches", "keep", "numbered"]
@@ -38,7 +43,10 @@ HIDDEN = "hidden"
 _FORKS = "/@"
 _KEPT = 64
 
+_PAGE = 1_000
+
 T = TypeVar("T")
+Listed = TypeVar("Listed", ConversationRow, Conversation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +104,19 @@ class ThreadBranches:
 
     def __init__(self, histories: Histories) -> None:
         self._histories, self._store = histories, histories.store
-        self._known: OrderedDict[str, tuple[str | None, ThreadBranch]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[bytes | None, ThreadBranch]] = OrderedDict()
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread. Cost: the branches, one read each where they have grown."""
-        return [self._branch(row) for row in self.conversations(thread, forks=True)]
+        """Return the branches of a thread at one moment. Cost: the branches, one read each where they have grown."""
+        with translated():
+            return self._store.database.recorder.query(partial(self._read, thread))
 
-    def conversations(self, name: str, *, forks: bool = False) -> Iterator[ConversationRow]:
-        """Yield the conversation of this name and those below it, or only its forks, without erased ones."""
+    def conversations(self, name: str) -> Iterator[ConversationRow]:
+        """Yield the conversation of this name and those below it, without erased ones."""
         with suppress(ConversationNotFound):
             if (row := self._store.conversation(name)).erased_at is None:
                 yield row
-        start = name + (_FORKS if forks else "/")
-        for row in self._store.iter_conversations(after=start):
-            if not row.id.startswith(start):
-                return
+        for row in _beginning_with(f"{name}/", self._store.conversations):
             if row.erased_at is None:
                 yield row
 
@@ -181,14 +187,28 @@ class ThreadBranches:
             self.begin_again(branch)
             return self.at(branch, self._histories[branch].version)
 
-    def _branch(self, row: ConversationRow) -> ThreadBranch:
-        known = self._known.get(row.id)
-        if known is not None and known[0] == row.head:
-            return known[1]
-        documents = self._histories[row.id].documents(row.version)
-        tip = Checkpoint(row.id, row.version, deepcopy(documents.get(CHECKPOINT)), documents)
-        branch = ThreadBranch(tip, row.parent_version or 0, documents.get(HIDDEN))
-        keep(self._known, row.id, (row.head, replace(branch, tip=replace(tip, documents=None))))
+    def _read(self, thread: str, reader: Reader) -> list[ThreadBranch]:
+        database = self._store.database
+        branches: list[ThreadBranch] = []
+        with suppress(ConversationErased):
+            if (first := find_begun(database, reader, thread)) is not None:
+                branches.append(self._known_branch(first) or self._branch(ReadTransaction(reader, first, database)))
+        for fork in _beginning_with(thread + _FORKS, partial(database.listed, reader)):
+            if fork.erasure is None:
+                branch = self._known_branch(fork)
+                branches.append(branch or read_existing(database, fork.id, self._branch, reader))
+        return branches
+
+    def _known_branch(self, found: Conversation) -> ThreadBranch | None:
+        known = self._known.get(found.id)
+        return known[1] if known is not None and known[0] == found.head else None
+
+    def _branch(self, reading: ReadTransaction) -> ThreadBranch:
+        found = reading.found
+        documents = newest_values(reading)
+        tip = Checkpoint(found.id, reading.version, deepcopy(documents.get(CHECKPOINT)), documents)
+        branch = ThreadBranch(tip, found.begins, documents.get(HIDDEN))
+        keep(self._known, found.id, (reading.head, replace(branch, tip=replace(tip, documents=None))))
         return branch
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
@@ -204,6 +224,22 @@ def _appended(reading: ReadTransaction, checkpoint_id: str) -> Iterator[Recalled
         if recalled is None:
             return
         yield recalled
+
+
+def _beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
+    """Yield the conversations whose ids are longer than ``start`` and begin with it, from pages that grow: most threads
+    have no fork, and the next page holds other threads.
+    """
+    after, size = start, 2
+    while True:
+        page = listed(after, size)
+        for each in page:
+            if not each.id.startswith(start):
+                return
+            yield each
+        if len(page) < size:
+            return
+        after, size = page[-1].id, min(8 * size, _PAGE)
 
 
 def numbered(checkpoint_id: str, number: int) -> str:
