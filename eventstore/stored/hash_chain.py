@@ -42,6 +42,7 @@ __all__ = [
     "HEAD_BYTES",
     "SALT_BYTES",
     "Chain",
+    "are_sound",
     "border",
     "checksum",
     "checksum_seed",
@@ -158,21 +159,26 @@ def checksum(
     return crc32(body, crc32(fields + _bytes(kind) + proof, seed))
 
 
-def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
-    """Return the places of rows with a wrong checksum. It repeats ``checksum`` inline because every read does this."""
-    if not rows:
-        return []
-    try:  # by columns, in which no bytecode is executed for a row
+def are_sound(seeds: Iterable[int], rows: Sequence[Sequence[Any]]) -> bool:
+    """Return whether rows, of which there is one at least, have their checksums, each with its seed. It repeats
+    ``checksum`` inline because every read does this, by columns, in which no bytecode is executed for a row.
+    """
+    try:
         columns = tuple(zip(*rows, strict=True))
         ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns_before, checks = (
             columns
         )
         packed = map(pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
-        beginnings = map(crc32, map(add, map(add, packed, kinds), proofs), repeat(seed))
-        if tuple(map(crc32, bodies, beginnings)) == checks:
-            return []
+        beginnings = map(crc32, map(add, map(add, packed, kinds), proofs), seeds)
+        return tuple(map(crc32, bodies, beginnings)) == checks
     except (struct.error, TypeError, ValueError):  # a column of another type
-        pass
+        return False
+
+
+def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
+    """Return the places of rows with a wrong checksum."""
+    if not rows or are_sound(repeat(seed), rows):
+        return []
     places = []
     for place, row in enumerate(rows):
         (event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check) = row

@@ -160,12 +160,12 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
         """
         bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
-        events = plain_events(bare[1:], [(self._codec(), bare)])
+        events = plain_events(bare, [(self._codec(), bare)])
         if events is not None:
             if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
                 return None
-            if list(map(_id_of, events)) == list(range(start, stop)):
-                return events
+            if list(map(_id_of, events)) == list(range(start - 1, stop)):
+                return events[1:]
         rows = self._decoded(bare)
         if not rows or rows[0].id != start - 1 or rows[0].head != head:
             return None
@@ -226,6 +226,8 @@ class ReadTransaction:
                 if len(bare) < page:
                     break
                 page = _PAGE
+            if expected == all_of_them:
+                return
         if expected < all_of_them:
             raise CorruptEvent(self.conversation, start, _HIDDEN)
 

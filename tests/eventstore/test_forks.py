@@ -59,6 +59,15 @@ def test_a_damaged_event_in_the_past_of_a_fork_is_found_and_named(path: Path):
         assert [(finding.first, finding.last) for finding in verdict.findings] == [(1, 1)]
 
 
+@pytest.mark.parametrize("event_id", [1, 2], ids=["of the past", "of its own"])
+def test_a_damaged_event_of_a_fork_is_not_shown(path: Path, event_id: int):
+    with (
+        changed(path, f"UPDATE events SET recorded_at = recorded_at + 1 WHERE id = {event_id}") as store,
+        pytest.raises(CorruptEvent, match=f"event {event_id}"),
+    ):
+        store.query("f", lambda reading: reading.shown_events([(0, 2)]))
+
+
 def test_a_missing_ancestor_is_damage(path: Path):
     with changed(path, "DELETE FROM conversations WHERE id = 'c'") as store:
         with pytest.raises(CorruptEvent):

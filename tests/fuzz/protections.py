@@ -52,6 +52,13 @@ PROTECTIONS = {
         "            if False and check != crc32(body, crc32(fields + kind",
         _DAMAGE,
     ),
+    "checksums-at-once": Protection(
+        "… also of a fork, where rows of several conversations are checked at once",
+        "eventstore/stored/rows.py",
+        " or not hash_chain.are_sound(seeds, bare)",
+        "",
+        "tests/eventstore/test_forks.py -k is_not_shown",
+    ),
     "counts": Protection(
         "rows of a View count on",
         "eventstore/stored/read_transaction.py",
