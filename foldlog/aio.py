@@ -256,6 +256,9 @@ class AsyncHistories:
     def __getitem__(self, conversation: str) -> AsyncHistory:
         return AsyncHistory(self, conversation)
 
+    __iter__ = None
+    """It takes ``async for``. Without this Python would ask for the histories 0, 1, 2 and so on, without end."""
+
     def __aiter__(self) -> AsyncIterator[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))

@@ -253,6 +253,13 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
     assert inspect.signature(foldlog.aio.open).parameters == inspect.signature(foldlog.open).parameters
 
 
+async def test_only_async_for_iterates_over_histories(histories):
+    await histories["c"].append(Message(source="user", content="hi"))
+    assert [name async for name in histories] == ["c"]
+    with pytest.raises(TypeError, match="not iterable"):
+        next(iter(histories))
+
+
 async def test_a_closed_face_says_so(tmp_path):
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
         await histories["c1"].append(said("hi"))
