@@ -118,6 +118,8 @@ def _staged(database: Database, conversation: str | None) -> Sequence[int]:
 def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
     change = _Change(database, found, decrypt)
     try:
+        if change.is_done():
+            return Rekeyed(found.id, change.key, change.rows, ())
         for _ in range(_ATTEMPTS):
             try:
                 change.run()
@@ -154,12 +156,23 @@ class _Change:
         self.rows = 0
         self.damaged: list[int] = []
 
+    def is_done(self) -> bool:
+        """Return whether its key and its mark say that nothing has to change. Where a compression was chosen, only the
+        rows can say it.
+        """
+        codec = self._database.codec_of(self._found)
+        if self._settings.compression is not None:
+            return False
+        if self._decrypt or self._settings.keys is None:
+            return codec.data_key is None
+        return codec.is_strict and self._found.key_id == self._settings.keys.current
+
     def run(self) -> None:
         """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if its mark is of another
         state.
         """
         self.damaged.clear()
-        begun = None if self._is_done() else self._recorder.transact(self._begin)
+        begun = self._recorder.transact(self._begin)
         if begun is None:
             return
         self._found, codec = begun
@@ -175,17 +188,6 @@ class _Change:
             self._end(codec, target)
 
     # -- its key ------------------------------------------------------------------------------------------------------
-
-    def _is_done(self) -> bool:
-        """Return whether its key and its mark say that nothing has to change. Where a compression was chosen, only the
-        rows can say it.
-        """
-        codec = self._database.codec_of(self._found)
-        if self._settings.compression is not None:
-            return False
-        if self._decrypt or self._settings.keys is None:
-            return codec.data_key is None
-        return codec.is_strict and self._found.key_id == self._settings.keys.current
 
     def _begin(self, transaction: Transaction) -> tuple[Conversation, RowCodec] | None:
         """Return the conversation with its new key, and the codec that reads its rows until they are rewritten."""
@@ -240,7 +242,7 @@ class _Change:
         while start < ids.stop:
             stop = min(start + size, ids.stop)
             changed: list[tuple[Row, Row]] = []
-            stored_bytes, there = 0, start
+            stored_bytes, there, damaged = 0, start, len(self.damaged)
             for part in readable_rows(self._recorder, self._found.key, start, stop, size):
                 if isinstance(part, Unreadable):
                     self.damaged.append(part.id)
@@ -262,7 +264,13 @@ class _Change:
             if there != stop:
                 raise CorruptEvent(self._found.id, there, "it is missing")
             if changed or stop > codec.mark.pending_from:
-                self._recorder.transact(partial(self._replace, target=target, changed=changed, stop=stop))
+                replace = partial(self._replace, target=target, changed=changed, stop=stop)
+                redactions = self._recorder.transact(replace)
+                if redactions != self._found.redactions:  # what was read may be redacted now: read it again
+                    self._found = self._found._replace(redactions=redactions)
+                    del self.damaged[damaged:]
+                    chain = _Chain(self._database, self._found, codec, start)
+                    continue
             self.rows += len(changed)
             start = stop
             size = max(size // 2, 1) if stored_bytes > _BYTES else min(2 * size, _ROWS_MAX)
@@ -271,13 +279,19 @@ class _Change:
 
     def _replace(
         self, transaction: Transaction, target: RowCodec, changed: Sequence[tuple[Row, Row]], stop: int
-    ) -> None:
+    ) -> int:
+        """Write rows in their new form. Return how many redactions there are; where these are not those of when the
+        rows were read, nothing is written.
+        """
         found, mark = self._current(transaction)
+        if found.redactions != self._found.redactions:
+            return found.redactions
         if changed:
             transaction.change(found.key, NewForm([new for _, new in changed]))
             self._read_back(transaction, target, [plain for plain, _ in changed])
         if target.data_key is not None and not self.damaged and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
+        return found.redactions
 
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
         """Raise ``StoreUnusable``, which rolls the transaction back, unless the rows read as before."""

@@ -274,6 +274,50 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_rec
         assert [verdict.findings for verdict in after.verify("c1") if verdict.findings] == []
 
 
+class _Meeting:
+    """A recorder on which something else is done right before the second transaction."""
+
+    def __init__(self, recorder: Recorder, other: Callable[[], object]) -> None:
+        self._recorder = recorder
+        self._other = other
+        self._transactions = 0
+
+    def transact(self, work: Callable[[Transaction], Any]) -> Any:
+        self._transactions += 1
+        if self._transactions == 2:
+            self._other()
+        return self._recorder.transact(work)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._recorder, name)
+
+
+@pytest.mark.parametrize("source, target", [(None, None), (None, "one"), ("one", None)])
+def test_what_is_redacted_while_it_runs_stays_redacted(
+    open_recorder: OpenRecorder, source: str | None, target: str | None
+):
+    recorder = open_recorder()
+    fill(store_on(recorder, "zlib", source))
+    keys = dict.fromkeys([target, source])
+    other = store_on(recorder, None, *keys)
+    meeting: Any = _Meeting(recorder, lambda: redact(other, "c1", 1, reason="asked", by="tests"))
+    (done,) = store_on(meeting, "none", *keys).rekey("c1", decrypt=target is None and source is not None)
+    assert (done.damaged, done.problem) == ((), None)
+    after = store_on(recorder, None, target)
+    assert next(after.events("c1", 1, 2)).redacted is not None
+    assert [verdict.findings for verdict in after.verify("c1") if verdict.findings] == []
+
+
+def test_one_that_meets_another_one_begins_again(open_recorder: OpenRecorder):
+    recorder = open_recorder()
+    fill(store_on(recorder, "zlib"))
+    other = store_on(recorder, None, "other", "one")
+    meeting: Any = _Meeting(recorder, lambda: list(other.rekey("c1")))
+    (done,) = store_on(meeting, None, "one", "other").rekey("c1")
+    assert (done.damaged, done.problem) == ((), None)
+    assert [verdict.findings for verdict in store_on(recorder, None, "one").verify("c1") if verdict.findings] == []
+
+
 def test_a_batch_that_does_not_read_the_same_is_taken_back(
     open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
 ):
