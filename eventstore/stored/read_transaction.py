@@ -198,6 +198,8 @@ class ReadTransaction:
             self._beside[beside] = bare[place], events[place]
             if asked is not intervals or not events[place].shown:
                 del ids[place], befores[place], events[place]
+                if beside in ids:  # in the place of another, whose count of shown events before it may be the same
+                    raise CorruptEvent(self.conversation, beside, "an index holds it twice")
         self._check_that_all_are_there(intervals, ids, befores)
         return events
 
