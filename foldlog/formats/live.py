@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from eventstore.errors import EventStoreError
-from eventstore.events import Event, is_structural
+from eventstore.events import Event, Message, Observation, is_structural
 from foldlog.formats.format import Format, Options, RecordEncoder, RestartableDecoder, RestartableEncoder
 from foldlog.formats.registry import format_named
 
@@ -77,7 +77,9 @@ class Encoder:
         return self._encoder.left_out
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``."""
+        """Return the records that are complete with ``event``. Its images that are bytes are data URLs there."""
+        if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
+            event = replace(event, content=tuple(map(_with_url, event.content)))
         if not _begins(event, self._format):
             return self._encoder.records(event)
         complete = self._encoder.end()
@@ -90,6 +92,17 @@ class Encoder:
         Raises ``ValueError`` where a part of a record is missing.
         """
         return self._encoder.end()
+
+
+def _with_url(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the part; where it is an image of bytes, with a URL: formats have one in their place."""
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    if not isinstance(url, bytes):
+        return part
+    from projections.messages.content import data_url  # few histories have bytes
+
+    return {**part, "image_url": {**(image if isinstance(image, dict) else {}), "url": data_url(url)}}
 
 
 class Decoder:

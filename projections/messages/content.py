@@ -13,6 +13,7 @@ __all__ = [
     "IMAGE_TYPES",
     "Part",
     "data_of",
+    "data_url",
     "image_url_of",
     "is_blank",
     "joined",
@@ -96,10 +97,15 @@ def _image(part: Mapping[str, Any]) -> Part:
     image = part.get("image_url")
     image = {"url": image} if isinstance(image, str | bytes) else image
     if isinstance(image, Mapping) and isinstance(image.get("url"), bytes):
-        image = {**image, "url": f"data:{_image_type(image['url'])};base64,{_base64(image['url'])}"}
+        image = {**image, "url": data_url(image["url"])}
     if not isinstance(image, Mapping) or not isinstance(image.get("url"), str) or is_blank(image["url"]):
         return named({"type": "image"}, "the history does not hold it")
     return {"type": "image_url", "image_url": _copied(image)}
+
+
+def data_url(image: bytes) -> str:
+    """Return an image as a URL, its type read from its first bytes."""
+    return f"data:{_image_type(image)};base64,{_base64(image)}"
 
 
 def _copied(part: Mapping[str, Any]) -> Part:

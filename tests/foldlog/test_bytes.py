@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog as api
 from eventstore import Action, Annotation, Message, Observation
+from foldlog.formats.conversion import encode
 from projections import View
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -71,3 +73,22 @@ def test_json_has_them_in_base64(foldlog: Any, path: Path):
     events = foldlog("log", "c", "--json").document["events"]
     assert events[5]["data"] == {"raw": base64.b64encode(PNG).decode()}
     assert events[3]["arguments"] == {"at": "AP8=", "n": 1}
+
+
+@pytest.mark.parametrize(
+    "format",
+    ["openai-chat", "openai-responses", "codex", "langchain", "claude-code", "openhands-v0", "openhands-v1"],
+)
+def test_an_export_has_images_as_urls(format: str):
+    image = {"type": "image_url", "image_url": {"url": PNG}}
+    told = ({"type": "text", "text": "look"}, image)
+    said = [Message(id=0, source="user", content=told), Observation(id=1, tool="look", call_id="1", content=told)]
+    (records, expected) = (
+        json.dumps(list(encode(events, format)))
+        for events in (
+            said,
+            [replace(event, content=(told[0], {**image, "image_url": {"url": URL}})) for event in said],
+        )
+    )
+    assert records == expected
+    assert base64.b64encode(PNG).decode() in records
