@@ -26,10 +26,10 @@ _HEAD = """\
 # The command foldlog
 
 Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints, and of what an example prints in a folder where
-`foldlog import tidewatch.jsonl` imported the shipped history: its first lines, with … for what is longer, for hashes,
-and for what another run prints otherwise, such as the time. Exit status: 0 done; 1 there are findings, and the rest was
-done; 2 bad input or usage, and nothing was done. Errors are one line on stderr. With `--json`, stdout is one JSON
-document and nothing else.
+`foldlog import tidewatch.jsonl` imported the shipped history (a checkout has it in `foldlog/sample`): its first
+lines, with … for what is longer, for hashes, and for what another run prints otherwise, such as the time. Exit status:
+0 done; 1 there are findings, and the rest was done; 2 bad input or usage, and nothing was done. Errors are one line on
+stderr. With `--json`, stdout is one JSON document and nothing else.
 """
 
 _SAMPLE = ROOT / "foldlog" / "sample" / "tidewatch.jsonl"
