@@ -463,6 +463,13 @@ PROTECTIONS = {
         "",
         "tests/eventstore/test_sqlite.py -k schema_that_is_not_ours",
     ),
+    "changed-schema": Protection(
+        "a schema that changes while the store is open is checked before the next append",
+        f"{SQLITE}/writing.py",
+        "        if schema_version == self._schema_version:\n",
+        "        if True:\n",
+        "tests/eventstore/test_sqlite.py -k takes_in_nothing_more",
+    ),
     "one-moment": Protection(
         "a reader sees one moment",
         f"{SQLITE}/recorder.py",

@@ -657,6 +657,17 @@ def test_a_file_with_a_schema_that_is_not_ours_is_refused(path: str, foreign: st
         open_store(f"sqlite:///{path}?mode={mode}")
 
 
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_store_whose_schema_somebody_changes_takes_in_nothing_more(path: str, foreign: str):
+    statements, problem = FOREIGN[foreign]
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", HI, expected_version=0)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(statements)
+        with pytest.raises(StoreUnusable, match=problem):
+            store.append("c1", HI, expected_version=1)
+
+
 def test_an_index_or_a_table_beside_ours_is_no_harm(path: str):
     with open_store(f"sqlite:///{path}") as store:
         store.append("c1", HI, expected_version=0)

@@ -20,6 +20,7 @@ from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of
 from eventstore.recorders.sqlite.log import checkpoints as log_checkpoints
 from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from eventstore.recorders.sqlite.log.space import LogSpace
+from eventstore.recorders.sqlite.schema import checked_number
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.write_lock import WriteLock
@@ -80,6 +81,8 @@ class SQLiteWriting:
         own number for it. None in a transaction, and where another connection may have committed since.
         """
         self._data_version: object = None
+        self._schema_version: object = None
+        """SQLite's own number for the schema that was checked last: it changes with every table, trigger and view."""
         self.connection: sqlite3.Connection | None = None
 
     def take(self, job: Job[Any]) -> None:
@@ -116,7 +119,12 @@ class SQLiteWriting:
                 return
         self._transaction.forget()
         self._log_space.pages = 0  # it may be another log
-        check_unchanged(connection, self._path)
+        schema_version = connection.execute("PRAGMA schema_version").fetchone()
+        if schema_version == self._schema_version:
+            check_unchanged(connection, self._path)
+        else:  # a new trigger could take in an event and store nothing
+            checked_number(connection, self._path)
+            self._schema_version = schema_version
         if not self._in_its_epoch:
             epochs.begin_where_copied(connection, self._file.inode)
 

@@ -546,11 +546,12 @@ WHERE conversation = $1::bigint AND event = ANY ($2::bigint[]) ORDER BY event
 SELECT body FROM {schema}.attachments WHERE conversation = $1::bigint AND name = $2::bytea AND encoding = $3::smallint
 
 -- name: keep_attachment
--- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time.
+-- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time,
+-- so they are written again: the store cannot know whether those that are there can still be read.
 INSERT INTO {schema}.attachments AS a (conversation, name, encoding, body)
 VALUES ($1::bigint, $2::bytea, $3::smallint, $4::bytea)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body
-WHERE CASE WHEN a.encoding & 8 <> 0 THEN length(a.body) <> length(excluded.body) ELSE a.body <> excluded.body END
+WHERE a.body <> excluded.body
 
 -- name: attach
 INSERT INTO {schema}.attached (conversation, event, name, encoding)

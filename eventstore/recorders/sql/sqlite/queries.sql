@@ -427,10 +427,11 @@ WHERE conversation = ? AND event IN (SELECT value FROM json_each(?)) ORDER BY ev
 SELECT body FROM attachments WHERE conversation = ? AND name = ? AND encoding = ?
 
 -- name: keep_attachment
--- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time.
+-- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time,
+-- so they are written again: the store cannot know whether those that are there can still be read.
 INSERT INTO attachments (conversation, name, encoding, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body
-WHERE CASE WHEN encoding & 8 THEN length(body) <> length(excluded.body) ELSE body <> excluded.body END
+WHERE body <> excluded.body
 
 -- name: attach
 INSERT OR IGNORE INTO attached (conversation, event, name, encoding) VALUES (?, ?, ?, ?)
