@@ -21,6 +21,7 @@ __all__ = [
     "check_unchanged",
     "create_private",
     "is_empty",
+    "is_on_read_only_disk",
     "open_reader",
     "open_writer",
     "status_of",
@@ -89,6 +90,11 @@ def _is_read_only(path: str) -> bool:
     """Return whether the file is on a read-only file system and has no log beside it."""
     if not os.path.exists(path) or os.path.exists(f"{path}-wal"):
         return False
+    return is_on_read_only_disk(path)
+
+
+def is_on_read_only_disk(path: str) -> bool:
+    """Return whether the file system of this file is mounted read-only: its permissions then do not matter."""
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 

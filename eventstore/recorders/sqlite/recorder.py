@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -24,6 +25,7 @@ from eventstore.recorders.sqlite.connections import (
     check_unchanged,
     create_private,
     is_empty,
+    is_on_read_only_disk,
     open_reader,
     open_writer,
     status_of,
@@ -296,7 +298,12 @@ class SQLiteRecorder:
     def _look(self) -> schema.FirstLook:
         """Look at the file with a reader's connection, which the next reader gets."""
         look = schema.FirstLook(self.path)
-        self._readers.add(self._file.connect(self._open_reader, look.take))
+        try:
+            self._readers.add(self._file.connect(self._open_reader, look.take))
+        except sqlite3.OperationalError as error:
+            if self.writable and is_on_read_only_disk(self.path):  # SQLite says only that it cannot open the file
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
+            raise
         return look
 
     def _snapshot(self, doing: str) -> _ReadTransaction:
