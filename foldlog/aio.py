@@ -259,6 +259,9 @@ class AsyncHistories:
     __iter__ = None
     """It takes ``async for``. Without this Python would ask for the histories 0, 1, 2 and so on, without end."""
 
+    def __contains__(self, conversation: object) -> bool:
+        raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version', 0 where there is no event")
+
     def __aiter__(self) -> AsyncIterator[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))

@@ -201,6 +201,8 @@ class Histories:
         )
 
     def __getitem__(self, conversation: str) -> History:
+        if not isinstance(conversation, str):
+            raise TypeError(f"the id of a conversation is a text, not {type(conversation).__name__}: {conversation!r}")
         return History(self, conversation)
 
     def __contains__(self, conversation: str) -> bool:

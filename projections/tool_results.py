@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,8 @@ def append_tool_result(
     """
     if not isinstance(call_id, str):
         raise TypeError(f"call_id is {call_id!r}; give a text")
+    if isinstance(content, Mapping):
+        raise InvalidEvent("a result is a text or a list of parts; write json.dumps(value)")
     while True:
         view = current()
         called = _newest(view.open_calls, call_id)

@@ -3,6 +3,7 @@
 import ast
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -231,3 +232,17 @@ def test_a_script_is_executable_and_is_read_by_a_plain_shell(script):
     if path.parent.name == "scripts":
         assert _text_of(path).startswith("#!/bin/sh\n")
         subprocess.run(["/bin/sh", "-n", path], check=True)
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["cli-reference", "pin", "setup", "test", "test-adapters", "test-bounds", "test-browser", "test-wheel"],
+)
+def test_a_script_says_what_it_does_and_does_nothing_when_it_is_asked_for_help(tmp_path, script):
+    alone = tmp_path / "scripts" / script
+    alone.parent.mkdir()
+    shutil.copy(ROOT / "scripts" / script, alone)
+    done = subprocess.run([alone, "--help"], capture_output=True, text=True, check=False)
+    first = _text_of(alone).splitlines()[1].removeprefix("# ")
+    assert (done.returncode, done.stdout.startswith(f"{first}\n"), done.stderr) == (0, True, "")
+    assert list(tmp_path.iterdir()) == [alone.parent]

@@ -28,6 +28,7 @@ _SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed"
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
 _SQLITE_MEMORY = ":memory:"
+_ONLY_OPTIONS = re.compile(rf"(?:(?:^|&)(?:{'|'.join(_SQLITE_OPTIONS)})=\w*)+")
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
@@ -43,7 +44,8 @@ def as_url(place: str | os.PathLike[str]) -> str:
     """Return the URL of a store that is named by a URL or by the path of a file.
 
     A text is a path where it begins like no URL and has a dot or a slash: a bare word is more often a mistake. Raises
-    ``TypeError`` for what is neither a text nor a path, and ``InvalidOption`` for a bare word.
+    ``TypeError`` for what is neither a text nor a path, and ``InvalidOption`` for a bare word, and for the path of a
+    file with the options of a URL, unless it is a ``pathlib.Path``.
     """
     if not isinstance(place, str | os.PathLike):
         raise TypeError(f"a store is named by a URL or by the path of a file, not by {place!r}")
@@ -54,6 +56,9 @@ def as_url(place: str | os.PathLike[str]) -> str:
         return path  # parse says what is wrong with it
     if not path:
         raise InvalidOption(f"an empty path names no store; use one of: {_EXAMPLES}")
+    name, _, query = path.rpartition("?")
+    if isinstance(place, str) and name and _ONLY_OPTIONS.fullmatch(query):
+        raise InvalidOption(f"options need a URL: sqlite:///{quote(name)}?{query}")
     return f"sqlite:///{quote(path)}"
 
 

@@ -258,6 +258,11 @@ async def test_only_async_for_iterates_over_histories(histories):
     assert [name async for name in histories] == ["c"]
     with pytest.raises(TypeError, match="not iterable"):
         next(iter(histories))
+    with pytest.raises(TypeError, match="'in' cannot be awaited; ask for 'await"):
+        _ = "c" in histories
+    assert (await histories["c"].version, await histories["d"].version) == (1, 0)
+    with pytest.raises(TypeError, match="a text, not int: 3"):
+        histories[3]
 
 
 async def test_a_closed_face_says_so(tmp_path):

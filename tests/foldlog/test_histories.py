@@ -1,5 +1,7 @@
 """The face in Python."""
 
+import pathlib
+
 import pytest
 
 import foldlog
@@ -32,6 +34,33 @@ def test_a_history_without_events_has_an_empty_view(histories):
     assert history.view.to_messages() == []
     assert "c1" not in histories
     assert list(histories) == []
+
+
+def test_an_id_is_a_text(histories):
+    with pytest.raises(TypeError, match="the id of a conversation is a text, not int: 3"):
+        histories[3]
+
+
+@pytest.mark.parametrize(
+    "path, url",
+    [
+        ("new.db?mode=rwc", r"sqlite:///new\.db\?mode=rwc"),
+        ("/srv/a b.db?patience_s=5&mode=ro", r"sqlite:////srv/a%20b\.db\?patience_s=5&mode=ro"),
+    ],
+)
+def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, monkeypatch, path, url):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(foldlog.InvalidOption, match=f"options need a URL: {url}$"):
+        foldlog.open(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("as_named", [lambda path: path, lambda path: str(path).replace("mode", "why")])
+def test_any_other_question_mark_is_part_of_a_name(tmp_path, as_named):
+    name = as_named(tmp_path / "new.db?mode=rwc")
+    with foldlog.open(name) as histories:
+        histories["c1"].append(messages("hi"))
+    assert pathlib.Path(name).exists()
 
 
 def test_what_is_appended_is_shown(histories):

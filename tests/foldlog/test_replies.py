@@ -233,6 +233,8 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
         history.append_tool_result("k1", "x")
     with pytest.raises(TypeError, match="call_id is 7; give"):
         history.append_tool_result(7, "x")
+    with pytest.raises(InvalidEvent, match=r"a result is a text or a list of parts; write json\.dumps\(value\)"):
+        history.append_tool_result("k2", {"a": 1})
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4
 
