@@ -219,6 +219,11 @@ class LLM:
     def max_output_tokens(self) -> int | None:
         return self.config.max_output_tokens or _known_limit(self.model, "max_output_tokens")
 
+    @property
+    def is_known(self) -> bool:
+        """Whether litellm knows the model: else it counts with a tokenizer for all, and knows no limit."""
+        return _known(self.model) is not None
+
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
         return self._sums.of(view)
@@ -269,16 +274,22 @@ def _errors(litellm: Any) -> tuple[type[Exception], ...]:
 
 
 def _known_limit(model: str, limit: str) -> int | None:
+    known = (_known(model) or {}).get(limit)
+    return known if isinstance(known, int) and known > 0 else None
+
+
+def _known(model: str) -> Mapping[str, Any] | None:
+    """Return what litellm knows of a model; None of a name that it does not know."""
     litellm = _litellm()
     try:
-        known = litellm.get_model_info(model).get(limit)
+        known: Mapping[str, Any] = litellm.get_model_info(model)
     except _errors(litellm):
         return None
     except Exception as error:
         if type(error) is not Exception:  # before 1.104 litellm raises a bare one for a model that it does not know
             raise
         return None
-    return known if isinstance(known, int) and known > 0 else None
+    return known
 
 
 def _bare_name(litellm: Any, model: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentModelName", "CountingModelName", "agent_model", "counting_model", "load_condenser_for"]
 
 _TOKENIZER = "gpt-4o"
+_SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
 
 AgentModelName = Annotated[
     str | None,
@@ -54,10 +55,11 @@ def counting_model(name: str | None) -> LLM | None:
         raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
     model = LLM(LLMConfig(model=name))
     try:
-        model.count_tokens([{"role": "user", "content": "how many?"}])
+        model.count_tokens(_SHORT_PROMPT)
     except TokensUnknown as error:
         terminal.warn(f"tokens are estimated: {error}")
         return None
+    _say_if_unknown(model)
     return model
 
 
@@ -81,7 +83,23 @@ def agent_model(name: str | None) -> AgentModel | None:
         return Tokenizer(LLMConfig(model=_TOKENIZER))
     if not name:
         raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
-    return LLM(LLMConfig(model=name))
+    model = LLM(LLMConfig(model=name))
+    _say_if_unknown(model)
+    return model
+
+
+def _say_if_unknown(model: LLM) -> None:
+    """Tell of a name that litellm does not know, such as a mistyped one, or a model of this machine."""
+    from condensers import TokensUnknown
+
+    if model.is_known:
+        return
+    tokens = "its tokens are counted as another model's"
+    try:
+        model.count_tokens(_SHORT_PROMPT)
+    except TokensUnknown:
+        tokens = "its tokens cannot be counted"
+    terminal.complain(f"litellm does not know the model {model.model!r}: {tokens}, and its limit is not known")
 
 
 def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) -> Condenser:

@@ -98,6 +98,17 @@ def test_people_read_a_table(foldlog, work, config):
     assert "what that cost" not in out, "where no model was asked nothing is said of one"
 
 
+@pytest.mark.parametrize("command", [("compare", "c1"), ("condense", "c1", "--dry-run"), ("report", "c1")])
+def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldlog, work, command):
+    ran = foldlog(*command, "--agent-model", "gpt-99", "--json")
+    assert (ran.status, ran.err) == (
+        0,
+        "foldlog: litellm does not know the model 'gpt-99': its tokens are counted as another model's, "
+        "and its limit is not known\n",
+    )
+    assert foldlog(*command, "--agent-model", "gpt-4o", "--json").err == ""
+
+
 def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
     forgets_the_first = config("amortized", "max_size = 20", "keep_first = 0")
     out = foldlog("compare", "c1", "--config", forgets_the_first).out
