@@ -92,6 +92,30 @@ def test_a_hostile_history_runs_nothing_on_the_server(chromium, stored):
         nothing_happened(page, home)
 
 
+def test_a_search_lists_every_conversation_with_the_word(chromium, tmp_path):
+    url = f"sqlite:///{tmp_path}/words.db"
+    with open_store(url) as store:
+        store.register(Views(store))
+        store.ingest("often", [Message(source="user", content=f"gauge {number}") for number in range(60)])
+        store.ingest(
+            "once",
+            [
+                Message(source="user", content="hi"),
+                Message(source="user", content="a gauge among many, many other words " + "word " * 90),
+            ],
+        )
+        store.ingest("never", [Message(source="user", content="something else")])
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address)
+        page.wait("document.querySelectorAll('a.row').length === 3")
+        page.click("input[type=search]")
+        page.type("gauge")
+        page.wait("document.querySelector('.hit mark')")
+        assert page.ask("document.querySelectorAll('.hit').length") == 50
+        assert page.ask("document.querySelectorAll('a.row').length") == 2
+        assert page.problems == []
+
+
 def test_control_characters_are_seen_and_steer_nothing(chromium, report):
     with chromium.new_page() as page:
         page.open(report([Message(source="user", content=HOSTILE[12])]))

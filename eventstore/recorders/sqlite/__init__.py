@@ -16,7 +16,6 @@
     erased_bytes  erased bytes in unused parts of pages are overwritten
     upkeep        what is done to the file as a whole; replacing: another file in its place
     damaged       what is left of a damaged file
-    log_space     room in the write-ahead log, made ahead of the commits that fill it
     errors        the driver's errors in the words of the seam
 
 Writers stand in a fair queue: within a process they share transactions (``CommitQueue``), and between processes they

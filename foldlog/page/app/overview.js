@@ -247,7 +247,7 @@ export class Overview {
     if (!words) return this.choose();
     let reply;
     try {
-      reply = await this.ask(`search?${new URLSearchParams({ words, limit: MOST_HITS })}`);
+      reply = await this.ask(`search?${new URLSearchParams({ words, limit: MOST_ASKED })}`);
     } catch (error) {
       this.hits.hidden = false;
       return this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
@@ -256,15 +256,17 @@ export class Overview {
     this.found = new Set(reply.hits.map((hit) => hit.conversation));
     this.hits.hidden = false;
     this.hits.replaceChildren(
-      el("h2", {}, reply.hits.length === MOST_HITS ? `The ${MOST_HITS} best events` : reply.hits.length ? count(reply.hits.length, "event") : "No event contains these words."),
-      ...reply.hits.map((hit) =>
+      el("h2", {}, reply.hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : reply.hits.length ? count(reply.hits.length, "event") : "No event contains these words."),
+      ...(reply.hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
+      ...reply.hits.slice(0, MOST_HITS).map((hit) =>
         el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(this.titleOf(hit.conversation))), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
     );
     this.choose();
   }
 }
 
-const MOST_HITS = 50;
+const MOST_HITS = 50; // of those that are shown
+const MOST_ASKED = 1000; // of those whose conversations are listed: the most that the server gives
 
 // A snippet with what was found in it.
 function marked(text, highlights) {

@@ -160,12 +160,12 @@ async def test_sessions_of_the_sdks_file_are_imported(histories, tmp_path):
     imported = await import_sessions(path, histories)
     assert imported[:2] == (3, 0)
     assert "'a', row" in imported.findings[0]
-    assert "'b/c' went on in both places" in imported.findings[1]
+    assert "'b/c' has different new items in both places" in imported.findings[1]
     assert repr(await FoldlogSession("a", histories).get_items()) == repr(await theirs["a"].get_items())
     for session in theirs.values():
         session.close()
     (tmp_path / "other").write_text("x" * 2_000)
-    for wrong, problem in (("other", "not a file of a SQLiteSession"), ("none", "no such file")):
+    for wrong, problem in (("other", "not a file of a SQLiteSession"), ("none", "is not a file")):
         with pytest.raises(ValueError, match=problem):
             await import_sessions(tmp_path / wrong, histories)
 
