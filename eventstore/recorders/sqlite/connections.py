@@ -95,7 +95,7 @@ def _is_read_only(path: str) -> bool:
 
 def is_on_read_only_disk(path: str) -> bool:
     """Return whether the file system of this file is mounted read-only: its permissions then do not matter."""
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    return os.path.exists(path) and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
