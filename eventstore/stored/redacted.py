@@ -31,7 +31,7 @@ from eventstore.events import (
 __all__ = ["TEXT", "can_be_redacted", "without_content"]
 
 TEXT: Final = "[redacted]"
-"""What stands in the place of a text."""
+"""What stands in the place of a text. It is stored, and ``verify`` compares it: a change needs a migration."""
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 """That there was thinking says where a loop of calls begins. Without a signature no model is sent it."""

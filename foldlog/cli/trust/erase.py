@@ -104,7 +104,7 @@ def _moment(receipt: ConversationRow) -> str:
 
 
 def _ask(store: Store, conversation: str) -> None:
-    """Raise ``Refused`` unless a person in a terminal agrees. For an erased conversation there is no question: its
+    """Raise ``Refused`` unless a person in a terminal agrees. An erased conversation is not asked about: its
     erasure is finished.
     """
     row = store.conversation(conversation)

@@ -111,7 +111,7 @@ def _show(receipt: RedactionReceipt) -> None:
 
 
 def _ask(store: Store, conversation: str, event_id: int) -> None:
-    """Raise ``Refused`` unless a person in a terminal agrees. For a redacted event there is no question."""
+    """Raise ``Refused`` unless a person in a terminal agrees. A redacted event is not asked about."""
     events = list(store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
     if not events or events[0].redacted is not None:
         return
