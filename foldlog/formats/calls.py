@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container, Iterable
 
 from eventstore.events import Action
 from foldlog.formats.format import Past
@@ -26,6 +27,24 @@ class EarlierCalls:
     def __init__(self, past: Past | None) -> None:
         self._past = past
         self._waiting: dict[str, deque[tuple[int, str]]] | None = None
+        self._answered: list[str] = []
+
+    def answered(self, key: str) -> None:
+        """Close the oldest such call under ``key``, as soon as they are read: a stored observation answers it."""
+        self._answered.append(key)
+
+    def close_all(self) -> list[tuple[str, tuple[int, str]]]:
+        """Close all these calls; return each with its key, in the order in which their keys were opened last."""
+        if self._past is None:
+            return []
+        waiting, self._waiting = self._read(self._past), {}
+        last = sorted(waiting, key=lambda key: waiting[key][-1] if waiting[key] else (-1, ""))
+        return [(key, call) for key in last for call in waiting[key]]
+
+    def forget(self, event_ids: Container[int]) -> None:
+        """Drop the calls of these events."""
+        if self._past is not None:
+            self._waiting = {key: _but(calls, event_ids) for key, calls in self._read(self._past).items()}
 
     def close(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest such call under ``key``, and close that call."""
@@ -40,12 +59,22 @@ class EarlierCalls:
     def _found(self, key: str) -> deque[tuple[int, str]] | None:
         if self._past is None or self._past.replays:
             return None
+        return self._read(self._past).get(key)
+
+    def _read(self, past: Past) -> dict[str, deque[tuple[int, str]]]:
         if self._waiting is None:
             self._waiting = {}
-            for action in self._past.view().open_calls:
+            for action in past.view().open_calls:
                 if action.call_id is not None:
                     self._waiting.setdefault(action.call_id, deque()).append((action.id, action.tool))
-        return self._waiting.get(key)
+            for key in self._answered:
+                if self._waiting.get(key):
+                    self._waiting[key].popleft()
+        return self._waiting
+
+
+def _but(calls: Iterable[tuple[int, str]], event_ids: Container[int]) -> deque[tuple[int, str]]:
+    return deque((call for call in calls if call[0] not in event_ids), _CALLS_MAX)
 
 
 class OpenCalls:
@@ -69,7 +98,24 @@ class OpenCalls:
         """Close all calls; return each with its key, in the order in which their keys were opened last."""
         closed = [(key, call) for key, calls in self._waiting.items() for call in calls]
         self._waiting.clear()
-        return closed
+        return [*self._earlier.close_all(), *closed]
+
+    def forget(self, event_ids: Container[int]) -> None:
+        """Drop the calls of these events, which are no longer shown."""
+        self._earlier.forget(event_ids)
+        kept = [(key, _but(calls, event_ids)) for key, calls in self._waiting.items()]
+        self._waiting.clear()
+        for key, calls in kept:
+            if calls:
+                self._waiting[key] = calls
+
+    def answered(self, key: str) -> None:
+        """Close the oldest call under ``key``, which a stored observation answers."""
+        waiting = self._waiting.get(key)
+        if waiting:
+            waiting.popleft()
+        else:
+            self._earlier.answered(key)
 
     def close(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest open call under ``key``, and close that call."""

@@ -102,6 +102,12 @@ class Past(Protocol):
     def replays(self) -> bool:
         """Whether the records that are read now are those of stored events, so that nothing is to be decided."""
 
+    def replayed(self, event_id: int) -> Event | None:
+        """Return the stored event that a record was read as, while the record is read again; else None."""
+
+    def newest_first(self) -> Iterator[Event]:
+        """Yield the events there, the last one first. Cost: the events that are read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -167,6 +173,7 @@ class Format:
                       at ``Options.first_id`` and asks ``Options.past``; it and the encoder have ``restart``
     ``standalone``    whether a record is read and written without a look at the records before it: a live format
                       needs no ``restart`` then
+    ``not_live``      why it is not live, as the beginning of a sentence
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
     """
 
@@ -181,6 +188,7 @@ class Format:
     note: str = ""
     live: bool = False
     standalone: bool = False
+    not_live: str = ""
     source_id: Callable[[Any], Any] = no_id
 
 

@@ -42,9 +42,11 @@ _TAIL_EVENTS = 2 * SEGMENT_RECORDS
 class NotLive(EventStoreError, ValueError):
     """Records of this format cannot be added one by one: import the whole history."""
 
-    def __init__(self, format: str) -> None:
+    def __init__(self, format: str, reason: str = "") -> None:
+        because = f": {reason}" if reason else ""
         super().__init__(
-            f"records of {format} cannot be added one by one; decode the whole history and import it with store.ingest"
+            f"records of {format} cannot be added one by one{because}; "
+            f"decode the whole history and import it with store.ingest"
         )
         self.format = format
 
@@ -119,7 +121,7 @@ class Decoder:
     def __init__(self, format: str | Format, history: ReadableHistory) -> None:
         self._format = format if isinstance(format, Format) else format_named(format)
         if not self._format.live:
-            raise NotLive(self._format.name)
+            raise NotLive(self._format.name, self._format.not_live)
         self.version = history.version
         self._in_segment = 0
         start = self.version
@@ -184,7 +186,7 @@ class Decoder:
 
     def _replay(self, segment: Sequence[Event]) -> None:
         """Bring the decoder to the state after the records of these events."""
-        start, self._past.replays = self.version - len(segment), True
+        start, self._past.segment = self.version - len(segment), segment
         self._decoder.restart(start)
         version = start
         encoder = Encoder(self._format)
@@ -192,7 +194,7 @@ class Decoder:
         for record in (*records, *encoder.end()):
             version += len(self._decoder.events(record))
             self._in_segment += 1
-        self._past.replays = False
+        self._past.segment = ()
         if version != self.version:  # only a part of a record was stored
             raise ValueError(
                 f"the last {len(segment)} events are read as {version - start} events of {self._format.name}; "
@@ -206,7 +208,19 @@ class _Past:
     def __init__(self, format: Format, history: ReadableHistory, version: int, last_source_id: Any) -> None:
         self._format, self._history, self._version = format, history, version
         self.last_source_id = last_source_id
-        self.replays = False
+        self.segment: Sequence[Event] = ()
+        """The events whose records are read again."""
+
+    @property
+    def replays(self) -> bool:
+        return bool(self.segment)
+
+    def replayed(self, event_id: int) -> Event | None:
+        place = event_id - self._version
+        return self.segment[place] if 0 <= place < len(self.segment) else None
+
+    def newest_first(self) -> Iterator[Event]:
+        return self._history.events(0, self._version, reverse=True) if self._version else iter(())
 
     def view(self, version: int | None = None) -> View:
         return self._history.at(self._version if version is None else version)

@@ -15,7 +15,9 @@ What a record says, and where it goes:
     every other type             Annotation
 
 ``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
-``parts.py`` and ``outcome.py`` contents and failures, ``standing.py`` what a View shows as items of Codex.
+``parts.py`` and ``outcome.py`` contents and failures, ``standing.py`` what a View shows as items of Codex,
+``shown.py`` and ``said.py`` what was shown and said before. Line by line, these are read from the history when a record
+needs them: see ``CodexDecoder``.
 
 Which calls are of one response is not said: each stands alone. The nth answer with an id is for the nth call with it.
 """
@@ -34,9 +36,15 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> CodexDecoder:
-    return CodexDecoder(options.prefix)
+    return CodexDecoder(options.prefix, first_id=options.first_id, past=options.past)
 
 
 FORMAT = Format(
-    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=CodexEncoder, conversation=conversation
+    name=NAME,
+    matches=matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=CodexEncoder,
+    conversation=conversation,
+    live=True,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -25,11 +24,13 @@ from foldlog.formats.codex.lines import line_of, parent_of
 from foldlog.formats.codex.outcome import has_failed
 from foldlog.formats.codex.parts import content_of, text_of, texts_in
 from foldlog.formats.codex.repeats import INSTRUCTIONS, ITEMS, Repeats
+from foldlog.formats.codex.said import Said, texts_of
 from foldlog.formats.codex.shown import Shown
 from foldlog.formats.codex.writing import NAME, ROLLED_BACK, Marks, predicted, predicted_payload, usual_line
 from foldlog.formats.delta import delta
+from foldlog.formats.format import Past
 from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
+from foldlog.formats.record import NotAnEvent, described, linked_to, read_time, rest_of
 
 __all__ = ["CodexDecoder"]
 
@@ -39,22 +40,34 @@ ABORTED = "aborted"
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
-_SAID_MAX = 20
-"""In how many earlier messages instructions are looked for, so as not to repeat them."""
 
 
 class CodexDecoder:
-    """Records of one history to events, one record after the other."""
+    """Records of one history to events, one record after the other.
 
-    def __init__(self, prefix: str = "") -> None:
+    It begins at the event ``first_id``, and asks ``past`` when a record needs what was before: what is shown, the open
+    calls, and whether instructions were said.
+    """
+
+    def __init__(self, prefix: str = "", *, first_id: int = 0, past: Past | None = None) -> None:
+        earlier = past if first_id else None
         self._prefix = prefix
+        self._past = earlier
         self._key_order = KeyOrder()
-        self._next_id = 0
+        self._next_id = first_id
         self._repeats = Repeats()
-        self._shown = Shown()
-        self._open_calls = OpenCalls()
-        self._base = ""
-        self._said: deque[str] = deque(maxlen=_SAID_MAX)
+        self._shown = Shown(earlier)
+        self._open_calls = OpenCalls(earlier)
+        self._said = Said(earlier)
+
+    def restart(self, next_id: int) -> None:
+        self._key_order = KeyOrder()
+        self._repeats = Repeats()
+        self._next_id = next_id
+
+    def _replayed(self, place: int = 0) -> Event | None:
+        """Return the stored event at ``place`` of the record, where a stored record is read again."""
+        return None if self._past is None else self._past.replayed(self._next_id + place)
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record: one, and for a compaction with a history also one for each of its
@@ -96,7 +109,7 @@ class CodexDecoder:
         if line != "event_msg" or type(payload) is not dict or payload.get("type") != "turn_aborted":
             return []
         aborted: list[Event] = []
-        for call_id, (cause, tool) in self._open_calls.close_all():
+        for call_id, (cause, tool) in self._left_open():
             event = Observation(
                 id=self._next_id + len(aborted),
                 origin=Origin(format=NAME, rest={"aborted": True}),
@@ -109,6 +122,19 @@ class CodexDecoder:
             self._shown.add(event)
             aborted.append(event)
         return aborted
+
+    def _left_open(self) -> list[tuple[str, tuple[int, str]]]:
+        """Close all open calls and return them. Where a stored record is read again, the stored events tell them."""
+        place = 0
+        closed: list[tuple[str, tuple[int, str]]] = []
+        while (event := self._replayed(place)) is not None and "aborted" in rest_of(event, NAME):
+            assert isinstance(event, Observation)
+            assert event.call_id is not None
+            assert event.cause is not None
+            self._open_calls.answered(event.call_id)
+            closed.append((event.call_id, (event.cause, event.tool)))
+            place += 1
+        return closed if event is not None else self._open_calls.close_all()
 
     def _event(self, line: str, payload: Any, repeats: Repeats, marks: Marks, place: int = 0) -> Event:
         """Return the event of a payload, which is the one at ``place`` of its record."""
@@ -124,13 +150,15 @@ class CodexDecoder:
             case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
                 event = self._action(str(name), payload, fields, marks)
             case "response_item", "function_call_output" | "custom_tool_call_output":
-                event = self._observation(str(name), payload, fields, marks)
+                event = self._observation(str(name), payload, fields, marks, place)
             case "session_meta" | "turn_context", _ if keys := self._unsaid(line, payload):
                 marks["at"] = keys
                 event = self._instructions(line, [_instructions(payload[key]) for key in keys], fields)
             case "event_msg", "thread_rolled_back" if _turns(payload):
                 marks["type"] = ROLLED_BACK
-                event = CondensationAction(forgotten_event_ids=self._shown.roll_back(_turns(payload)), **fields)
+                forgotten = self._shown.roll_back(_turns(payload))
+                self._open_calls.forget(frozenset(forgotten))
+                event = CondensationAction(forgotten_event_ids=forgotten, **fields)
             case _:
                 return _annotation(line, name if type(name) is str else line, payload, fields, repeats)
         self._shown.add(event, base=line == "session_meta")
@@ -140,13 +168,13 @@ class CodexDecoder:
         content, role = content_of(payload.get("content")), payload.get("role")
         texts = texts_in(payload.get("content"))
         if role == "developer" or role == "system":
-            self._said.extend(texts)
+            self._said.extend(texts_of(content))
             return SystemMessage(content=content, **fields)
         source = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
-        if source == "user":
-            self._said.extend(texts)
-            if texts and all(_CONTEXT.match(text) for text in texts):
-                source = "environment"
+        if source == "user" and texts and all(_CONTEXT.match(text) for text in texts):
+            source = "environment"
+        if source != "agent":
+            self._said.extend(texts_of(content))
         return Message(content=content, source=source, **fields)
 
     def _action(self, name: str, payload: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Action:
@@ -168,7 +196,9 @@ class CodexDecoder:
             self._open_calls.open(action.call_id, action)
         return action
 
-    def _observation(self, name: str, payload: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Observation:
+    def _observation(
+        self, name: str, payload: dict[str, Any], fields: dict[str, Any], marks: Marks, place: int
+    ) -> Observation:
         if name != "function_call_output":
             marks["type"] = name
         call_id, output = payload.get("call_id"), payload.get("output")
@@ -178,8 +208,7 @@ class CodexDecoder:
         elif type(output) is dict and type(output.get("content")) is str:
             marks["output"], content = "object", output["content"]
             fields["extras"] = {key: value for key, value in output.items() if key != "content"}
-        answered = self._open_calls.close(call_id) if type(call_id) is str else None
-        cause, tool = answered or (None, "")
+        cause, tool = self._answered(call_id, place) if type(call_id) is str else (None, "")
         return Observation(
             content=content,
             tool=tool,
@@ -189,19 +218,29 @@ class CodexDecoder:
             **fields,
         )
 
+    def _answered(self, call_id: str, place: int) -> tuple[int | None, str]:
+        """Return the event id and the tool of the call that an observation answers."""
+        stored = self._replayed(place)
+        if stored is None:
+            return self._open_calls.close(call_id) or (None, "")
+        if stored.cause is not None:
+            self._open_calls.answered(call_id)
+        return stored.cause, stored.tool if isinstance(stored, Observation) else ""
+
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
         """Return the keys under which the payload holds instructions that no earlier message held."""
-        said = (self._base, *self._said)
+        stored = self._replayed()
+        if stored is not None:
+            keys: list[str] = rest_of(stored, NAME).get("at", [])
+            return keys
         keys = [
-            key
-            for key in INSTRUCTIONS[line]
-            if (text := _instructions(payload.get(key))) and not any(text in before for before in said)
+            key for key in INSTRUCTIONS[line] if (text := _instructions(payload.get(key))) and not self._said.says(text)
         ]
         return keys[:1] if line == "session_meta" else keys
 
     def _instructions(self, line: str, texts: list[str], fields: dict[str, Any]) -> SystemMessage:
         if line == "session_meta":
-            self._base = texts[0]
+            self._said.set_base(texts[0])
         else:
             self._said.extend(texts)
         content = texts[0] if len(texts) == 1 else tuple({"type": "text", "text": text} for text in texts)
@@ -216,6 +255,7 @@ class CodexDecoder:
         said, history = payload.get("message"), payload.get("replacement_history")
         message = said if type(said) is str else ""
         forgotten, offset = self._shown.compact(but_instructions=type(history) is not list)
+        self._open_calls.forget(frozenset(forgotten))
         summary = message
         if type(history) is list:
             marks["history"] = True

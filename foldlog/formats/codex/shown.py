@@ -6,6 +6,8 @@ from array import array
 from enum import IntEnum
 
 from eventstore.events import Event, Message, SystemMessage, summary_id
+from foldlog.formats.codex.writing import is_base
+from foldlog.formats.format import Past
 
 __all__ = ["Shown"]
 
@@ -20,22 +22,18 @@ class _Role(IntEnum):
 class Shown:
     """Ids of the events in the View, in its order, as far as forgetting needs to know them. Nine bytes an event.
 
-    Base instructions go with every request and are never forgotten; a turn begins with what the user says.
+    Base instructions go with every request and are never forgotten; a turn begins with what the user says. The events
+    before the first record are read from the View when a record forgets something.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past | None = None) -> None:
+        self._past = past
         self._ids = array("q")
         self._roles = bytearray()
 
     def add(self, event: Event, *, base: bool = False) -> None:
-        if not event.shown:
-            return
-        role = _Role.OTHER
-        if isinstance(event, SystemMessage):
-            role = _Role.BASE if base else _Role.INSTRUCTIONS
-        elif isinstance(event, Message) and event.source == "user":
-            role = _Role.TURN
-        self._insert(len(self._ids), event.id, role)
+        if event.shown:
+            self._insert(len(self._ids), event.id, _role(event, base=base))
 
     def summarize(self, condensation_id: int, offset: int) -> None:
         """Record that the summary of this condensation stands at ``offset``."""
@@ -45,15 +43,25 @@ class Shown:
         self._ids.insert(place, event_id)
         self._roles.insert(place, role)
 
+    def _settle(self) -> None:
+        """Read what is shown of the events before the first record."""
+        past, self._past = self._past, None
+        if past is not None:
+            earlier = tuple(past.view())
+            self._ids[:0] = array("q", (event.id for event in earlier))
+            self._roles[:0] = bytes(_role(event, base=is_base(event)) for event in earlier)
+
     def compact(self, *, but_instructions: bool) -> tuple[tuple[int, ...], int]:
         """Forget all but the instructions or the base instructions. Return the forgotten ids and how many events
         stay.
         """
+        self._settle()
         forgotten = self._forget(0, _Role.INSTRUCTIONS if but_instructions else _Role.BASE)
         return forgotten, len(self._ids)
 
     def roll_back(self, turns: int) -> tuple[int, ...]:
         """Forget the last turns with their events. Return the forgotten ids."""
+        self._settle()
         first = len(self._roles)
         while turns and (before := self._roles.rfind(_Role.TURN, 0, first)) >= 0:
             first = before
@@ -68,3 +76,9 @@ class Shown:
             if role >= kept:
                 self._insert(len(self._ids), event_id, _Role(role))
         return tuple(event_id for event_id, role in last if role < kept)
+
+
+def _role(event: Event, *, base: bool) -> _Role:
+    if isinstance(event, SystemMessage):
+        return _Role.BASE if base else _Role.INSTRUCTIONS
+    return _Role.TURN if isinstance(event, Message) and event.source == "user" else _Role.OTHER

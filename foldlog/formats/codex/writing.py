@@ -32,7 +32,7 @@ from foldlog.formats.format import LEFT_OUT
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["NAME", "ROLLED_BACK", "CodexEncoder", "Marks", "predicted", "predicted_payload", "usual_line"]
+__all__ = ["NAME", "ROLLED_BACK", "CodexEncoder", "Marks", "is_base", "predicted", "predicted_payload", "usual_line"]
 
 NAME = "codex"
 
@@ -68,10 +68,11 @@ class CodexEncoder:
     """Events of one history to records, as ``CodexDecoder`` read them.
 
     Of events that were added since, bookkeeping is left out. A condensation or a retraction is written as
-    ``compacted``, with the items of the View after it as its replacement history.
+    ``compacted``, with the items of the View after it as its replacement history: for that it begins with event 0.
     """
 
     def __init__(self) -> None:
+        self._first_id: int | None = None
         self.left_out: Counter[str] = Counter()
         self._key_order = KeyOrder()
         self._repeats = Repeats()
@@ -80,6 +81,8 @@ class CodexEncoder:
 
     def records(self, event: Event) -> list[Any]:
         """Return the record of ``event``; none for an item of a later record."""
+        if self._first_id is None:
+            self._first_id = event.id
         if event.origin is None:
             return self._added(event)
         rest = rest_of(event, NAME)
@@ -115,10 +118,19 @@ class CodexEncoder:
         summary = event.summary if isinstance(event, CondensationAction) else None
         if isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined":
             return []
+        if self._first_id:
+            raise InvalidEvent(
+                f"event {event.id} changes the View, and Codex's record of that holds the whole View; "
+                f"the encoder began with event {self._first_id}: begin with event 0"
+            )
         self._standing.follow(event, [] if summary is None else [_message("user", summary)])
         record = predicted(event, {"line": "compacted"}, self._repeats)
         record["payload"] = {"message": summary or "", "replacement_history": self._standing.items()}
         return [record]
+
+    def restart(self, next_id: int) -> None:
+        self._key_order = KeyOrder()
+        self._repeats = Repeats()
 
     def end(self) -> list[Any]:
         """Return nothing. Raises ``ValueError`` if the condensation after items of a history is missing."""
@@ -149,6 +161,11 @@ def _added(event: Event) -> list[Any]:
         said = Message(content=event.thought, source="agent", timestamp=event.timestamp)
         records.insert(0, predicted(said, {}, Repeats()))
     return records
+
+
+def is_base(event: Event) -> bool:
+    """Return whether ``event`` is the base instructions of a session."""
+    return isinstance(event, SystemMessage) and rest_of(event, NAME).get("line") == "session_meta"
 
 
 def usual_line(event: Event) -> str:

@@ -43,5 +43,11 @@ def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV0Decoder:
 
 
 FORMAT = Format(
-    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=OpenHandsV0Encoder, looks_ahead=True
+    name=NAME,
+    matches=matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=OpenHandsV0Encoder,
+    looks_ahead=True,
+    not_live="the observation of a delegate decides that the records before it are not shown",
 )

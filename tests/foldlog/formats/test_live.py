@@ -20,7 +20,7 @@ from projections import View
 from tests.foldlog.formats.test_samples import FOLDERS, SAMPLES
 from tests.foldlog.records import condensed, said, v1
 
-LIVE = ("openhands-v1", "openai-chat", "swe-agent", "claude-code")
+LIVE = ("openhands-v1", "openai-chat", "swe-agent", "claude-code", "codex")
 
 
 @pytest.fixture
@@ -276,8 +276,19 @@ def test_all_records_are_appended_or_none_and_errors_say_which(histories):
     history.append_records([good], format="openai-chat", expected_version=1)
     assert history.append_records([], format="openai-chat") == ()
     assert history.version == 2
-    with pytest.raises(NotLive, match="records of codex cannot be added one by one; decode the whole history"):
-        history.append_records([{}], format="codex")
+    with pytest.raises(NotLive, match="records of openhands-v0 cannot be added one by one: the observation of a dele"):
+        history.append_records([{}], format="openhands-v0")
+
+
+def test_of_v0_a_later_record_decides_whether_earlier_ones_are_shown():
+    """So no decoder can say of the third record whether it is shown."""
+    delegate = {"id": 1, "source": "agent", "action": "delegate", "args": {"agent": "x"}}
+    inner = {"id": 2, "source": "agent", "action": "message", "args": {"content": "inner"}}
+    done = {"id": 3, "source": "agent", "observation": "delegate", "content": "done", "extras": {}, "cause": 1}
+    said = {"id": 0, "source": "user", "action": "message", "args": {"content": "hi"}}
+    records = [said, delegate, inner, done]
+    assert [event.shown for event in decode(records[:3], "openhands-v0")] == [True, True, True]
+    assert [event.shown for event in decode(records, "openhands-v0")] == [True, True, False, True]
 
 
 def test_what_is_wrong_with_a_record_that_is_kept_is_logged(histories, caplog):

@@ -337,7 +337,15 @@ codex_items = with_name(
 codex_messages = with_name(
     "type",
     st.sampled_from(
-        ["user_message", "agent_message", "agent_reasoning", "token_count", "thread_rolled_back", "reasoning", "zzz"]
+        [
+            "user_message",
+            "agent_message",
+            "agent_reasoning",
+            "token_count",
+            "thread_rolled_back",
+            "turn_aborted",
+            "reasoning",
+        ]
     ),
     objects(codex_fields),
 )
