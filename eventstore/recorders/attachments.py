@@ -10,11 +10,11 @@ from eventstore.values.bodies import Attachment, Body
 __all__ = ["keyed", "with_attachments"]
 
 _WITH_BYTES = 16
-"""What the encoding of such a row has more; the row codec says so."""
+"""The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
 
 
 def keyed(rows: Iterable[BareRow], key: int, intervals: Sequence[tuple[int, ...]]) -> list[tuple[int, BareRow]]:
-    """Return each row with the key of its conversation: that of the interval that its id is in, else ``key``."""
+    """Return each row with the key that it is stored under: that of the interval that holds its id, else ``key``."""
     others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
     if not others:
         return [(key, row) for row in rows]
@@ -26,10 +26,10 @@ def with_attachments(
     attached: Callable[[int, Sequence[int]], Iterable[tuple[int, bytes, int]]],
     attachment: Callable[[int, bytes, int], bytes | None],
 ) -> list[BareRow]:
-    """Return rows with the attachments of their bodies. What is missing is left out: the row codec finds that.
+    """Return rows with the attachments of their bodies. A missing attachment is left out: the row codec finds that.
 
-    ``attached`` gives the ids, names and encodings of what belongs to events of a conversation, ``attachment`` the
-    bytes of one. Each is asked for once, and rows share it. Cost: for rows that have none, a look at each.
+    ``attached`` returns the ids, names and encodings of the attachments of a conversation's events, ``attachment`` the
+    bytes of one. Each attachment is read once, and rows share it. Cost for rows without attachments: one test of each.
     """
     wanted: dict[int, list[int]] = {}
     for key, row in rows:

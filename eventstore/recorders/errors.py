@@ -39,7 +39,7 @@ __all__ = [
 
 
 class RecorderError(Exception):
-    """The database did not do what it was asked. ``passing`` says whether the same may succeed later."""
+    """The database did not do what was asked. ``passing`` says whether the same call may succeed later."""
 
     passing: ClassVar[bool] = False
 
@@ -77,7 +77,7 @@ class InternalError(DatabaseError):
 
 
 class NotSupportedError(DatabaseError):
-    """This database cannot do what it was asked."""
+    """This database does not support what was asked."""
 
 
 class OperationalError(DatabaseError):
@@ -87,7 +87,7 @@ class OperationalError(DatabaseError):
 
 
 class StillRead(OperationalError):
-    """What should go is needed by a reader that is open. Try again when it has ended."""
+    """An open reader needs the data that should be removed. Try again when the reader has ended."""
 
 
 class ReadOnly(OperationalError):

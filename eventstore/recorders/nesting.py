@@ -25,7 +25,7 @@ from eventstore.recorders.errors import InterfaceError
 __all__ = ["INSIDE", "Mark", "mark_of", "nested", "note_committed", "note_in_doubt"]
 
 Mark = tuple[int, str]
-"""A thread, and the database that it writes to: two recorders on one database are one to a thread."""
+"""The mark of a thread that writes to a database. Two recorders on one database have the same mark in a thread."""
 
 INSIDE: Final[set[Mark]] = set()
 
@@ -49,7 +49,7 @@ def note_committed(error: BaseException) -> None:
 
 
 def note_in_doubt(error: BaseException) -> None:
-    """Add to an exception from outside that it is unknown whether the interrupted write is stored."""
+    """Add to an exception from outside that it is unknown whether the events of the interrupted write are stored."""
     error.add_note(
         "foldlog: this interrupted a commit, and whether its events are written is not known; "
         "append them again with the same idempotency key, or read the conversation"
@@ -57,7 +57,9 @@ def note_in_doubt(error: BaseException) -> None:
 
 
 def _forget_other_threads() -> None:
-    """Keep the marks of the thread that forked: the other threads are not in the child, and their numbers are free."""
+    """Keep only the marks of the thread that forked: the other threads do not exist in the child, and new threads may
+    get their numbers.
+    """
     me = get_ident()
     INSIDE.intersection_update([mark for mark in INSIDE if mark[0] == me])
 

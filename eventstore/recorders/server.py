@@ -1,4 +1,4 @@
-"""What a recorder can also report if its database is a server that other people use and administer."""
+"""The status of a recorder whose database is a server that other programs use too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["Holder", "Lag", "RecorderOnServer", "Status"]
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing when the status was taken: followers wait for its end. A prepared one has
-    no session, and so no pid.
+    """The oldest transaction that was writing when the status was taken: followers wait for its end. A prepared
+    transaction has no session, and so no pid.
     """
 
     pid: int | None
@@ -19,8 +19,8 @@ class Holder(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """What a follower that keeps its place in the store has yet to read: how many events it could read now (10,000 are
-    counted at most), and how long ago the first of them was recorded.
+    """How far a follower that keeps its place in the store is behind: how many events it could read now (at most 10,000
+    are counted), and how long ago the first of them was recorded.
     """
 
     follower: str
@@ -30,9 +30,9 @@ class Lag(NamedTuple):
 
 
 class Status(NamedTuple):
-    """``horizon_age``: how many transactions began to write since the oldest that still does; followers wait for that
-    one. ``held_back``: how many events are committed behind it, 10,000 being the most that are counted. ``standbys``:
-    those that a commit waits for, as in ``synchronous_standby_names``.
+    """``horizon_age``: how many transactions began to write after the oldest one that still runs; followers wait for
+    that one. ``held_back``: how many committed events are beyond its position; at most 10,000 are counted.
+    ``standbys``: the standbys that a commit waits for, as in ``synchronous_standby_names``.
     """
 
     horizon: int
@@ -48,4 +48,4 @@ class Status(NamedTuple):
 @runtime_checkable
 class RecorderOnServer(Protocol):
     def status(self) -> Status:
-        """Return who holds the followers back, and how far behind they are."""
+        """Return which session holds the followers back, and how far they are behind."""

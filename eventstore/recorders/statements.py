@@ -1,4 +1,4 @@
-"""SQL kept as SQL: statements and numbered migrations are files beside the code."""
+"""Load SQL from files: statements and numbered migrations are files beside the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a recorder keeps and is given: rows, conversations, records, idempotency keys, changes of a conversation."""
+"""The values that a recorder keeps and gets: rows, conversations, records, idempotency keys, changes of a
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,13 @@ __all__ = [
 ]
 
 SOURCE_KEYS: Final = "foldlog:source:"
-"""How idempotency keys begin that can be found over all conversations."""
+"""The beginning of idempotency keys that can be found over all conversations."""
 
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
 
 HIDDEN_KEYS: Final = "foldlog:redacted:"
-"""How idempotency keys begin that were replaced by a keyed hash, since an event that they stand for was redacted."""
+"""The beginning of idempotency keys that a redaction replaced by a keyed hash."""
 
 DIGEST_BYTES: Final = 16
 """The size of a digest that stands for an attribute in lists."""
@@ -53,10 +55,10 @@ DIGEST_BYTES: Final = 16
 class Row(NamedTuple):
     """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
 
-    ``proof`` is the head, and after it the salt of the body, or the commitment to a body that was redacted; see
-    ``stored.hash_chain``. ``shown_before`` and ``structural_before`` count such events before this one, so that a
-    reader who walks an index sees where one is missing. ``checksum`` is that of the row (``hash_chain.checksum``). A
-    recorder only keeps them.
+    ``proof`` is the head, followed by the salt of the body, or by the commitment to a redacted body; see
+    ``stored.hash_chain``. ``shown_before`` and ``structural_before`` count the shown and the structural events before
+    this one, so that a reader of an index notices a missing event. ``checksum`` is that of the row
+    (``hash_chain.checksum``). A recorder keeps all of them unchanged.
     """
 
     id: int
@@ -79,12 +81,11 @@ class Row(NamedTuple):
 
 
 BareRow = tuple[Any, ...]
-"""The columns of a ``Row``, whatever a database has in them, the kind as UTF-8 bytes. ``as_rows`` makes rows of them.
-"""
+"""The columns of a ``Row`` as a database has them; the kind is UTF-8 bytes. ``as_rows`` makes rows of them."""
 
 
 Place = Callable[[], int]
-"""A position that is known when its transaction has been committed. Not to be asked for before."""
+"""A position that is known when its transaction has been committed. Do not ask for it earlier."""
 
 
 class PlacedRow(NamedTuple):
@@ -96,7 +97,7 @@ class PlacedRow(NamedTuple):
 
 
 class Erasure(NamedTuple):
-    """What is left of an erased conversation: when, why, how many events it had, and its last head."""
+    """The tombstone of an erased conversation: when, why, how many events it had, and its last head."""
 
     erased_at: int
     reason: str
@@ -105,8 +106,8 @@ class Erasure(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A conversation that a fork's past belongs to, and the version at which the past leaves it. ``parent`` is its own
-    parent. ``has_records``: projections keep records of it.
+    """A conversation that a part of a fork's past is stored under, and the version at which the fork leaves it.
+    ``parent`` is its own parent. ``has_records``: projections keep records of it.
     """
 
     key: int
@@ -119,17 +120,16 @@ class Ancestor(NamedTuple):
 
 class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
-    empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are how many such
-    events it has: what its last event says was before it, and that event itself. ``astray``: the database contradicts
-    itself about which event is the last. ``visible``: it is not staged. ``mark`` is the row codec's (``stored.marks``).
+    empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
+    its shown and structural events, computed from its last row. ``astray``: the database contradicts itself about which
+    event is the last. ``visible``: it is not staged. ``mark`` is the row codec's (``stored.marks``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
-    event of its own, the last one is its parent's. ``lineage`` holds its ancestors, its parent first; a list leaves it
-    out. ``past`` is there where a fork has copied its past instead, see ``stored.past``: then it has a
-    ``parent_version`` and no parent. ``replaces`` is the key of the erased
-    conversation whose id it uses again. ``redactions`` counts the events that were redacted here, of a
-    fork also those that it shares and that were redacted since it began: a copy of the events in memory is right while
-    it stays.
+    event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
+    lists. A fork that has copied its past has a ``past`` (see ``stored.past``) and a ``parent_version``, but no parent.
+    ``replaces`` is the key of the erased conversation whose id it uses again. ``redactions`` counts the redacted
+    events; in a fork also the shared events that were redacted since it began. While this number is unchanged, a copy
+    of the events in memory is right.
     """
 
     key: int
@@ -172,9 +172,9 @@ class Conversation(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a projection keeps for one version of a conversation. ``code`` is the version of the projection's code;
-    ``base`` is the version of the record that this one builds on, if it does not stand alone. ``encoding`` and
-    ``checksum`` are what they are in a ``Row``.
+    """A record that a projection keeps for one version of a conversation. ``code`` is the version of the projection's
+    code; ``base`` is the version of the record that this one builds on, if it does not stand alone. ``encoding`` and
+    ``checksum`` have the same meaning as in a ``Row``.
     """
 
     version: int
@@ -188,7 +188,7 @@ class Record(NamedTuple):
 
 class RecalledKey(NamedTuple):
     """What an idempotency key stands for: the first id and the number of the events that were appended under it.
-    ``proof`` is the row codec's.
+    ``proof`` belongs to the row codec.
     """
 
     first_id: int
@@ -198,18 +198,18 @@ class RecalledKey(NamedTuple):
 
 
 def head_of(proof: bytes) -> bytes:
-    """Return the head with which the proof of a row begins; another value as it is."""
+    """Return the head with which the proof of a row begins; a value of another type unchanged."""
     return proof[:HEAD_BYTES] if type(proof) is bytes else proof
 
 
 _KINDS_MAX: Final = 1_000
 _KINDS: Final[dict[bytes, str]] = {}
-"""Texts of the kinds met so far: there are few, and rows are many."""
+"""The kinds met so far, as texts: there are few kinds and many rows."""
 _new: Final = tuple.__new__  # what Row(...) calls, without the call around it
 
 
 def as_rows(bare: Iterable[BareRow]) -> list[Row]:
-    """Return rows as a recorder has read them. A column that cannot be one is given a value that no check accepts."""
+    """Return rows as a recorder has read them. A column of a wrong type gets a value that no check accepts."""
     rows = []
     for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in bare:
         if type(event_id) is not int:
@@ -223,7 +223,7 @@ def as_rows(bare: Iterable[BareRow]) -> list[Row]:
 
 
 def kind_name(kind: bytes) -> str:
-    """Return the text of a kind; of what cannot be a kind, an empty one."""
+    """Return the kind as text; an empty text for bytes that cannot be a kind."""
     name = _KINDS.get(kind)
     if name is None:
         name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
@@ -233,8 +233,8 @@ def kind_name(kind: bytes) -> str:
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a list: when it was active last, and its version, as it was when it was listed. ``attributes``
-    is the record that holds these, if it has any.
+    """A conversation in a list: when it was active last, and its version, both as of when it was listed. ``attributes``
+    is the record that holds its attributes, if it has any.
     """
 
     key: int
@@ -247,7 +247,7 @@ class ListedConversation(NamedTuple):
 
 
 class NewKey(NamedTuple):
-    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was found.
+    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was read.
 
     Lists find the conversation again once it is listed again.
     """
@@ -265,12 +265,12 @@ class NewMark(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """A fork gets its first event: from now on it is damaged if it has none."""
+    """A fork gets its first event. From now on a missing first event means damage."""
 
 
 class NewPast(NamedTuple):
-    """What is known of copied events (``stored.past``), and the version up to which they are copied. A fork has no
-    parent any more.
+    """The names and salts of copied events (``stored.past``), and the version up to which events are copied. Then the
+    fork has no parent any more.
     """
 
     past: bytes
@@ -278,7 +278,7 @@ class NewPast(NamedTuple):
 
 
 class PastRows(NamedTuple):
-    """Rows below the first own event of a fork, which get no positions: no follower meets them."""
+    """Rows below the first own event of a fork. They get no positions: no follower reads them."""
 
     rows: Sequence[Row]
 
@@ -290,21 +290,21 @@ class NewForm(NamedTuple):
 
 
 class NewContent(NamedTuple):
-    """Existing rows with another content, since they are redacted: encoding, body, checksum, and what follows the head
-    in their proof.
+    """Existing rows with redacted content: encoding, body and checksum change, and the part of their proof after the
+    head.
     """
 
     rows: Sequence[Row]
 
 
 class ForgottenKey(NamedTuple):
-    """An idempotency key is deleted, if it is there."""
+    """Delete an idempotency key, if it is stored."""
 
     idempotency_key: str
 
 
 class MoreRedactions(NamedTuple):
-    """This number of events were redacted that the conversation shows."""
+    """Add this number of redacted events to the count of the conversation."""
 
     events: int
 
@@ -325,10 +325,10 @@ class Fork(NamedTuple):
 
 
 Change = NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | Grown | ForgottenKey | Erasure
-"""What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
-and key are gone at once, and ``delete`` removes the rest.
+"""A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
+salt and key are deleted at once, and ``delete`` removes the rest.
 """
 
 
 Only = Literal["all", "structural", "documents"]
-"""Which rows are read: those of kind ``document_changes`` are ``documents``."""
+"""The rows to read: ``documents`` are the rows of kind ``document_changes``."""

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 class Location(NamedTuple):
-    """A parsed URL. ``path`` is a file for ``sqlite``; for ``postgresql``, the URL without what is ours in it."""
+    """A parsed URL. ``path`` is a file for ``sqlite``; for ``postgresql``, the URL without our options."""
 
     scheme: str
     path: str
@@ -43,9 +43,9 @@ class Location(NamedTuple):
 def as_url(place: str | os.PathLike[str]) -> str:
     """Return the URL of a store that is named by a URL or by the path of a file.
 
-    A text is a path where it begins like no URL and has a dot or a slash: a bare word is more often a mistake. Raises
-    ``TypeError`` for what is neither a text nor a path, and ``InvalidOption`` for a bare word, and for the path of a
-    file with the options of a URL, unless it is a ``pathlib.Path``.
+    A text that does not begin like a URL is a path if it has a dot or a slash; a bare word is more often a mistake.
+    Raises ``TypeError`` for a value that is neither a text nor a path, ``InvalidOption`` for a bare word, and for a
+    text that is a path with the options of a URL.
     """
     if not isinstance(place, str | os.PathLike):
         raise TypeError(f"a store is named by a URL or by the path of a file, not by {place!r}")
@@ -92,7 +92,7 @@ def without_password(url: str) -> str:
 
 
 def _postgresql(url: str) -> Location:
-    """Our options are taken out; what is left is libpq's to judge. No message shows the URL: it may have a password."""
+    """Take out our options; libpq checks the rest. No message shows the URL, because it may have a password."""
     address, _, query = url.partition("?")
     options, left = {}, []
     for part in filter(None, query.split("&")):

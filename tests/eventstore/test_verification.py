@@ -128,7 +128,9 @@ def test_a_missing_event_is_found_and_named(path: Path):
     findings = found(path)
     assert findings["a"] == ["event 4: it is missing"]
     assert findings["b"] == ["event 0: it is missing"]
-    assert findings[""] == ["2 of the 24 events that were recorded are neither there nor in a receipt of erasure"]
+    assert findings[""] == [
+        "2 of the 24 recorded events are neither stored nor in the tombstone of an erased conversation"
+    ]
 
 
 def test_several_missing_in_a_row_are_one_finding(path: Path):
@@ -220,7 +222,9 @@ def test_a_cut_tail_shows_against_a_published_head(path: Path):
 
 def test_a_cut_tail_shows_without_one_where_the_positions_were_left(path: Path):
     spoil(path, f"DELETE FROM events WHERE {of('a', 11)}")
-    assert found(path) == {"": ["1 of the 24 events that were recorded are neither there nor in a receipt of erasure"]}
+    assert found(path) == {
+        "": ["1 of the 24 recorded events are neither stored nor in the tombstone of an erased conversation"]
+    }
 
 
 def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Path):
@@ -331,7 +335,7 @@ def test_a_count_of_positions_that_is_a_text_is_found(path: Path):
     spoil(path, "UPDATE store SET value = '2' WHERE name = 'positions_given'")
     with open_store(f"sqlite:///{path}") as store:
         *_, of_the_database = store.verify()
-    assert [str(each) for each in of_the_database.findings] == ["how many events were recorded cannot be read"]
+    assert [str(each) for each in of_the_database.findings] == ["the number of recorded events cannot be read"]
 
 
 def lose_entry(path: Path, event_id: int) -> None:

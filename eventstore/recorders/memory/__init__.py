@@ -1,4 +1,4 @@
-"""A store in memory: for tests, for trying things, for histories that need not last. Gone when it is closed.
+"""A store in memory, for tests and short-lived histories. Its data is gone when it is closed.
 
 recorder     the seam: one lock for all
 transaction  what may be written

@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Tables:
     """All stored data, and how to undo the newest changes.
 
-    The undo step is recorded before the change: a signal handler may raise in between, so undoing a change that was not
-    made does nothing.
+    The undo step is recorded before the change. A signal handler may raise between the two, so undoing a change that
+    was not made does nothing.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """A store in one schema of a PostgreSQL database, for any number of machines: ``docs/POSTGRESQL.md``.
 
 recorder    the seam: connections, and what is done once in a while
-calls       one call over all its attempts: commits whose outcome was not heard of
+calls          one call over all its attempts: commits without an answer
 patience    how long a call waits for a server that is away
 sessions    a read transaction, and what followers wait for
 writing     what may be written in one transaction

@@ -19,7 +19,9 @@ T = TypeVar("T")
 
 
 class _Doubt(NamedTuple, Generic[T]):
-    """A commit that was sent and not answered: its result, and the transaction that can find out."""
+    """A commit that was sent and not answered: the result of its work, and the transaction that can find out the
+    outcome.
+    """
 
     result: T
     transaction: PostgresTransaction
@@ -36,8 +38,8 @@ class Call(Generic[T]):
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
-        """What an attempt held that was taken back. The next one takes all of it first, in one order, so that two calls
-        that need each other's do not meet again.
+        """The locks of an attempt that was rolled back. The next attempt takes all of them first, in one order, so that
+        two calls that need each other's locks do not deadlock again.
         """
 
     @property
@@ -47,8 +49,8 @@ class Call(Generic[T]):
         return "whether it was written is not known: write it again with the same idempotency key to find out"
 
     def note_on(self, error: BaseException) -> None:
-        """Add to an exception from outside that ended the call, such as a timeout, whether its writes are stored. Our
-        own errors say it themselves.
+        """Add to an exception from outside that ended the call, such as a timeout, whether the writes of the call are
+        stored. Our own errors say so themselves.
         """
         if isinstance(error, RecorderError):
             return
@@ -61,8 +63,8 @@ class Call(Generic[T]):
     def attempt(
         self, begin: Callable[[PostgresVersionCache | None], PostgresTransaction], versions: PostgresVersionCache
     ) -> T:
-        """Run the work in a transaction that ``begin`` makes, on the versions in the cache; if they were wrong, in
-        another one, on those of the server.
+        """Run the work in a transaction that ``begin`` makes, on the cached versions; if these were wrong, run it again
+        in another transaction on the server's versions.
         """
         doubt = self._doubt
         if doubt is not None:
@@ -112,7 +114,7 @@ class Call(Generic[T]):
             raise
 
     def may_have_met_itself(self) -> bool:
-        """Return whether an earlier attempt that ended only now may refuse this one. Worth one more look."""
+        """Return whether an earlier attempt, which ended only now, may be the reason why this attempt was refused."""
         met, self._met = self._met, self._doubt is not None
         return self._met and not met
 

@@ -17,11 +17,11 @@ __all__ = ["ConnectionLost", "TryAgain", "of_driver", "of_result"]
 
 
 class ConnectionLost(OperationalError):
-    """The server, or the way to it, is gone, or it is not the primary any more: try on another connection."""
+    """The server is gone, cannot be reached, or is not the primary any more: try again on another connection."""
 
 
 class TryAgain(OperationalError):
-    """The transaction was rolled back for reasons outside of it (a deadlock, a lock that is not free): run it again."""
+    """The transaction was rolled back for an outside reason (a deadlock, a lock that is not free): run it again."""
 
     locks: Sequence[int] = ()
     """The advisory locks that the transaction held or waited for."""
@@ -32,15 +32,15 @@ _REFUSALS: Final = re.compile(
     r"database \S+ does not exist|role \S+ does not exist|authentication failed|no pg_hba\.conf entry|"
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port number"
 )
-"""A new connection is refused without a state, only in words. What a wait cannot help is said at once; words of another
-language are taken for a server that is away.
+"""A new connection is refused without a state code, only by a message. Errors that waiting cannot cure are raised at
+once. A message in another language counts as a server that is unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""Our statements that check something return a number, or fail because a text is not one."""
+"""Our statements that check something return a number, or fail because a text is not a number."""
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
-"""Broken connections, a server that shuts down, starts or became a standby, and a session that it ended."""
+"""Broken connections, a server that shuts down, starts or became a standby, and a session that the server ended."""
 _AGAIN: Final = ("40", "55P03", "53300")
-"""Deadlock, serialization, lock timeout, and for the moment too many clients."""
+"""Deadlock, serialization failure, lock timeout, and too many clients at the moment."""
 
 
 def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
@@ -54,7 +54,9 @@ def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:
-    """Return the same for an error of the driver. Without a state it is the driver's own, of a broken connection."""
+    """Return the same for an error of the driver. An error without a state is the driver's own, of a broken
+    connection.
+    """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     fault: RecorderError
@@ -73,6 +75,6 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Re
 
 
 def _is_refusal(text: str) -> bool:
-    """Return whether each server that was tried refuses this user, database or URL: a wait does not help."""
+    """Return whether every server that was tried refuses this user, database or URL: then waiting does not help."""
     tried = text.split("connection to server at")
     return all(_REFUSALS.search(answer) for answer in tried[1:] or tried)

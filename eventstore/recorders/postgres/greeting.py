@@ -57,10 +57,10 @@ def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bo
 
 
 def _begin_epoch(wire: Wire, info: psycopg.ConnectionInfo, schema: str) -> None:
-    """Go on above all positions that were ever given: this server may give numbers that its predecessor gave.
+    """Begin an epoch above all positions that were ever given: this server may give numbers that its predecessor gave.
 
-    No other process writes to the store: each connection for writing comes by here first. The commit waits for no
-    standby: after a failover there may be none yet, and whatever is confirmed later is confirmed with this. See
+    No other process writes to the store: each new connection for writing is checked here first. The commit waits for no
+    standby: after a failover there may be none yet, and every later confirmation includes this commit. See
     ``0003_epochs.sql``.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):

@@ -1,4 +1,4 @@
-"""What is found over many conversations: lists, and events by the id of their source."""
+"""The index over many conversations: lists, and events by the id of their source."""
 
 from __future__ import annotations
 

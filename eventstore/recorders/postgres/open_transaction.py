@@ -1,7 +1,7 @@
 """A write transaction on a connection, from its begin to its commit.
 
-Writes are queued and go out with the next question, or with the commit: an append costs two round trips, one to ask how
-the conversation ends and one to write and commit; or a single one, where this process wrote to the conversation last.
+Writes are queued and sent with the next question, or with the commit. So an append costs two round trips: one to ask
+how the conversation ends, and one to write and commit. It costs one if this process wrote to the conversation last.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["OF_EVENTS", "CommitInDoubt", "OpenTransaction", "TooSlow", "Unproven
 OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""
 _LAST_LOOK_S: Final = 1.0
-"""How long an exception from outside waits for the answer to a commit that it interrupted."""
+"""How long a call that an exception from outside interrupted waits for the answer to its commit."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes, by
-values that no other transaction could have written. Each has something random in it: the place of an event, the sealed
-key of a conversation, the key of a new one, the token of a tracking id.
+"""A question that finds a row if, and only if, a transaction was committed: it looks for one row of the transaction's
+writes by values that no other transaction could have written. Each such row has a random part: the place of an event,
+the sealed key of a conversation, the key of a new conversation, the token of a tracking id.
 """
 
 
@@ -38,15 +38,15 @@ class CommitInDoubt(ConnectionLost):
 
 
 class TooSlow(ConnectionLost):
-    """The server ended the session because the work let it wait for too long within the transaction."""
+    """The server ended the session because it was idle within the transaction for too long, while the work ran."""
 
 
 class Unproven(IntegrityError):
-    """The work took something for granted, and did nothing by which the server would have refused it."""
+    """The work assumed something, and wrote nothing by which the server would have refused a wrong assumption."""
 
 
 class OpenTransaction:
-    """The transaction itself: what is queued, its number and its locks, and whether it was committed."""
+    """The transaction itself: its queued statements, its number, its locks, and whether it was committed."""
 
     def __init__(self, wire: Wire, schema: str, *, durable: bool) -> None:
         self._wire = wire
@@ -62,7 +62,7 @@ class OpenTransaction:
         self.locks: list[int] = []
         self.witness: Witness | None = None
         self.stands: bool | None = False
-        """Is it committed? None where that is not known."""
+        """Whether the transaction is committed; None where that is not known."""
         self._answered_at = 0.0
 
     def ask(self, statement: str, *parameters: Parameter) -> PGresult:
@@ -71,14 +71,16 @@ class OpenTransaction:
         return self._answers()[-1]
 
     def lock(self, number: int) -> None:
-        """Wait for the holder of this lock, then hold it until the end. It goes out with the next question."""
+        """Wait for the holder of this lock, then hold the lock until the end. The statement goes out with the next
+        question.
+        """
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", bigint(number))
 
     def finds(self, earlier: OpenTransaction) -> bool:
-        """Was this earlier transaction committed? It has ended when this is answered: its locks are waited for. If so,
-        it has its number now, and with it its positions.
+        """Return whether this earlier transaction was committed. The call waits for its locks, so the transaction has
+        ended by then. If it was committed, it has its number now, and with it its positions.
         """
         if earlier.witness is None:
             return False
@@ -95,14 +97,14 @@ class OpenTransaction:
 
     @property
     def assumes(self) -> bool:
-        """Was anything taken for granted that the server has not confirmed?"""
+        """Return whether the work assumed anything that the server has not confirmed."""
         return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
-        """Make it durable. Raises ``CommitInDoubt`` where that was asked for and not confirmed.
+        """Make the transaction durable. Raises ``CommitInDoubt`` where the commit was sent and not confirmed.
 
-        What was only read is durable then too. It may be the outcome of an earlier attempt, which a primary that
-        crashed brings back before its standby has it, so the answer must not go out before that is so.
+        Rows that were only read are durable then too. They may be written by an earlier attempt, and after a crash a
+        primary may show them before its standby has them; so a read also waits for the standby.
         """
         if self._taken_for_new:
             raise Unproven("an idempotency key was taken for new and then not used")
@@ -167,18 +169,17 @@ class OpenTransaction:
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """Look for this row if the outcome of the commit is not heard of.
+        """Use this row to find out whether the transaction was committed, if the answer to the commit is lost.
 
-        A row of an event is the best witness: it keeps its values while its conversation gets another key, and it knows
-        the number of the transaction. Of other rows it is the last: an earlier write of the same row is not there any
-        more.
+        A row of an event is best: it keeps its values while its conversation gets another key, and it holds the number
+        of the transaction. Of other rows the last one is used, because a later write may have replaced an earlier one.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
-        """Behind the lock, in the same round trip: a number that is older than the turn of its holder would place his
-        events before those of the writer before it.
+        """Check after the lock, in the same round trip, that the transaction's number is not older than the previous
+        holder's: else its events would be placed before that holder's events.
         """
         if self._number_asked is None:
             self._begin()

@@ -1,4 +1,4 @@
-"""How long a call waits for a server that is away, and in which steps."""
+"""How long a call waits for a server that is unreachable, and in which steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Patience:
         self._pause_s = _PAUSE_FIRST_S
 
     def wait(self) -> bool:
-        """Return False, without a wait, when the time is over."""
+        """Return False at once when the time is over."""
         now = time.monotonic()
         if self._ends is None:
             self._ends = now + self.total_s

@@ -15,7 +15,9 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """At most ``size`` connections, each made when it is first needed, the one that rested shortest used next."""
+    """At most ``size`` connections. Each is made when it is first needed; the most recently returned one is
+    used next.
+    """
 
     def __init__(self, connect: Callable[[], Wire], size: int, *, server: str, wait_s: float) -> None:
         self._connect = connect
@@ -45,14 +47,16 @@ class Pool:
             self._give_back(place)
 
     def forget_idle(self) -> None:
-        """Close what rests: one connection was found broken, so the others may be too."""
+        """Close all connections that are not in use: one connection was found broken, so these may be broken too."""
         with self._mutex:
             idle, self._idle = self._idle, []
         for wire in idle:
             wire.close()
 
     def close(self) -> None:
-        """Close what rests; what is in use is closed when it comes back. Nothing is given out any more."""
+        """Close all connections that are not in use, and each other one when it is returned. Give out no more
+        connections.
+        """
         self._closed = True
         self.forget_idle()
 
@@ -78,8 +82,8 @@ class Pool:
                 self._idle.pop()
 
     def _give_back(self, place: _Place) -> None:
-        """Leave a place, or the queue for one, whatever was reached: an exception of a signal handler may come between
-        any two steps, and must not cost a place.
+        """Leave a place, or the queue for one, from any state: an exception of a signal handler may come between any
+        two steps, and must not lose a place.
         """
         try:
             self._leave(place)

@@ -1,16 +1,16 @@
-"""Where an event stands in the whole store, without a lock, a sequence or a table that all writers meet at.
+"""Give each event a position in the whole store, without a lock, a sequence or a table that all writers share.
 
 A transaction has a number: its xid plus the epoch of the store. The positions that it may give are its own, 2^20 of
 them:
 
     position = (number << 20) + place in the transaction
 
-Numbers rise in the order in which transactions *began* to write, and they commit in another order. So followers read
-only below the horizon: the number of the oldest transaction that still runs, shifted the same way. Whatever commits
-later has a number at or above it, so nothing can ever appear behind a follower. Writers of one conversation get their
-numbers when it is their turn, so its events stand in the order of their ids.
+Numbers rise in the order in which transactions *began* to write, but transactions commit in another order. So followers
+read only below the horizon: the first position of the oldest transaction that still runs. Later commits have positions
+at or above the horizon, so no event can appear behind a follower. Writers of one conversation get their numbers when
+they hold its lock, so its events have positions in the order of their ids.
 
-This file is all that knows how positions come about. A database without xids needs another one of these.
+Only this file knows how positions are made. A database without xids needs another such file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 class Positions:
     """The places that one transaction gives to events, and the keys of the conversations that it begins.
 
-    The first place is random, out of 2^16. By it, and by the head, a transaction knows its own event again where it
-    never heard its own number: somebody else may have appended the same at the same time. The first key is random for
-    the same reason: after a promotion another transaction may have the same number.
+    The first place is random, out of 2^16. By this place and the head, a transaction recognizes its own event even if
+    it never learned its own number: another writer may have appended an equal event at the same time. The first key is
+    random for the same reason: after a promotion another transaction may have the same number.
     """
 
     def __init__(self) -> None:
@@ -55,20 +55,20 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
-        """Return the position of a place, known once the number is."""
+        """Return the position of a place. It is known once the number is known."""
         assert self.number is not None, "asked for a position before the transaction was committed"
         return first_of(self.number) + place
 
     def precede(self, position: int) -> bool:
-        """Was this position given by a transaction that began after this one?"""
+        """Return whether a transaction that began after this one gave this position."""
         assert self.number is not None, "asked for before the server has told the number"
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield (first position, how many), ascending, ``count`` in all. ``reserve`` gives the number of another
-        transaction that began after this one and places nothing.
+        """Yield ``count`` ascending positions as pairs (first position, how many). ``reserve`` returns the number of
+        another transaction that began after this one and gives no positions itself.
 
-        No follower passes such a number before this transaction ends: the horizon is at or below its own.
+        No follower passes such a number before this transaction ends: the horizon is at or below its own number.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:
@@ -83,5 +83,5 @@ class Positions:
 
 
 def first_of(number: int) -> int:
-    """Return the lowest position that a transaction of this number may give: a horizon for followers."""
+    """Return the lowest position that a transaction with this number may give: a horizon for followers."""
     return number << _BITS

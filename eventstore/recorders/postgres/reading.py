@@ -155,7 +155,7 @@ class PostgresReader:
         return [PlacedRow(unsigned(value(n, 12)), names[n], row) for n, row in enumerate(rows)]
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
-        """Return rows with what stands beside their bodies; mostly nothing does."""
+        """Return rows with their attachments; most rows have none."""
         if not any(map(_encoding, rows)):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)

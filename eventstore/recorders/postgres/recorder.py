@@ -1,4 +1,4 @@
-"""The recorder: connections, patience with a server that is away, and commits whose outcome was not heard of."""
+"""The recorder: connections, patience with an unreachable server, and commits without an answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _log = logging.getLogger("eventstore")
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""How much of its patience a call spends on one answer that does not come, and on one lock that is not free."""
+"""The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""
 _PURGE_PAUSE_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
@@ -59,14 +59,16 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_count": "3",
 }
 _IDLE_IN_TRANSACTION: Final = "5s"
-"""A client that vanishes says nothing, and may hold the lock of a conversation. One that lives is idle for no time."""
+"""The server cannot see that a client is gone, and the client may hold the lock of a conversation. A client that lives
+is never idle for long.
+"""
 
 
 class PostgresRecorder:
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
-    ``dsn`` is anything that libpq takes; with several hosts, the primary among them is used and looked for again
-    whenever it is lost. While it is away, calls wait for up to ``patience_s``, then raise ``OperationalError``.
+    ``dsn`` is anything that libpq takes. Of several hosts the primary is used, and looked for again whenever it is
+    lost. While it is unreachable, calls wait for up to ``patience_s``, then raise ``OperationalError``.
     ``connections_max`` bounds the connections of this process. ``pooler="transaction"`` is for a pooler that may give
     each transaction another server connection, such as pgbouncer. ``durable=False`` does not wait for the disk.
 
@@ -188,11 +190,11 @@ class PostgresRecorder:
         return self._query(lambda reader: reader.value(name))
 
     def purge(self) -> bool:
-        """Have deleted rows taken out of the tables. Copies of them stay in the write-ahead log until it is recycled,
-        and in its archive and in backups until these are; only a conversation whose key is erased is unreadable there.
+        """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
+        its archive and in backups until these are deleted. Only a conversation whose key is erased is unreadable there.
 
-        Raises ``StillRead`` where an older transaction may still read them, ``ProgrammingError`` where this role
-        may not vacuum. Cost: a look at every page of the tables that is not all visible, and at their indices.
+        Raises ``StillRead`` where an older transaction may still read them, ``ProgrammingError`` where this role may
+        not vacuum. Cost: a look at every page of the tables that is not all visible, and at their indices.
         """
         readable = self._patiently(lambda connection: status.vacuum(connection, self._schema))
         if readable:
@@ -204,8 +206,8 @@ class PostgresRecorder:
         return True
 
     def check(self) -> Iterator[str]:
-        """Yield rows of no conversation; and, where the extension ``amcheck`` is installed, what it finds wrong with
-        the indices. Reading a page whose checksum is wrong is an error, if the server was set up with data checksums.
+        """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of
+        indices. If the server was set up with data checksums, it also reports each page with a wrong checksum.
         """
         yield from self._patiently(lambda connection: list(status.findings(connection, self._schema)))
 
@@ -213,7 +215,7 @@ class PostgresRecorder:
         return self._patiently(lambda connection: status.status(connection, self._schema))
 
     def close(self) -> None:
-        """Close every connection; those in use, when their transaction ends."""
+        """Close every connection; a connection in use is closed when its transaction ends."""
         if self._mark() in INSIDE:
             raise nested(self._server)
         self._closed = True
@@ -295,7 +297,7 @@ class PostgresRecorder:
         return PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve, versions=versions)
 
     def _reserve(self) -> int:
-        """Return the number of a transaction that ends at once and places nothing."""
+        """Return the number of a new transaction that ends at once and gives no positions."""
         with contextlib.closing(self._connect()) as wire:
             wire.queue("number")
             return int.from_bytes(wire.ask()[0].get_value(0, 0) or b"")
@@ -325,7 +327,7 @@ class PostgresRecorder:
             raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}{holder}") from error
 
     def _holder(self, locks: Sequence[int]) -> str:
-        """Name the session that holds one of these locks, as far as the server says."""
+        """Name the session that holds one of these locks, if the server tells."""
         try:
             with self._plain_connection() as connection:
                 return status.holder(connection, locks)

@@ -1,10 +1,10 @@
-"""A read transaction, and what a follower needs first: that the server will not lose what it shows.
+"""A read transaction, and the check of followers that the server will not lose what it shows.
 
 A commit is visible when a standby has confirmed it. There is one exception: a primary that crashed shows, after its
 recovery, commits that no standby ever confirmed. If it then fails for good, a standby without them is promoted, and
-gives their positions to other events; a follower that has passed them would miss those. So before a follower reads on a
-new connection, a message is committed on it and confirmed: with it everything before it is confirmed. A connection does
-not outlive a crash, so once for each connection is enough.
+gives their positions to other events; a follower that has passed these positions would miss the other events. So before
+a follower reads on a new connection, it commits a message and waits until it is confirmed: then everything before it is
+confirmed too. A connection does not outlive a crash, so one message for each connection is enough.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _READ_AGAIN: Final = (
 
 
 class ReadSession:
-    """A read transaction, on a connection that is taken when the first question is asked. Until the first answer, a
-    connection that breaks is replaced by another; later that would be another moment, and ``ConnectionLost`` is raised.
+    """A read transaction, on a connection that is taken at the first question. Until the first answer, a broken
+    connection is replaced by another one. Later, another connection would show another moment, so ``ConnectionLost`` is
+    raised.
 
     ``recover`` waits before the next attempt, or raises ``OperationalError`` when the patience has ended.
     """
@@ -89,7 +90,7 @@ class ReadSession:
 
 
 def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
-    """Begin to read behind what is confirmed. All of it goes out together, so behind a pooler too it is one server that
+    """Begin to read after what is confirmed. All statements go out together, so also behind a pooler the same server
     confirms and is read. A hot standby cannot be asked to confirm: it is asked each time whether it was promoted.
     """
     is_confirmed = wire.is_confirmed

@@ -22,7 +22,8 @@ repeated.
 
 
 def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, writable: bool) -> None:
-    """Make the store if it does not exist, or migrate it to the newest schema; one process does it, others wait.
+    """Make the store if it does not exist, or migrate it to the newest schema. One process does this, other processes
+    wait.
 
     Raises ``DatabaseError`` if the schema is not a store, is of a newer version, or may not be made;
     ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.

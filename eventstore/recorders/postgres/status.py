@@ -1,4 +1,4 @@
-"""Answer an operator about a store in PostgreSQL: its soundness, who holds followers back, how far behind they are."""
+"""The state of a store in PostgreSQL for its operator: its soundness, who holds followers back, how far they lag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["findings", "holder", "status", "vacuum"]
 
 
 def status(connection: psycopg.Connection[Any], schema: str) -> Status:
-    """Take the status. Only a role with ``pg_monitor`` sees which session of another role holds the followers back."""
+    """Return the status. Only a role with ``pg_monitor`` sees which session of another role holds the
+    followers back.
+    """
     queries = statements("postgresql")
 
     def ask(name: str) -> list[tuple[Any, ...]]:
@@ -39,7 +41,7 @@ def status(connection: psycopg.Connection[Any], schema: str) -> Status:
 
 
 def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
-    """Say which other session holds one of these advisory locks; nothing where none does."""
+    """Return a text that names the other session that holds one of these advisory locks; an empty text if none does."""
     row = connection.execute(statements("postgresql")["lock_holder"].encode(), (list(locks),)).fetchone()
     if row is None:
         return ""
@@ -51,10 +53,10 @@ def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
 
 
 def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
-    """Vacuum every table that rows are deleted from. Return how many deleted rows may still be readable: 0 if none of
+    """Vacuum every table from which rows are deleted. Return how many deleted rows may still be readable: 0 if none of
     those that were deleted before this call is. Rows that other commands delete at the same time do not count.
 
-    Raises ``ProgrammingError`` where the role may not: the server only warns of that.
+    Raises ``ProgrammingError`` where the role may not vacuum: the server itself only warns.
     """
     warnings: list[str] = []
     reports: list[str] = []
@@ -86,8 +88,8 @@ _NUMBERS: Final = 1 << 32
 
 
 def _removed_all_before(number: int, reports: Sequence[str]) -> bool:
-    """Say whether VACUUM, by its own report, removed every row that was deleted by a transaction below ``number``. One
-    in a language that is not known is taken for a no.
+    """Return whether VACUUM, by its own report, removed every row that was deleted by a transaction below ``number``. A
+    report in an unknown language counts as a no.
     """
     report = " ".join(reports)
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]

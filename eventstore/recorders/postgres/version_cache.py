@@ -1,8 +1,8 @@
-"""The last known version of conversations that this process appended to, so that the next append need not ask first.
+"""The last known version of conversations that this process appended to, so that the next append need not ask for it.
 
 Most appends follow an append of the same process. Other processes write too, so the known version is only a guess: the
 server checks it before it writes, in the same round trip. A wrong guess costs that round trip and a line in the
-server's log, so a guess is made only while the last append found the conversation as this process had left it.
+server's log. So a guess is made only if the last append found the conversation as this process had left it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Tail(NamedTuple):
 
 
 class PostgresVersionCache:
-    """Conversations by id, those that were written to last. Any number of threads may use it."""
+    """The most recently written conversations, by id. Any number of threads may use it."""
 
     def __init__(self, kept_max: int = _KEPT_MAX) -> None:
         self._kept_max = kept_max
@@ -31,8 +31,8 @@ class PostgresVersionCache:
         self._by_id: dict[str, _Tail] = {}
 
     def take(self, conversation_id: str) -> Conversation | None:
-        """Return the last version of a conversation, if a guess is worth it. It is given once: of two threads that
-        append at the same time only one guess can be right.
+        """Return the last version of a conversation, if a guess is worth it. Each guess is given once: of two threads
+        that append at the same time only one guess can be right.
         """
         with self._mutex:
             tail = self._by_id.get(conversation_id)
@@ -42,7 +42,7 @@ class PostgresVersionCache:
             return tail.conversation
 
     def keep(self, found: Conversation, left: Conversation) -> None:
-        """Remember how a committed transaction found and left a conversation. Transactions may be told out of order."""
+        """Remember how a committed transaction found and left a conversation. Calls may come out of order."""
         with self._mutex:
             known = self._by_id.get(left.id)
             if known is not None and known.conversation.version > left.version:

@@ -1,7 +1,7 @@
-"""One connection to PostgreSQL on which statements are queued and then sent together, for one round trip in all.
+"""One connection to PostgreSQL. Statements are queued and then sent together, in one round trip.
 
-This is libpq's pipeline mode by psycopg's binding of it. psycopg's own cursors cost ten times the CPU of what is here,
-which is more than all the rest of an append.
+This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of this code, which is
+more than the rest of an append takes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ Parameter = bytes | None
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 _EMPTY_MAX: Final = 3
-"""After each result comes one that is empty. More of them in a row: there are no others."""
+"""After each result comes one that is empty. Several empty results in a row mean that no more results follow."""
 _PREPARE: Final = "+"
-"""Before the name of a statement, in the list of what was sent: that it was prepared."""
+"""In the list of sent statements: the next name is that of a statement that was prepared."""
 
 
 class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
-    ``statements`` are what may be queued, by name. ``prepared=False`` sends each one with its text, for poolers that
-    give every transaction another server connection. ``reply_timeout_s`` is how long a silent server is waited for.
+    ``statements`` are the statements that may be queued, by name. ``prepared=False`` sends each one with its text, for
+    poolers that give every transaction another server connection. ``reply_timeout_s`` is how long to wait for a silent
+    server.
     """
 
     def __init__(
@@ -51,20 +52,20 @@ class Wire:
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
         self.keeps_its_server = prepared
-        """Is it the same server connection as long as it is open? Behind a pooler it is not."""
+        """Whether it is the same server connection for as long as it is open; behind a pooler it is not."""
         self.is_confirmed = False
-        """Has a standby confirmed everything that this connection may show to a follower?"""
+        """Whether a standby has confirmed everything that this connection may show to a follower."""
         self.idle_in_transaction_s = 0.0
-        """The server ends a session that is idle in a transaction for longer; 0 for no limit."""
+        """The server ends a session that is idle in a transaction for longer than this; 0 for no limit."""
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, tuple[Parameter, ...]]] = []
         self._sent: list[str] = []
-        """The newest batch, as far as it was sent."""
+        """The part of the newest batch that was sent."""
         self._unread: list[list[str]] = []
         self._read: list[PGresult] = []
-        """Results of the oldest batch that is unread."""
+        """The results of the oldest batch that is not read yet."""
         self._newest: list[PGresult] = []
-        """Those of the newest batch that was read."""
+        """The results of the newest batch that was read."""
         self._broken = False
         self._warned = False
         self._pg.nonblocking = 1
@@ -76,17 +77,17 @@ class Wire:
     # -- talking ------------------------------------------------------------------------------------------------------
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Its parameters are in PostgreSQL's binary form; so will its results be. Returns its place
-        among the next answers.
+        """Queue a statement. Its parameters and its results are in PostgreSQL's binary form. Return its place among the
+        next answers.
         """
         self._queued.append((statement, parameters))
         return len(self._queued) - 1
 
     def ask(self) -> Sequence[PGresult]:
-        """Send what is queued, wait, and return a result for each statement, in order: one round trip.
+        """Send the queued statements, wait, and return a result for each, in order: one round trip.
 
-        Raises the error of the first statement that failed; those behind it did not run. Raises ``ConnectionLost``;
-        whether what was sent has run is not known then.
+        Raises the error of the first statement that failed; the statements after it did not run. Raises
+        ``ConnectionLost``; then it is not known whether the sent statements ran.
         """
         self._warned = False
         broken, self._broken = self._broken, True  # until it ended in order: Ctrl-C may come at any time
@@ -110,9 +111,8 @@ class Wire:
         return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
 
     def committed(self, within_s: float) -> bool | None:
-        """Return whether the last statement of a round trip, which is a commit, was done, after an exception from
-        outside interrupted the round trip. None where the server does not answer in time, or where its answer was lost
-        in the interruption.
+        """Return whether a round trip that an exception from outside interrupted has run its last statement, which is a
+        commit. Return None where the server does not answer in time, or where its answer was lost in the interruption.
         """
         self._broken = True
         if self._queued or "commit" not in self._sent:
@@ -128,8 +128,8 @@ class Wire:
         return False if any(result.status == ExecStatus.FATAL_ERROR for result in results) else None
 
     def leave(self, statement: str) -> None:
-        """Send a last statement, which ends the transaction, and do not wait for it: its answer is dropped, before the
-        next one is read. What is queued is forgotten.
+        """Send a last statement, which ends the transaction, and do not wait for its answer: the answer is dropped
+        before the next one is read. Queued statements are forgotten.
         """
         self._queued = [(statement, ())]
         try:
@@ -147,17 +147,17 @@ class Wire:
 
     @property
     def usable(self) -> bool:
-        """May it go back to the pool?"""
+        """Whether the connection may go back to the pool."""
         return not self._broken and self._pg.status == ConnStatus.OK
 
     @property
     def warned(self) -> bool:
-        """Did the server warn of anything during the last round trip?"""
+        """Whether the server warned of anything during the last round trip."""
         return self._warned
 
     def cancel(self) -> None:
-        """Ask the server to give up what it does for this connection, such as a wait for a standby, so that it need not
-        keep the session. No caller waits for the outcome.
+        """Ask the server to cancel its work for this connection, such as a wait for a standby, so that it need not keep
+        the session. No caller waits for the outcome.
         """
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
@@ -194,7 +194,7 @@ class Wire:
             self._pg.send_query_prepared(statement.encode(), values, formats, _BINARY)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
-        """Take in what the server says, until ``unfinished`` no longer holds."""
+        """Read the server's messages until ``unfinished`` no longer holds."""
         while unfinished():
             if events != select.POLLIN:
                 self._socket.modify(self._pg.socket, events)
@@ -230,7 +230,7 @@ class Wire:
         return results
 
     def _read_to_the_end(self) -> None:
-        """Go on where a round trip was interrupted. A result that came in that moment is lost."""
+        """Continue where a round trip was interrupted. A result that arrived at that moment is lost."""
         self._pg.pipeline_sync()  # once more does no harm, on a connection that is closed
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
         empty = 0

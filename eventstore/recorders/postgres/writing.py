@@ -1,4 +1,4 @@
-"""What one transaction writes: the promises of a recorder, as statements on an open transaction."""
+"""The writes of one transaction: the promises of a recorder, as statements on an open transaction."""
 
 from __future__ import annotations
 
@@ -58,15 +58,16 @@ _OF_APPLICATION: Final = b"application"
 
 
 class PostgresTransaction(OpenTransaction, PostgresReader):
-    """A write transaction on a connection. It begins with what it is first asked.
+    """A write transaction on a connection. Its first question or statement begins it.
 
-    Those who ask for the same conversation by its id wait for one another, by an advisory lock that ends with the
-    transaction, so that what was read of it is still so at the commit. The primary keys would refuse the second one
-    anyway; with the lock it need not start again. No two conversations wait for one another.
+    Transactions that ask for the same conversation by its id wait for one another, by an advisory lock that ends with
+    the transaction. So the conversation is at the commit still as it was read. The primary keys would refuse the second
+    writer anyway; with the lock it need not start again. Transactions on different conversations never wait for one
+    another.
 
-    With ``versions`` it takes for granted how this process's last append left a conversation, and that an idempotency
-    key is new. The server checks that in the same round trip, before it writes; if it is not so, the transaction fails,
-    ``assumes`` still holds, and whatever it told the work, or the work made of it, is worth nothing.
+    With ``versions`` the transaction assumes how this process's last append left a conversation, and that an
+    idempotency key is new. The server checks both in the same round trip, before it writes. If an assumption is wrong,
+    the transaction fails, ``assumes`` still holds, and all its results are invalid.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         """Keys of conversations that no other writer changes before this transaction ends."""
 
     def tell(self, versions: PostgresVersionCache) -> None:
-        """Of the conversations that it appended to, once it is committed."""
+        """Tell the cache how the committed transaction left the conversations that it appended to."""
         for key, last in self._newest.items():
             found = self._met.get(key)
             if found is not None:
@@ -116,7 +117,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         return found
 
     def _conversation_of(self, key: int) -> Conversation | None:
-        """Lock it as if it were asked for by its id; a staged one against those who add to it or publish it."""
+        """Lock a conversation as if it were asked for by its id. The lock of a staged one orders the writers that add
+        to it or publish it.
+        """
         if key not in self._locked and not self._lock_by_key(key):
             return None
         return super().conversation(key)
@@ -332,8 +335,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._met[guess.key] = guess
 
     def _check_turn(self, found: Conversation) -> None:
-        """Raise ``TryAgain`` if a conversation was written to after this transaction got its number for another one:
-        its events would be placed before those. It runs again with both locks from the start.
+        """Raise ``TryAgain`` if a conversation was written to after this transaction got its number for another
+        conversation: its events would get positions before those. The transaction runs again with both locks from the
+        start.
         """
         newest = self.ask("newest_position", bigint(found.key)).get_value(0, 0)
         if newest is not None and self._positions.precede(int.from_bytes(newest)):
@@ -352,8 +356,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._seen_by(OF_EVENTS, bigint(key), last[0], rows[-1].head, last[-1])
 
     def _lock_by_key(self, key: int) -> bool:
-        """Lock a conversation as what it is once it is locked: a staged one may be published in between. False if there
-        is no such conversation.
+        """Lock a conversation by its state at the time of the lock: a staged one may have been published before. Return
+        False if there is no such conversation.
         """
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
@@ -375,7 +379,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         return True
 
     def _is_staged(self, key: int) -> bool:
-        """Lock a staged conversation: callers wait for one another."""
+        """Lock a staged conversation, so that its writers wait for one another."""
         self._lock_on(_OF_STAGING, bigint(key))
         return self.ask("is_staged", bigint(key)).ntuples == 1
 
@@ -384,19 +388,19 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             raise IntegrityError(f"conversation number {key} is not staged any more: it was published or discarded")
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. True when all are gone."""
+        """Delete at most ``limit`` rows. Return whether all are gone."""
         self._wrote = True
         return (self.ask(statement, bigint(key), bigint(limit)).command_tuples or 0) < limit
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep what stands beside the bodies of these rows; what is there is not kept again."""
+        """Keep the attachments of these rows; those that are stored already are not stored again."""
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
                 self._write("keep_attachment", bigint(key), name, smallint(encoding), body)
                 self._write("attach", bigint(key), bigint(row.id), name, smallint(encoding))
 
     def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
-        """Do the same for rows that were replaced; what then belongs to no row is deleted."""
+        """Keep the attachments of replaced rows, and delete attachments that then belong to no row."""
         self._write("detach", bigint(key), array(BIGINT, [bigint(row.id) for row in rows]))
         self._attach(key, rows)
         self._write("delete_unattached", bigint(key))

@@ -1,10 +1,11 @@
-"""Conversations that this process has checked, for the next store that it opens on the same file.
+"""Remember the conversations that this process has checked, for the next store that it opens on the same file.
 
-The question for a conversation also finds an index that contradicts its table, which takes longer than the rest of it.
-A store asks it once for each conversation; a program that opens the store for each request would ask it each time. So
-what was checked is kept for as long as the file is what it was: the same inode, size and times, and nothing in a log.
+To find a conversation, a store also checks that no index contradicts its table, which takes longer than the rest. A
+store checks each conversation once; a program that opens the store for each request would check it each time. So the
+checked conversations are kept for as long as the file is unchanged: the same inode, size and times, and no content in a
+log.
 
-Times are coarse: a file that changed a moment ago may change again and keep them. Such a file is checked.
+Times are coarse: a file that changed a moment ago may change again and keep its times. Such a file is always checked.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ __all__ = ["CONVERSATIONS_MAX", "Checked", "checked_in"]
 _FILES_MAX: Final = 64
 CONVERSATIONS_MAX: Final = 1_000
 _AT_REST_NS: Final = 2_000_000_000
-"""A file system may keep times in whole seconds."""
+"""The times of a file may be whole seconds."""
 
 Checked = dict[str, Conversation]
-"""Conversations of one file by id, as they were found and sound: up to ``CONVERSATIONS_MAX``."""
+"""The checked conversations of one file by id, as they were found: up to ``CONVERSATIONS_MAX``."""
 
 
 _by_state: dict[tuple[int, ...], Checked] = {}
 
 
 def checked_in(path: str, status: os.stat_result | None) -> Checked:
-    """Return what this process has checked in the file as it is now, to be added to; nothing where it may have changed.
+    """Return the conversations that this process has checked in the file as it is now; the caller adds to them. Return
+    an empty result where the file may have changed.
 
-    ``status`` is the file's, taken before it is read.
+    ``status`` is the file's, taken before the file is read.
     """
     if status is None or abs(time.time_ns() - status.st_ctime_ns) < _AT_REST_NS or _has_content(f"{path}-wal"):
         return {}

@@ -30,7 +30,7 @@ __all__ = [
 
 def create_private(path: str) -> os.stat_result | None:
     """Create the file with mode 0600 from its first moment, and return its status; SQLite gives its WAL the same mode.
-    One that exists by now is not opened: closing it would take its locks from every connection of this process.
+    A file that exists by now is not opened: closing it would release the locks of every connection of this process.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -38,7 +38,7 @@ def create_private(path: str) -> os.stat_result | None:
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Return the status of the path; None if it cannot be read: opening it raises the error."""
+    """Return the status of the path; None if it cannot be read. Opening it then raises the error."""
     try:
         return os.stat(path)
     except OSError:
@@ -58,9 +58,9 @@ def is_empty(path: str, status: os.stat_result) -> bool:
 
 
 def open_reader(path: str, *, patience_s: float = PATIENCE_S, writable: bool = True) -> sqlite3.Connection:
-    """``writable`` says whether the file may be written at all: a reader then helps to recover it after a crash.
+    """``writable`` says whether the file may be written at all: then a reader helps to recover it after a crash.
 
-    SQLite waits up to ``patience_s`` for its own locks. Only writers that are not foldlog make it wait: ours wait for
+    SQLite waits up to ``patience_s`` for its own locks. Only other programs make it wait: foldlog's writers wait for
     the write lock first.
     """
     process_forks.check_not_inherited(path)
@@ -99,7 +99,9 @@ def is_on_read_only_disk(path: str) -> bool:
 
 
 def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
-    """``durable``: a commit returns when it is on disk. Otherwise the newest may be lost in a power cut, whole."""
+    """``durable``: a commit is on disk when it returns. Otherwise a power cut may lose the newest commits, each as a
+    whole.
+    """
     connection = open_reader(path, patience_s=patience_s)
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != b"wal":
@@ -133,10 +135,10 @@ class Use:
 
 
 class ReaderPool:
-    """Connections for readers: each is used by one thread at a time, and kept for the next.
+    """Connections for readers. One thread at a time uses a connection, which is kept for the next reader.
 
-    A signal handler may read while its thread is anywhere in here, so the lock lets a thread in again, and what has to
-    hold together is changed without a call in between.
+    A signal handler may read while its thread is anywhere in here. So a thread may take the lock again, and fields that
+    belong together are changed without a call in between.
     """
 
     def __init__(
@@ -165,8 +167,8 @@ class ReaderPool:
             self.give_back(use, sound=sound)
 
     def take(self, use: Use) -> sqlite3.Connection:
-        """Give a connection to one thread, which is noted in ``use`` at once: an exception of a signal handler may come
-        right after. ``give_back`` must follow, also where this raises.
+        """Give a connection to one thread, and note it in ``use`` at once: an exception of a signal handler may come
+        right after. The caller must call ``give_back``, also where this raises.
         """
         with self._lock:
             while self._resting:
@@ -206,7 +208,9 @@ class ReaderPool:
             self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
-        """Close every connection and open none until ``resume``. Return False if some stay in use for that time."""
+        """Close every connection and open none until ``resume``. Return False if some are still in use after
+        that time.
+        """
         with self._lock:
             self._resting = True
             left_alone = self._changed.wait_for(lambda: not self._uses, patience_s)

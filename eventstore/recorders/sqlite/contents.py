@@ -2,8 +2,9 @@
 
 ``cp backup.db history.db`` keeps the inode, so the file is still the one that was opened, and SQLite continues with
 pages of both. SQLite itself changes the file only when a checkpoint writes the log back. So a writer that finds the
-file changed since its last check reads it as it is on disk, without its log, through a connection that takes no lock:
-it must still be a store with the same uuid, and say that it is this file. A backup says that it is a copy.
+file changed since its last check reads it as it is on disk: without its log, on a connection that takes no lock. The
+file must still be a store with the same uuid, and its content must say that it is this file. The content of a backup
+says that it is a copy.
 
 Only readable content counts. A writer that was killed in a checkpoint leaves pages of two moments, which SQLite calls
 malformed; the next checkpoint completes them. For the same reason a last position that is lower than before proves
@@ -30,19 +31,19 @@ _MALFORMED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY,
 
 
 class _OnDisk(NamedTuple):
-    """The file's statements about itself."""
+    """What the file's content says about the file."""
 
     uuid: str
     file: str | None
 
 
 class Contents:
-    """The knowledge of one writer about the content of its file."""
+    """What one writer knows about the content of its file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.changed_at: tuple[int, int] | None = None
-        """When the file was changed last, and its size, at the last look."""
+        """When the file was changed last, and its size, at the last check."""
         self._known: _OnDisk | None = None
 
     @property
@@ -50,8 +51,8 @@ class Contents:
         return self._known is not None
 
     def are_ours(self, status: os.stat_result) -> bool:
-        """Whether the file can be what it was at the last look. To be asked with the file's status, where it is not
-        ``changed_at`` any more, as after every checkpoint. Cost: some 0.2 ms.
+        """Return whether the file can still be the file of the last check. Call it with the file's status, where that
+        is not ``changed_at`` any more, as after every checkpoint. Cost: some 0.2 ms.
         """
         changed_at = (status.st_mtime_ns, status.st_size)
         try:

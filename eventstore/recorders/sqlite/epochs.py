@@ -1,12 +1,12 @@
 """Give positions in a file that was copied.
 
-A backup does not know which positions were given after it was made. If it takes the place of its store, or is used
-beside it, it must not give them again: a follower that has passed them would miss the new events. So a file knows its
+A backup does not know which positions its store gave later. If the backup replaces its store, or is used beside it, it
+must not give these positions again: a follower that has passed them would miss the new events. So a file records its
 own inode. The first writer to a file with another inode begins an *epoch*, above every position that the other file can
-have given by then.
+have given until then.
 
-Positions go on from the present time in microseconds, since no store records a million events a second for long. Where
-the clock is wrong they still leave out 2^32.
+An epoch begins at the present time in microseconds, since no store records a million events a second for long. Where
+the clock is wrong, it begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
 
 
 def mark_copy(connection: sqlite3.Connection) -> None:
-    """Mark this file as a copy, so that its first writer begins an epoch, also if it gets the inode of its store."""
+    """Mark this file as a copy: its first writer then begins an epoch, even if the file gets the inode of its store."""
     connection.execute(SQL["set_file"], (_A_COPY,))
 
 
 def lost_after(connection: sqlite3.Connection, position: int) -> int | None:
-    """Return the last position before an epoch that began above ``position``, which another file has given since the
-    copy; None if this file has given it. Without an epoch, return the last position of all.
+    """Return the last position before the epoch that began above ``position``, where another file gave ``position``
+    after the copy; None if this file gave it. Without an epoch, return the last position of all.
     """
     for name, last in connection.execute(SQL["epochs"]):
         if int(last) < position < int(name.removeprefix(b"epoch ")):

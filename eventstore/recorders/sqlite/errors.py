@@ -63,8 +63,8 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Translate the errors of our own statements; what other code raises inside the block, such as a signal handler or
-    the caller of a read transaction, goes on as it is.
+    """Translate the errors of our own statements. Other errors inside the block, such as those of a signal handler or
+    of the caller of a read transaction, are raised unchanged.
     """
     try:
         yield
@@ -79,17 +79,15 @@ def raise_translated(error: BaseException, doing: str) -> None:
         return
     if isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
         advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
-        raise DatabaseError(
-            f"cannot {doing}: there are bytes that are no text where text should be; {advice}"
-        ) from error
+        raise DatabaseError(f"cannot {doing}: a column of text holds bytes that are not text; {advice}") from error
     raise translate(error, doing) from error
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether our own code met this error of SQLite or the system, and not code that it called, such as a guard, or a
-    signal handler that interrupted it.
+    """Return whether foldlog's code raised this error of SQLite or the system, and not code that it called, such as a
+    guard, or a signal handler that interrupted it.
 
-    The traceback tells: its last frame that is not of Python's own library called SQLite or the system.
+    The traceback tells: the last frame outside of Python's own library called SQLite or the system.
     """
     if not isinstance(error, sqlite3.Error | OSError | RecorderError | UnicodeDecodeError):
         return False
@@ -105,12 +103,14 @@ def is_ours(error: BaseException) -> bool:
 
 
 def leaves_doubt(error: sqlite3.Error) -> bool:
-    """Whether the disk failed us, so that this connection should not be trusted to write again."""
+    """Return whether the disk failed, so that this connection must not write again."""
     return _code(error) == sqlite3.SQLITE_FULL or is_of_disk(error)
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether reading, writing or syncing failed. In a commit, it may have failed after the commit was written."""
+    """Return whether reading, writing or syncing failed. In a commit, it may have failed after the commit was
+    written.
+    """
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
@@ -123,5 +123,5 @@ def _said(error: BaseException) -> str:
 
 
 def _code(error: BaseException) -> int:
-    """SQLite's primary result code; 0 where the error is not SQLite's own."""
+    """Return SQLite's primary result code; 0 where the error is not SQLite's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

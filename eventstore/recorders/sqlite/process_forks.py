@@ -1,8 +1,8 @@
-"""Close connections before a fork:
+"""Close connections before a process forks: SQLite must not be used across a fork.
 
-SQLite must not cross one. A forked child relies on locks that only its parent holds. The parent, which counts itself as
-the last one to close, then removes the write-ahead log from under the child, with the events that the child
-acknowledged. So every connection is closed before a fork, and parent and child open new ones when they need them.
+A forked child relies on locks that only its parent holds. The parent, which takes itself for the last one to close,
+would then remove the write-ahead log that the child uses, with the events that the child acknowledged. So every
+connection is closed before a fork, and parent and child open new ones when they need them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Forkable(Protocol):
         """Open connections again in the parent after the fork."""
 
     def renew_in_child(self, *, inherited: bool) -> None:
-        """Begin with new locks and connections in the child. ``inherited``: connections were in use, so the child must
-        not use the file.
+        """Begin with new locks and connections in the child. ``inherited``: connections were in use at the fork, so the
+        child must not use the file.
         """
 
 
@@ -75,7 +75,7 @@ def _after_in_child() -> None:
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Return what names the file itself, whatever path leads to it."""
+    """Return the identity of the file itself, the same for every path that leads to it."""
     status = os.stat(path)
     return status.st_dev, status.st_ino
 

@@ -1,4 +1,4 @@
-"""The questions that one transaction answers."""
+"""The questions that one transaction can ask."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _ROWS: Final[dict[Only, str]] = {
 
 
 class SQLiteReader:
-    """The questions that one transaction answers. All of them walk an index to what they return.
+    """The questions that one transaction can ask. Each one walks an index to the rows that it returns.
 
-    ``check_file`` is called before positions are followed: a follower on a file that was replaced waits for ever.
-    ``checked`` are conversations that need no check while they are as they were.
+    ``check_file`` is called before positions are followed, because a follower on a file that was replaced would wait
+    for ever. ``checked`` are conversations that need no check while they are unchanged.
     """
 
     def __init__(
@@ -127,7 +127,9 @@ class SQLiteReader:
         return self._whole(rows, key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Live rows have their positions; those of an import are reckoned from where it was published."""
+        """Live rows have positions of their own; those of imported rows are computed from where the import was
+        published.
+        """
         if self._check_file is not None:
             self._check_file()
         placed: list[PlacedRow] = []
@@ -173,7 +175,7 @@ class SQLiteReader:
         return SQLiteIndex(self._execute)
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
-        """Return rows with what stands beside their bodies; mostly nothing does."""
+        """Return rows with their attachments; most rows have none."""
         if not any(map(_encoding, rows)):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
@@ -189,7 +191,7 @@ class SQLiteReader:
         return a_position(self._execute(SQL["last_position"]))
 
     def _publication(self, after_position: int) -> tuple[int, str, int, int] | None:
-        """Return the published import that holds the next position, else the first one after it."""
+        """Return the published import that holds the next position, else the first import after it."""
         row = self._execute(SQL["publication_at"], (after_position + 1,)).fetchone()
         if row is None or row[2] + row[3] <= after_position + 1:
             row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()
@@ -203,8 +205,8 @@ class SQLiteReader:
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position that a question is answered with. Raises ``DatabaseError`` where there is none, which only a
-    damaged file says.
+    """Return the position in the answer to a question. Raises ``DatabaseError`` where there is none, which happens only
+    in a damaged file.
     """
     found = answer.fetchone()
     if found is None or type(found[0]) is not int:
@@ -226,7 +228,7 @@ def as_text(stored: object) -> str:
 
 
 def _sort(rows: list[BareRow]) -> None:
-    """Sort rows by their ids, of which a damaged file has some that are no numbers."""
+    """Sort rows by their ids. In a damaged file some ids are not numbers."""
     try:
         rows.sort(key=_first)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The seam to SQLite: group commit, what becomes of an error, the end."""
+"""The recorder on a SQLite file: group commit, what follows an error, and closing."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class SQLiteRecorder:
     """A recorder on a SQLite file.
 
     ``create`` makes the file, with mode 0600, if it is not there. ``writable=False`` opens an existing file for reading
-    only. ``patience_s`` is how long a call waits for writers of other processes and threads. ``durable``: when
-    ``transact`` returns, what was written is on disk (``synchronous=FULL``); otherwise the
-    newest commits may be lost in a power cut, never a part of one.
+    only. ``patience_s`` is how long a call waits for writers of other processes and threads. ``durable``: a write is on
+    disk when ``transact`` returns (``synchronous=FULL``); otherwise a power cut may lose the newest commits, each as a
+    whole.
 
     Raises ``OperationalError`` where the file cannot be opened, and ``DatabaseError`` if it is not a store of ours or
-    is of a newer schema. After an error of the disk the recorder closes itself: whether the failed
-    writes are there is unknown until the file is read again.
+    is of a newer schema. After an error of the disk the recorder closes itself: it is unknown whether the failed writes
+    are stored, until the file is read again.
     """
 
     polls_cheaply = True
@@ -179,10 +179,10 @@ class SQLiteRecorder:
             return upkeep.compact(connection)
 
     def close(self) -> None:
-        """Close every connection. A transaction that runs is waited for; what comes later is refused.
+        """Wait for a running transaction, then close every connection. Later calls are refused.
 
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
-        does not end within the patience; the recorder is closed all the same when that write ends.
+        does not end within the patience; the recorder then closes when that write ends.
         """
         if self._lock is not None:
             self._queue.refuse_nested()
@@ -258,7 +258,9 @@ class SQLiteRecorder:
         self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
 
     def _purging(self) -> Mark:
-        """Return the mark of a thread that purges: a signal handler must not wait for a thread that it interrupted."""
+        """Return the mark of a thread that purges, because a signal handler must not wait for the thread that it
+        interrupted.
+        """
         return mark_of(f"{self._database} purge")
 
     def _connect(self) -> sqlite3.Connection:
@@ -296,7 +298,7 @@ class SQLiteRecorder:
             schema.migrate(connection, self.path, self._file.inode)
 
     def _look(self) -> schema.FirstLook:
-        """Look at the file with a reader's connection, which the next reader gets."""
+        """Check the file on a reader's connection, which the next reader then gets."""
         look = schema.FirstLook(self.path)
         try:
             self._readers.add(self._file.connect(self._open_reader, look.take))
@@ -335,7 +337,7 @@ class SQLiteRecorder:
 
 
 class _ReadTransaction(Use):
-    """A reader's connection in a transaction. A class: every read enters one, and a context manager that is made of a
+    """A reader's connection in a transaction. It is a class because every read enters one: a context manager made of a
     generator executes four times as many bytecodes.
     """
 
@@ -379,5 +381,7 @@ class _ReadTransaction(Use):
 
 
 def _named(path: str, status: os.stat_result | None) -> str:
-    """Name the file, so that two recorders on it name the same; a missing one, which is not opened, by its path."""
+    """Return the identity of the file, the same for two recorders on it. A missing file is named by its path, and not
+    opened.
+    """
     return path if status is None else f"sqlite {status.st_dev}:{status.st_ino}"

@@ -1,9 +1,9 @@
 """Put another file in the place of a store's file, while processes may have it open.
 
-These processes find that their file no longer has its name, and write nothing. The order of the steps matters, because
-the process may be killed between two of them. The log must not lie beside the new file, to which it does not belong;
-but it must lie beside the old file as long as that has the name. So the old file and its log first get a second name:
-no store opens a file with two names. Then the log is removed, then the new file takes the name.
+These processes find that their file no longer has its name, and write nothing more. The order of the steps matters,
+because the process may be killed between two of them. The old log must never lie beside the new file; but it must lie
+beside the old file for as long as that file has the name. So the old file and its log first get a second name: no store
+opens a file with two names. Then the log is removed, then the new file takes the name.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def copy_of(path: str, into: str) -> None:
 
 
 def replace(path: str, new: str, kept: str) -> bool:
-    """Put ``new``, a complete file in the same folder, in the place of the store at ``path``, and keep the file that
-    was there as ``kept``, with its log. Return whether there was one. Raises ``OSError``.
+    """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep the former file,
+    with its log, as ``kept``. Return whether there was one. Raises ``OSError``.
 
-    No append of a process that has the store open is acknowledged in between.
+    During the replacement no append of a process that has the store open is acknowledged.
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
@@ -72,8 +72,8 @@ def replace(path: str, new: str, kept: str) -> bool:
 
 @contextlib.contextmanager
 def _alone_in(file: StoreFile) -> Iterator[None]:
-    """Hold SQLite's write lock, so that other programs do not write, with as much of the log in the file as possible. A
-    file that is damaged or partly replaced is replaced, too.
+    """Hold SQLite's write lock, so that other programs do not write, and write as much of the log into the file as
+    possible. A file that is damaged or partly replaced is replaced, too.
     """
     connection = None
     with suppress(RecorderError, sqlite3.Error, OSError):
@@ -92,7 +92,7 @@ def _alone_in(file: StoreFile) -> Iterator[None]:
 
 
 def _give_name(path: str, name: str) -> None:
-    """Give a file a second name, unless it has it already, from an attempt that was cut short."""
+    """Give a file a second name, unless an earlier, interrupted attempt gave it already."""
     if not (os.path.exists(name) and os.path.samefile(path, name)):
         os.link(path, name)
 

@@ -28,24 +28,24 @@ _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 _MIGRATIONS: Final = migrations("sqlite")
 NEWEST: Final = max(_MIGRATIONS)
 FINGERPRINT: Final = "84bce8dd7c155333f4033eeec26b1675"
-"""The fingerprint of what the migrations make: to run them in memory and compare takes longer than opening a View. A
-test says what it is.
+"""A fingerprint of the schema that the migrations make. It is compared instead of running them in memory, which takes
+longer than opening a View. A test holds it to the migrations.
 """
 
 _CONTENTS: Final = "SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL"
 
 
 class FirstLook:
-    """What the first connection to a file finds: whether it has the newest schema, and whether it has a log."""
+    """What the first connection to a file finds: whether the file has the newest schema, and whether it has a log."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.is_current = self.has_log = False
 
     def take(self, connection: sqlite3.Connection) -> bool:
-        """Look at the file; return whether it has a log.
+        """Check the file, and return whether it has a log.
 
-        Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema
+        Raises ``DatabaseError`` if the file is not a store of ours, is of a newer schema, or has more in its schema
         than the migrations made. It may be empty.
         """
         self.has_log = is_in_wal_mode(connection)
@@ -68,8 +68,8 @@ def check_is_store(connection: sqlite3.Connection, path: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Migrate the schema in one transaction: a process that is killed leaves the older schema whole. A new file records
-    its inode.
+    """Migrate the schema in one transaction, so that a process that is killed leaves the older schema complete. A new
+    file records its inode.
     """
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
@@ -91,7 +91,7 @@ def _number(connection: sqlite3.Connection) -> int:
 
 
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
-    """Return the number of a file's schema, which is 0 for an empty file. Within a transaction.
+    """Return the number of a file's schema, which is 0 for an empty file. Call it within a transaction.
 
     Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema than
     the migrations made.
@@ -113,7 +113,7 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
 
 def _check_nothing_foreign(path: str, schema: int, found: Sequence[tuple[Any, ...]]) -> None:
     """Raise ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
-    is of another kind. A trigger, or a table that resolves conflicts, can take in an event and store nothing.
+    is of another kind. A trigger, or a table that resolves conflicts, can accept an event and store nothing.
     """
     ours = _made_by_migrations(schema)
     for kind, name, statement in found:
@@ -130,7 +130,7 @@ def _check_nothing_foreign(path: str, schema: int, found: Sequence[tuple[Any, ..
 
 
 def fingerprint(found: Sequence[tuple[bytes, ...]]) -> str:
-    """Return a hash of what a schema has; an empty text where it cannot be one of ours."""
+    """Return a hash of the schema; an empty text where it cannot be one of ours."""
     try:
         return blake2b(b"\1".join(map(b"\0".join, found)), digest_size=16).hexdigest()
     except TypeError:  # a column of another type
@@ -156,8 +156,8 @@ def _text(stored: str | bytes) -> str:
 
 
 def _split(script: str) -> Iterator[str]:
-    """Yield the statements of a migration, so that each runs within our transaction (``executescript`` would commit
-    it).
+    """Yield the statements of a migration, so that they run within the caller's transaction (``executescript`` would
+    commit it).
     """
     statement = ""
     for line in script.splitlines(keepends=True):

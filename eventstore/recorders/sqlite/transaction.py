@@ -1,7 +1,7 @@
-"""What may be written, under the one write lock that SQLite has.
+"""The writes of a transaction, under the one write lock that SQLite has.
 
-One object for all transactions of the connection that writes: from one to the next it keeps what they left, so that an
-append which follows on one of the same process need not ask for its conversation and its place.
+One object serves all transactions of the connection that writes. From one transaction to the next it keeps the state
+that they left, so that an append after one of the same process need not ask for its conversation and its position.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ __all__ = ["SQLiteTransaction"]
 
 _PLAIN = 0
 _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
-"""The statement for one event, by whether its body is stored as text."""
+"""The statement for one event: one for a body that is stored as text, one for other bodies."""
 _TOGETHER = 20
 _body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
 
 
 class SQLiteTransaction(SQLiteReader):
-    """What may be written, under the one write lock that SQLite has.
+    """The writes of a transaction, under the one write lock that SQLite has.
 
-    ``known`` and the next position hold from one transaction to the next, so its owner must call ``forget`` where one
-    is rolled back, and where another connection has committed.
+    ``known`` and the next position are kept from one transaction to the next. So the owner must call ``forget`` where a
+    transaction is rolled back, and where another connection has committed.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -60,10 +60,10 @@ class SQLiteTransaction(SQLiteReader):
         self._executemany = connection.executemany
         self._next_position: int | None = None
         self.inserted = False
-        """Whether events were inserted since this was set to False."""
+        """Whether events were inserted after the owner set this to False."""
 
     def forget(self) -> None:
-        """Ask the database again, from now on."""
+        """Forget what earlier transactions left, and ask the database again."""
         self._next_position = None
         self.known.clear()
 
@@ -216,7 +216,7 @@ class SQLiteTransaction(SQLiteReader):
         self._execute(SQL["insert_tracking"], (application, int(value)))
 
     def _leave_bytes(self) -> None:
-        """Mark that bytes of what is erased or replaced now stay in the file until ``purge`` has ended."""
+        """Mark that bytes of rows that are now erased or replaced stay in the file until ``purge`` has ended."""
         self._execute(SQL["leave_bytes"])
 
     def _place_for(self, key: int, first_id: int, last_id: int) -> int:
@@ -234,14 +234,14 @@ class SQLiteTransaction(SQLiteReader):
             )
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep what stands beside the bodies of these rows; what is there is not kept again."""
+        """Keep the attachments of these rows; those that are stored already are not stored again."""
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
                 self._execute(SQL["keep_attachment"], (key, name, encoding, body))
                 self._execute(SQL["attach"], (key, row.id, name, encoding))
 
     def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
-        """Do the same for rows that were replaced; what then belongs to no row is deleted."""
+        """Keep the attachments of replaced rows, and delete attachments that then belong to no row."""
         detached = self._execute(SQL["detach"], (key, json_text([row.id for row in rows]))).rowcount
         self._attach(key, rows)
         if detached:
@@ -265,7 +265,7 @@ class SQLiteTransaction(SQLiteReader):
 
 @cache
 def _insert_together(rows: int) -> str:
-    """Return the statement that inserts this number of rows. There are few, and each stays prepared."""
+    """Return the statement that inserts this number of rows. There are few such statements, and each stays prepared."""
     return SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * rows))
 
 

@@ -21,7 +21,7 @@ _PAGES: Final = 1_024
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
     """Copy what ``reader`` sees in its transaction to a new file, which is complete without a log beside it.
 
-    The transaction keeps its moment, so writers need not wait, and the copy never starts again.
+    The transaction keeps showing one moment, so writers need not wait, and the copy never has to start again.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
@@ -31,7 +31,7 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
 
 
 def compact(writer: sqlite3.Connection) -> bool:
-    """Rewrite the file. Return whether deleted rows are gone from it: a file that is being read shrinks later."""
+    """Rewrite the file. Return whether deleted rows are gone from it: a file with open readers shrinks later."""
     pending = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
     try:
@@ -48,8 +48,8 @@ def left_of_erased(reader: sqlite3.Connection) -> list[int]:
 
 
 def empty_wal(writer: sqlite3.Connection) -> None:
-    """Write the WAL back and truncate it. The content of deleted cells was overwritten with zeros when they were
-    deleted; with the WAL its last copy goes.
+    """Write the WAL back and truncate it. SQLite overwrote the content of deleted cells with zeros; the WAL holds its
+    last copy.
 
     Raises ``StillRead`` while a reader needs the WAL.
     """
@@ -58,15 +58,15 @@ def empty_wal(writer: sqlite3.Connection) -> None:
 
 
 def restart_log(writer: sqlite3.Connection) -> bool:
-    """Write the WAL back, so that the next commit begins it again. Return whether it will: not while a reader needs
-    it.
+    """Write the WAL back, so that the next commit begins it again. Return whether it will do so: not while a reader
+    needs the WAL.
     """
     return _written_back(writer, "RESTART")
 
 
 def _written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the WAL back to its end. It waits for readers, and while it waits no other connection can write: so it
-    hardly waits.
+    """Write the WAL back to its end. It waits for readers only a moment, because no other connection can write while it
+    waits.
     """
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
     writer.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
@@ -95,6 +95,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         yield f"{count} events of conversation {unplaced!r} have no position, so no follower meets them"
     given, found, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(given) is not int or not is_a_number:
-        yield "how many events were recorded cannot be read"
+        yield "the number of recorded events cannot be read"
     elif found < given:
-        yield f"{given - found} of the {given} events that were recorded are neither there nor in a receipt of erasure"
+        lost = f"{given - found} of the {given} recorded events"
+        yield f"{lost} are neither stored nor in the tombstone of an erased conversation"

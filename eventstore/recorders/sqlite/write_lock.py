@@ -23,17 +23,17 @@ _LOCKS_OF_KERNEL: Final = "/proc/locks"
 class Waiter(Protocol):
     @property
     def deadline(self) -> float:
-        """Until when it waits, by ``time.monotonic``."""
+        """The moment until which it waits, by ``time.monotonic``."""
 
 
 class Until(NamedTuple):
-    """A waiter who knows from the start until when it waits."""
+    """A waiter whose deadline is known from the start."""
 
     deadline: float
 
 
 def lock_path(path: str) -> str:
-    """Return the file that the write lock of a store is held on."""
+    """Return the path of the file that holds the write lock of a store."""
     return f"{path}-queue"
 
 
@@ -43,8 +43,8 @@ class WriteLock:
     It only orders writers. Where it does not reach (another path to the same file, a lock file that was deleted),
     SQLite's own lock still keeps them apart. One thread of a process at a time may use it: the leader.
 
-    The kernel gives the lock to processes nearly in the order in which they began to wait, but it cannot be told to
-    stop waiting after a while. So a thread waits for the kernel, and the leader waits for that thread.
+    The kernel gives the lock to processes nearly in the order in which they began to wait, but such a wait has no time
+    limit. So a separate thread waits for the kernel, and the leader waits for that thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
@@ -54,7 +54,7 @@ class WriteLock:
         self._name = b""
         self._pending: _Pending | None = None
         self._shared: mmap.mmap | bytes = b""
-        """The lock file, to be read: to write here could end the process if the disk is full."""
+        """The lock file, opened for reading: a write could end the process if the disk is full."""
         self._open()
 
     def take(self, waiter: Waiter) -> None:
@@ -101,8 +101,8 @@ class WriteLock:
     __del__ = close
 
     def renew_in_child(self) -> None:
-        """Open the lock file again after a fork: with the file of its parent, the child would hold its parent's lock
-        when the parent is killed.
+        """Open the lock file again after a fork. With its parent's descriptor the child would still hold the lock after
+        the parent is killed.
         """
         pending, self._pending = self._pending, None
         file, self._file = self._file, -1
@@ -134,7 +134,9 @@ class WriteLock:
         self._name = self._shared = b""
 
     def _map(self) -> None:
-        """Have the lock file ready to be read: once the lock was taken, for most stores are opened to read."""
+        """Open the lock file for reading, the first time that the lock is taken: most stores are opened only
+        to read.
+        """
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
         if os.fstat(self._file).st_size < _NAME_BYTES_MAX:
             os.ftruncate(self._file, _NAME_BYTES_MAX)
@@ -179,7 +181,9 @@ class WriteLock:
 
 
 class _Pending:
-    """A thread that waits for the lock on a file of its own. ``file`` has the lock once ``wait`` has said so."""
+    """A thread that waits for the lock on a file of its own. ``file`` holds the lock once ``wait`` has
+    returned True.
+    """
 
     def __init__(self, file: int) -> None:
         self.file = file
@@ -202,14 +206,14 @@ class _Pending:
             return self._over and self._wanted
 
     def abandon(self) -> None:
-        """Give up the lock: when it comes, it is released."""
+        """Give up the lock: if it comes later, it is released."""
         with self._mutex:
             self._wanted = False
             if self._over:
                 self.close()
 
     def resume(self) -> bool:
-        """Ask for the lock again. Return False if this thread has ended, so that another one has to wait."""
+        """Wait for the lock again. Return False if this thread has ended, so that another thread has to wait."""
         with self._mutex:
             self._wanted = not self._over
             return self._wanted
@@ -244,7 +248,7 @@ def _process(pid: int, host: str) -> str:
 
 
 def _holder_by_kernel(file: int) -> int | None:
-    """Return the process that has the lock, if the system tells and it is visible from here."""
+    """Return the process that holds the lock, if the system tells and the process is visible from here."""
     number = str(os.fstat(file).st_ino)
     found = set()
     with contextlib.suppress(OSError), open(_LOCKS_OF_KERNEL, encoding="ascii") as locks:

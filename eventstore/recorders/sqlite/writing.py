@@ -1,4 +1,4 @@
-"""The connection that writes: its transaction, and what becomes of an exception in it."""
+"""The connection that writes: its transaction, and what follows an exception in it."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _BEGINNING: Final = 1
 _RUNNING: Final = 2
 _COMMITTING: Final = 3
 _COMMITTED: Final = 4
-"""How far a transaction has come."""
+"""The states of a transaction."""
 
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
-"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with every commit: what a
-connection has in its cache is current where the header is what it was. In it are a count of commits and the number of
-pages in the log.
+"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with every commit, so the
+cache of a connection is current as long as the header is unchanged. It holds a count of commits and the number of pages
+in the log.
 """
 
 _OF_JOBS: Final = ("eventstore", "sqlite3")
-"""Packages of the errors that a job of ours raises. Programs do not raise these in their other threads."""
+"""Packages of the errors that our jobs raise. Other programs do not raise these in their other threads."""
 
 
 class SQLiteWriting:
-    """What the commit queue needs of a SQLite file.
+    """The part of a SQLite file that the commit queue needs.
 
-    ``close_recorder`` is told why it cannot write any more.
+    ``close_recorder`` is called with the reason when the file can no longer be written.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class SQLiteWriting:
         self._commits = self._pages = 0
         self._index: int | None = None
         self._left: object = None
-        """The header of the log's index as the last commit of this process left it; where that is not known, SQLite's
-        own number for it. None in a transaction, and where another connection may have committed since.
+        """The header of the log's index as the last commit of this process left it; where the header is not known,
+        SQLite's own number for it. None in a transaction, and where another connection may have committed since.
         """
         self._data_version: object = None
         self._schema_version: object = None
@@ -175,8 +175,8 @@ class SQLiteWriting:
             self._checkpoints.look(self._pages)
 
     def as_left(self, conversation: str) -> Any:
-        """Return what is known of a conversation as the last commit left it, if nothing was committed since. Any thread
-        may ask at any time, in a transaction of another one too: see ``_left``.
+        """Return the known conversation as the last commit left it, if nothing was committed since. Any thread may ask
+        at any time, also during a transaction of another thread: see ``_left``.
         """
         left, index = self._left, self._index
         if left is None or index is None:
@@ -208,8 +208,8 @@ class SQLiteWriting:
     def fail(self, error: BaseException) -> Callable[[], BaseException]:
         """Close the connection, and the recorder too where the disk failed.
 
-        An fsync reports its failure once, and what it could not write may be gone from the cache as well: trying again
-        would look like success.
+        An fsync reports its failure only once, and the system may have dropped the unwritten pages from its cache: a
+        second attempt would seem to succeed.
         """
         if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
             self.settle()
@@ -242,7 +242,7 @@ class SQLiteWriting:
         return self.connection
 
     def close(self) -> None:
-        """Close the connection; what is open on it is rolled back."""
+        """Close the connection; its open transaction is rolled back."""
         connection, self.connection = self.connection, None
         self._left = self._index = None
         if connection is not None:
@@ -250,5 +250,5 @@ class SQLiteWriting:
 
 
 def _is_of_database(error: BaseException) -> bool:
-    """Whether an error of a statement is the database's trouble, and not that of the values it was given."""
+    """Return whether an error of a statement is the database's fault, and not that of the given values."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)

@@ -23,15 +23,15 @@ __all__ = ["Carved", "carve"]
 _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 20
 _EARLIER_COLUMNS = (15, 16, 18, 19)
-"""The numbers of columns of a conversation's row from before schema 3, 7, 8 and 9."""
+"""The numbers of columns that a conversation's row had before schema 3, 7, 8 and 9."""
 _NAME_BYTES = 32
-"""The name of what stands beside a body: a hash."""
+"""The name of an attachment: a hash."""
 _TRIED_MAX = 16
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ASTRAY_MAX = 200
 """The most rows that are checked for having been swapped with one another."""
 _OF_THE_STORE = (b"uuid", b"positions_given")
-"""What the table ``store`` has names for: an entry of its index looks as one of the names of conversations."""
+"""The names in the table ``store``: an entry of its index looks like an entry of the index of conversations' names."""
 
 
 class Carved(NamedTuple):
@@ -114,9 +114,9 @@ class _Names:
         self._seeds = {name: _seed(name) for names in self._named.values() for name in names}
         self._name_of: dict[int, bytes] = {}
         self._seen_before: set[int] = set()
-        """Of conversations, those with events that were published."""
+        """The conversations with published events."""
         self._strangers: dict[int, int] = {}
-        """Keys that are no conversation's, and how many of their rows were tried under every name."""
+        """Keys without a conversation, and how many of their rows were tried under every name."""
 
     def vouch_for(self, row: StoredRow) -> bool:
         """Return whether the row is unchanged, in the conversation of its key."""
@@ -134,8 +134,8 @@ class _Names:
         return True
 
     def in_its_place(self, row: StoredRow, places: Iterable[int]) -> StoredRow | None:
-        """Return the row at its original place, if that is near its present place or one of ``places``: then rows were
-        swapped, inserted or removed. Return None if it is in its place, or fits none.
+        """Return the row at its original place, if that is near its present place or is one of ``places``: then rows
+        were swapped, inserted or removed. Return None if it is in its place, or fits no place.
         """
         key, event_id = row.columns[1:3]
         name = self._name_of.get(key)
@@ -160,9 +160,9 @@ class _Names:
         return len(self._strangers.keys() - self._name_of.keys() - self._named.keys())
 
     def conversations(self) -> dict[int, Sequence[Any]]:
-        """Return the columns of every visible conversation by key; first the conversations that their events prove.
+        """Return the columns of every visible conversation by key; conversations that their events prove come first.
 
-        If a row is lost, its salt is lost, and with it the proof of its heads.
+        If a row is lost, its salt is lost too, and then nothing proves its heads.
         """
         rows = {columns[1]: columns for columns in self._rows.values()}
         found: dict[int, Sequence[Any]] = {}
@@ -179,7 +179,7 @@ class _Names:
 
 
 def _typed(columns: Sequence[Any]) -> list[Any]:
-    """Return the columns of a conversation without those that damage gave another type."""
+    """Return the columns of a conversation, without columns whose type the damage changed."""
     texts_and_blobs = {1, 6, 7, 8, 12, 14, 15, 17}
     typed = [
         value if type(value) is (bytes if n in texts_and_blobs else int) else None for n, value in enumerate(columns)
@@ -235,7 +235,7 @@ def _keys(pages: PageFile, conversations: Mapping[int, object]) -> Iterable[Sequ
 
 
 def _attachments(pages: PageFile) -> Iterable[Sequence[Any]]:
-    """Yield what stands beside bodies. Whether it is what was written, its event says."""
+    """Yield the attachments of bodies. Their events tell whether they are unchanged."""
     for row in pages.rows():
         if row.rowid is not None and _is(row, int, bytes, int, bytes) and len(row.columns[1]) == _NAME_BYTES:
             yield row.columns

@@ -27,8 +27,8 @@ Value = int | float | bytes | None
 
 
 class StoredRow(NamedTuple):
-    """One row of some table, or entry of some index, as its columns: int, float, bytes (text too) or None, whatever
-    should be there. ``rowid`` is None in an index.
+    """One row of some table, or one entry of some index, as its columns: int, float, bytes (for text too) or None,
+    whatever the schema says. ``rowid`` is None in an index.
     """
 
     page: int
@@ -75,7 +75,7 @@ class PageFile:
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def _page(self, number: int) -> bytes | None:
-        """Return a whole page; None if the file ends before its end."""
+        """Return a whole page; None if the file ends within it."""
         if number in self._in_log and self._log is not None:
             self._log.seek(self._in_log[number])
             page = self._log.read(self.page_bytes)
@@ -85,7 +85,7 @@ class PageFile:
         return page if len(page) == self.page_bytes else None
 
     def _read_log(self) -> None:
-        """Find the newer pages in the log: up to the last commit before its first wrong checksum."""
+        """Find the newer pages in the log: those of all commits before its first wrong checksum."""
         assert self._log is not None
         header = self._log.read(_WAL_HEADER)
         if len(header) < _WAL_HEADER:

@@ -1,8 +1,7 @@
-"""Find the unused bytes of a b-tree page. Format:
+"""Find the unused bytes of a b-tree page. Format: https://www.sqlite.org/fileformat2.html.
 
-https://www.sqlite.org/fileformat2.html. A page is its header, the places of its cells, a gap, and the cells, between
-which there may be free blocks. When pages are split and joined, cells move to another page, and SQLite leaves their
-bytes in the gap, also with ``secure_delete``.
+A page is its header, the places of its cells, a gap, and the cells, between which there may be free blocks. When pages
+are split and joined, cells move to another page, and SQLite leaves their bytes in the gap, also with ``secure_delete``.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _ZEROS: Final = bytes(_CONTENT_MAX)
 
 
 def is_tree_page(page: bytes, number: int) -> bool:
-    """Return whether a page is of a b-tree. Pages of other kinds begin with the number of another page: in a file of
-    fewer than 2^25 pages its first byte is 0 or 1, which is not a kind of b-tree page.
+    """Return whether a page belongs to a b-tree. Other pages begin with the number of another page: in a file of fewer
+    than 2^25 pages its first byte is 0 or 1, which is not a kind of b-tree page.
     """
     return page[_start(number)] in (*_INTERIOR, *_LEAF)
 

@@ -1,9 +1,9 @@
 """Overwrite the bytes of deleted and replaced rows in the unused parts of b-tree pages.
 
 ``secure_delete`` overwrites cells when they are deleted. But when pages are split or joined, SQLite copies cells to
-other pages, and their bytes stay in the gap between the places of the cells and the cells. SQL does not reach them, and
-it is unknown which pages have some, so every page is examined. The bytes are overwritten in the file itself, with the
-descriptor of one of our connections.
+other pages, and their bytes stay in the gap between the places of the cells and the cells. SQL does not reach these
+bytes, and it is unknown which pages hold such bytes, so every page is examined. The bytes are overwritten in the file
+itself, with the descriptor of one of our connections.
 
 Why it is safe. No reader uses these bytes, so it does not matter when a write of them gets to the disk. They are
 written only while this process has SQLite's own write lock and the log is empty: then no other connection can write to
@@ -11,8 +11,8 @@ the file, not even by a checkpoint. Another connection may have a page with the 
 them again. So a row is changed in the same transaction: a connection that sees a commit of another one drops its cache.
 
 Why it is complete. The pages are examined without a lock, while a read transaction is open. During that time the log is
-not begun again, so it has every page that other connections wrote. Such a page may have old bytes that were at another
-place when that place was examined. So the pages of the log are examined again under the lock.
+not begun again, so it has every page that other connections wrote. SQLite may have copied old bytes into such a page
+after that page was examined. So the pages of the log are examined again under the lock.
 
 Cost: reading the file once. Writers wait while the log is emptied and the pages found are written: at most 4,000 at a
 time. docs/decisions/0065-erased-bytes.md has figures.
@@ -40,7 +40,7 @@ __all__ = ["Scrubber"]
 
 _CHUNK_BYTES: Final = 2**20
 _PAGES_MAX: Final = 4_000
-"""The number of pages that are written under the lock at a time."""
+"""The number of pages that are written in one hold of the lock."""
 _LOG_BYTES_MAX: Final = 16 * 2**20
 """When the log has grown to this length since it was last emptied, it is emptied before the search goes on."""
 _FILE_PAGES_MAX: Final = 2**25
@@ -65,11 +65,12 @@ class Scrubber:
         reading: Callable[[], AbstractContextManager[sqlite3.Connection]],
         check_open: Callable[[], object],
     ) -> bool:
-        """Overwrite the unused bytes of all pages. Return whether all are: False where the file is not of the kind that
-        this can be done to, or the system does not say how it is open; then only rewriting it (``VACUUM``) helps.
+        """Overwrite the unused bytes of all pages. Return whether all are overwritten: False where the format of the
+        file does not allow it, or the system does not tell the descriptor of the file; then only rewriting it
+        (``VACUUM``) helps.
 
-        ``alone`` gives this process's turn to write, ``reading`` a connection for readers; ``check_open`` is called
-        between two parts of the file. Raises ``StillRead`` where a reader stays open too long.
+        ``alone`` gives the writing connection under the write lock, ``reading`` a connection for readers;
+        ``check_open`` is called between two parts of the file. Raises ``StillRead`` where a reader stays open too long.
         """
         self._opened = self._opened or self._file.connect_to_file(partial(open_writer, durable=True))
         if self._opened is None:
@@ -128,8 +129,8 @@ class _Scrub:
         return header[_RESERVED_AT] == 0 and not any(header[_AUTO_VACUUM_AT]) and self._pages < _FILE_PAGES_MAX
 
     def _search(self) -> tuple[list[int], bool]:
-        """Pages to be looked at under the lock, and whether these are the last ones. Pages by which the file has grown
-        since are in the log.
+        """Return the pages to examine under the lock, and whether these are the last ones. Pages by which the file has
+        grown since are in the log.
         """
         found: list[int] = []
         per_chunk = _CHUNK_BYTES // self._page_bytes
@@ -147,7 +148,7 @@ class _Scrub:
         return found, False
 
     def _write(self, found: Iterable[int], pending: tuple[bytes] | None) -> None:
-        """Overwrite the unused bytes of these pages and of those in the log. ``pending`` is the mark to take away."""
+        """Overwrite the unused bytes of these pages and of the pages in the log. ``pending`` is the mark to remove."""
         until = time.monotonic() + _PATIENCE_S
         while True:
             try:

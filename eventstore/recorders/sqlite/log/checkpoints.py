@@ -1,13 +1,13 @@
-"""Write the log back into the file beside the commits, and not in them.
+"""Write the log back into the file at the same time as commits, not within them.
 
 SQLite writes it back in the commit that makes it long, and the caller of that commit waits for it: a third of the time
-of large batches. Here a thread does it, which lives as long as that takes. Most of it needs no lock: SQLite writes back
-what is committed while others commit and read (``PASSIVE``). But then a log that is always written never ends, so the
-rest is written back under the write lock, and the next commit begins the log again (``RESTART``). Readers
-that are in the log are waited for, briefly.
+of large batches. Here a short-lived thread does it. Most of the work needs no lock: SQLite writes committed pages back
+while other connections commit and read (``PASSIVE``). But a log that is written all the time would never end, so the
+rest is written back under the write lock, and the next commit begins the log again (``RESTART``). The thread waits
+briefly for readers of the log.
 
-Nothing depends on the thread. What is in the log is committed, whether the thread is killed or fails; where it does
-not keep up, or cannot, SQLite writes the log back in a commit, as it does without it. See
+Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or fails; where the
+thread does not keep up, SQLite writes the log back in a commit, as it does without the thread. See
 docs/decisions/0022-checkpoints-beside-commits.md.
 """
 
@@ -33,8 +33,8 @@ IN_COMMITS_AT: Final = 4_000
 
 
 class LogCheckpoints:
-    """Those of one file by one process. ``connect`` opens a connection for them, and ``alone`` gives the connection
-    that writes, under the write lock.
+    """The checkpoints of one file by one process. ``connect`` opens a connection for them, and ``alone`` gives the
+    connection that writes, under the write lock.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class LogCheckpoints:
         self._next_at = AT
         self._stopped = self._ending = False
         self._turn = threading.Lock()
-        """Held by the one thread that is at work."""
+        """The lock of the one thread that is at work."""
         self._beside_commits = threading.Lock()
-        """Held while the log is written back without the write lock."""
+        """The lock that is held while the log is written back without the write lock."""
 
     def look(self, pages: int) -> None:
-        """Have the log written back if it is long, and where it gets too long, wait. To be called after a commit, under
-        the write lock, with the number of pages in the log; less than ``AT`` are not long.
+        """Have the log written back if it is long, and wait if it is too long. Call it after a commit, under the write
+        lock, with the number of pages in the log; below ``AT`` the log is not long.
         """
         if self._ending:
             return
@@ -68,12 +68,14 @@ class LogCheckpoints:
 
     @contextmanager
     def none_beside(self) -> Iterator[None]:
-        """Wait until none is in progress, and begin none in the block. Enter it under the write lock."""
+        """Wait until no checkpoint is in progress, and begin none in the block. Enter it under the write lock."""
         with self._beside_commits:
             yield
 
     def stop(self, patience_s: float) -> bool:
-        """Begin none until ``go_on``, and close the connection. Return False if one is in progress for longer."""
+        """Begin no checkpoint until ``go_on``, and close the connection. Return False if one is still in progress after
+        that time.
+        """
         self._stopped = True
         if not self._turn.acquire(timeout=patience_s):
             return False
@@ -108,7 +110,7 @@ class LogCheckpoints:
             self._turn.release()
 
     def _write_back(self) -> int:
-        """Write the log back; return the length at which to do it next."""
+        """Write the log back. Return the length at which to write it back next."""
         connection = self._connection = self._connection or self._connect()
         with self._beside_commits, self._file.written_back():
             _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

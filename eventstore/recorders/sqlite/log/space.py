@@ -1,12 +1,12 @@
 """Room in the write-ahead log, made ahead of the commits that fill it.
 
-A commit that lengthens the log has its new size to write down as well, which takes more than half as long again. So who
-goes on writing has the log lengthened ahead of time, by as much as is there already: a small log stays small
-written for them. SQLite overwrites the log from its beginning after each checkpoint, and ignores what is after its
-last commit; zeros are no commit.
+A commit that lengthens the log also has to write down its new size, which makes it take more than half as long again.
+So a process that writes often lengthens the log ahead of time, by as much as it has already. SQLite overwrites the log
+from its beginning after each checkpoint, and ignores what follows its last commit; zeros are no commit.
 
-The log is lengthened through the descriptor with which the writer's own connection writes it, never by its name: under
-the name there may be the log of another store by now. Where that descriptor is not known, the log grows by itself.
+The log is lengthened through the descriptor with which the writer's own connection writes it, never by its name: by
+now, the name may belong to the log of another store. Where that descriptor is not known, the log is not lengthened
+ahead.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Final
 __all__ = ["LOG_BYTES", "LogSpace"]
 
 LOG_BYTES: Final = 4_200_000
-"""What the log takes between two checkpoints, which begin when it has 1,000 pages."""
+"""The size of the log between two checkpoints, which begin when it has 1,000 pages."""
 
 _FRAME_BYTES: Final = 24
 _PAGE_SIZE_AT: Final = 8
-"""What the log has before each page, and where it says how large these are: https://sqlite.org/walformat.html."""
+"""The header before each page of the log, and the place of the page size: https://sqlite.org/walformat.html."""
 
 
 class LogSpace:
     """The room in the log that one writer writes. ``log`` is the descriptor of its connection, if it is known.
 
-    ``pages`` is how many pages fit into the log as it is. A writer that finds as many there calls ``make``; it sets
-    ``pages`` to 0 where the log may have been shortened, as it is where everything is cleared away after an erasure.
+    ``pages`` is the number of pages that fit into the log as it is. A writer that finds this many pages there calls
+    ``make``. It sets ``pages`` to 0 where the log may have been shortened, as after an erasure.
     """
 
     def __init__(self, log: int | None) -> None:
@@ -40,8 +40,8 @@ class LogSpace:
         self.pages = 0
 
     def make(self) -> None:
-        """Lengthen the log where commits have come to its end. To be called within a write transaction, so that no
-        other connection writes to it; the commit then syncs both at once. Where there is no space, it stays as it is.
+        """Lengthen the log where commits have come to its end. Call it within a write transaction, so that no other
+        connection writes to the log; the commit then syncs both at once. Without free space, the log stays as it is.
         """
         self.pages = sys.maxsize
         if self._log is None:
