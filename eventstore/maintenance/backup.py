@@ -27,14 +27,14 @@ __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
 _CHUNK = 1_000
 _REST_S = 0.005
 _STALE_US = 3_600 * 1_000_000
-"""An import that wrote nothing for this long is taken for dead. If it lives, it raises an error and has to be run
-again.
+"""An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
+has to be run again.
 """
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made. ``findings`` are the verdicts that found damage in it; the source then has the same
-    damage.
+    """A backup that was made. ``findings`` are the verdicts that found damage in the backup; the source then has the
+    same damage.
     """
 
     path: str
@@ -45,8 +45,8 @@ class BackedUp(NamedTuple):
 
 
 class Vacuumed(NamedTuple):
-    """The outcome of a vacuum. ``discarded`` counts killed imports whose rows were removed.
-    ``bytes_pending`` says that bytes of what was erased may still be in the file.
+    """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were removed. ``bytes_pending``
+    says whether bytes of erased events may still be in the file.
     """
 
     discarded: int
@@ -58,9 +58,9 @@ class Vacuumed(NamedTuple):
 def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
     """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go on.
 
-    The file appears under its name when it is whole and on disk, with mode 0600. ``on_progress(done, of)`` counts
-    pages. Raises ``StoreUnavailable`` where there is a file of that name, or it cannot be written. Cost: the
-    whole store, read twice.
+    The file appears under its name when it is complete and on disk, with mode 0600. ``on_progress(done, of)`` counts
+    pages. Raises ``StoreUnavailable`` where a file of that name exists or cannot be written. Cost: the whole store,
+    read twice.
     """
     with translated():
         return _backed_up(store.database, path, on_progress)
@@ -99,9 +99,9 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
     """Remove the remains of killed imports, complete interrupted erasures, and return the space of deleted rows to the
     file system. No byte of them stays in the file.
 
-    Positions stay. Readers go on; writers wait until it is done. Where bytes of an erasure are pending, it waits up to
-    ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store,
-    rewritten.
+    Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are pending, the call waits up
+    to ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole
+    store, rewritten.
     """
     with translated():
         return _vacuumed(store.database, patience_s)
@@ -127,7 +127,7 @@ def _delete(transaction: Transaction, key: int) -> bool:
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:
-    """Return the keys of staged conversations that nothing was added to since a moment."""
+    """Return the keys of staged conversations to which nothing was added after a moment."""
     return [found.key for found in staged_conversations(recorder) if (found.updated_at or found.created_at) < before]
 
 

@@ -1,4 +1,4 @@
-"""Copy conversations from one store to another, as they are: ids, times, salt and heads, so that heads are equal.
+"""Copy conversations from one store to another with their ids, times, salts and heads.
 
 Positions and the records of projections are not copied: projections are made again from the events.
 """
@@ -48,9 +48,9 @@ RememberedKey = tuple[str, int, int]
 
 
 class CopiedConversation(NamedTuple):
-    """A conversation to copy, without its rows and keys; of an erased one, the receipt.
+    """A conversation to copy, without its rows and keys; for an erased conversation, its tombstone.
 
-    ``replaces`` is the receipt of the erased conversation whose id it uses again.
+    ``replaces`` is the tombstone of the erased conversation whose id it uses again.
     """
 
     id: str
@@ -60,7 +60,7 @@ class CopiedConversation(NamedTuple):
     head: bytes | None
     erasure: Erasure | None
     past: tuple[Link, ...] = ()
-    """Of a fork: the names and salts under which the shared events were recorded. These events are copied with it."""
+    """For a fork: the names and salts under which the shared events were recorded. These events are copied with it."""
     replaces: Erasure | None = None
 
 
@@ -75,9 +75,9 @@ class Copied(NamedTuple):
 def copy_conversation(source: Database, target: Database, conversation: str) -> Copied:
     """Copy one conversation, or the tail that the target does not have yet.
 
-    Raises ``ConversationNotFound``; ``CorruptEvent`` at what is damaged in the source; ``HistoryDiverged`` and
-    ``ConversationErased`` for what is in the target. A new conversation appears whole or not at all. Cost: its events,
-    in small transactions; memory for one of them.
+    Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged; ``HistoryDiverged`` where the target
+    has other events, and ``ConversationErased`` where the target erased the conversation. A new conversation appears
+    whole or not at all. Cost: its events, in small transactions; memory for one of them.
     """
     for receipt in receipts(source, conversation):
         with CopyTarget(target, receipt) as copying:
@@ -115,7 +115,7 @@ def _found_with_links(
 
 
 def receipts(source: Database, conversation: str) -> list[CopiedConversation]:
-    """Return the receipts of the erased conversations that had this id before the one that has it now."""
+    """Return the tombstones of the erased conversations that had this id before."""
     _, _, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
     before = [None, *(one.erasure for one in earlier)]
     return [_receipt(one, replaces) for one, replaces in zip(earlier, before, strict=False)]
@@ -152,7 +152,7 @@ def _rows(source: Database, found: Conversation) -> Iterator[Row]:
 
 
 def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | None = None) -> Iterator[RememberedKey]:
-    """Yield its idempotency keys lazily. One that was changed without the key of the conversation is skipped where
+    """Yield its idempotency keys lazily. A key that was changed without the key of the conversation is skipped where
     ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
 
@@ -206,12 +206,12 @@ class CopyTarget:
         self._what = what
         found = target.recorder.query(lambda reader: target.find(reader, what.id))
         self._replaces = found.key if found is not None and _is_receipt(found, what.replaces) else None
-        """The key of the receipt in the target whose place the copy takes."""
+        """The key of the tombstone in the target that the copy replaces."""
         if self._replaces is not None:
             found = None
         self._there = found if what.erasure is not None else not_erased(found)
         self._copied = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
-        """The conversation as far as it was copied. Each head was checked."""
+        """The conversation up to the last copied event. Each head was checked."""
         self._staged: Conversation | None = None
         self._added = 0
         if self._there is not None and what.erasure is None and self._there.salt != what.salt:
@@ -220,8 +220,8 @@ class CopyTarget:
     def add(self, rows: Sequence[Row]) -> None:
         """Add the next rows, plain, at most some thousand.
 
-        Raises ``CorruptEvent`` at one that does not follow the one before it, ``HistoryDiverged`` where the store has
-        another event, ``VersionConflict`` if another writer appends to it during the copy.
+        Raises ``CorruptEvent`` at a row that does not follow the one before it, ``HistoryDiverged`` where the store has
+        another event, ``VersionConflict`` if another writer appends to the conversation during the copy.
         """
         rows = _sound(self._copied, rows, self._what.past)
         self._copied = self._copied.grown(rows[-1])
@@ -357,7 +357,7 @@ def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:
 
 
 def _is_receipt(found: Conversation, erasure: Erasure | None) -> bool:
-    """Return whether this row of a conversation is the tombstone with this receipt."""
+    """Return whether this row of a conversation is this tombstone."""
     own = found.erasure
     return own is not None and erasure is not None and (own.events, own.head) == (erasure.events, erasure.head)
 

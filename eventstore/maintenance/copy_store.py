@@ -1,8 +1,8 @@
 """Copy a whole store to another one while the first is in use. Copying again adds only new events.
 
-Every event keeps its id, time and place in the hash chain, every conversation its salt, its idempotency keys or its
-receipt, so heads are equal in both stores; each head is computed again. Events that the target already has are skipped,
-so a copy that was stopped resumes. Positions are new: followers of the target begin at 0.
+Every event keeps its id, its time and its place in the hash chain. Every conversation keeps its salt, its idempotency
+keys and its tombstone. So heads are equal in both stores; each head is computed again. Events that the target already
+has are skipped, so a copy that was stopped resumes. Positions are new: followers of the target begin at 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A conversation that differs between the two stores, and how. ``behind``: copying again makes them equal."""
+    """A difference between the two stores in one conversation. ``behind``: copying again makes them equal."""
 
     conversation: str
     problem: str
@@ -75,7 +75,7 @@ def _copied(source: Database, target: Database, jobs: int) -> Iterator[Moved]:
 
 def compare_stores(source: Store, target: Store) -> Iterator[UnequalConversation]:
     """Yield every conversation of ``source`` that ``target`` does not have with the same head. Conversations that only
-    the target has are not looked for. Cost: one row of every conversation on both sides.
+    the target has are ignored. Cost: one row of every conversation on both sides.
     """
     with translated():
         for found in _conversations(source.database):
@@ -112,7 +112,7 @@ def _clear_staging(target: Database, conversation: str) -> None:
 
 
 def _conversations(database: Database) -> Iterator[Conversation]:
-    """Yield all conversations that have events or a receipt. Cost: a page at a time."""
+    """Yield all conversations that have events or a tombstone. Cost: a page at a time."""
     after: str | None = None
     while True:
         page = database.recorder.query(lambda reader, after=after: database.listed(reader, after, CHUNK))  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""Read from a damaged database: as much as can be read, and a name for each part that cannot.
+"""Read as many rows as possible from a damaged database, and name each part that cannot be read.
 
-A database that meets a broken page fails the whole query. So a query that fails is asked again in halves, down to the
-one row that cannot be read.
+A database that meets a broken page fails the whole query. So a query that fails is repeated in halves, down to the
+single row that cannot be read.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Unreadable(NamedTuple):
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Return whether an error of the recorder says that the file is damaged; not that it is locked, closed or out of
-    reach.
+    """Return whether an error of the recorder says that the file is damaged (not that it is locked, closed or out of
+    reach).
     """
     return type(error) in (DatabaseError, DataError, InternalError)
 
@@ -37,8 +37,8 @@ def is_damage(error: BaseException | None) -> bool:
 def readable_rows(
     recorder: Recorder, key: int, start: int, stop: int, page: int = _PAGE
 ) -> Iterator[Sequence[Row] | Unreadable]:
-    """Yield rows with ``start <= id < stop`` as pages, and in their places the ids that cannot be read. A missing row
-    is left out. Cost: the rows, one query for each gap, and about twenty for each row that cannot be read.
+    """Yield the rows with ``start <= id < stop`` in pages; an id stands in the place of each row that cannot be read. A
+    missing row is left out. Cost: the rows, one query for each gap, and about twenty for each row that cannot be read.
     """
     while start < stop:
         end = min(start + page, stop)
@@ -81,7 +81,9 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
 
 
 def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
-    """Yield every conversation, in the order of ids, and a text where the list cannot be read on."""
+    """Yield every conversation in the order of ids. Where the list cannot be read further, yield a text that
+    says so.
+    """
     after: str | None = None
     limit = _PAGE
     while True:

@@ -23,16 +23,16 @@ ONLY_ITS_HEAD = "its head was changed, its content was not"
 UNPROVEN = "its checksum is right, and nothing else proves it: the row before it is not the one that was written there"
 
 _SINGLE = 16
-"""A run of more suspects than this is examined as a whole."""
+"""A run with more suspects than this is examined as a whole."""
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ROWS_MAX = 200
 _WORK_MAX = 2**28
-"""The most work of a comparison of suspects with one another: their number times the bytes of all of them."""
+"""The limit of the work to compare suspects with one another: their number times the bytes of all of them."""
 _OTHERS_MAX = 1_000
 
 
 class SuspectRun(NamedTuple):
-    """Consecutive rows that do not fit their places, and how each of the first of them shows it."""
+    """A run of consecutive rows that do not fit their places, and how each of its first rows shows it."""
 
     first: int
     last: int
@@ -61,7 +61,8 @@ class Suspects:
 def diagnosed(
     database: Database, key: int, codec: RowCodec, salt: bytes, suspects: Suspects, others: Iterable[str] = ()
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the first id, the last id and the problem of each suspect, except of rows that only follow another suspect.
+    """Yield the first id, the last id and the problem of each suspect. A row whose only fault is that it follows
+    another suspect is left out.
 
     ``others`` are the conversations that a row may come from; they are read only where there are suspects. Cost: up to
     two hundred of them are compared with one another.
@@ -128,7 +129,7 @@ class _Ward:
         self._places = {event_id: self._place_of(row) for event_id in self._ids if (row := self._stored.get(event_id))}
 
     def problem(self, event_id: int, problem: str) -> str | None:
-        """Return the problem of this row; None if it is sound, and only the row before it is damaged."""
+        """Return the problem of this row; None if the row is sound and only the row before it is damaged."""
         row = self._stored.get(event_id)
         if row is None or event_id not in self._places:
             return problem
@@ -161,7 +162,7 @@ class _Ward:
         return sum(_size(self._stored.get(near)) for near in (event_id - 1, event_id, event_id + 1))
 
     def _follows_another(self, event_id: int) -> bool:
-        """Return whether the row that was written before it was moved, or lost its head."""
+        """Return whether the row before this one was moved, or lost its head."""
         row = self._opened[event_id]
         elsewhere = {self._stored[n].head for n, place in self._places.items() if place == event_id - 1}
         heads = elsewhere.union(self._heads_near(event_id)) - {self._before(event_id)}
@@ -184,7 +185,7 @@ class _Ward:
         return None
 
     def _heads_near(self, place: int) -> Iterator[bytes]:
-        """Yield the heads that the row written at this place may follow."""
+        """Yield the heads of the rows that may stand before the row written at this place."""
         before = self._before(place)
         if before is not None:
             yield before

@@ -1,6 +1,7 @@
 """Erase a conversation for good: from every reader at once, then from the tables, then from the files.
 
-A tombstone stays: when, why, how many events, and the last head, which tells nothing of them without the salt.
+A tombstone stays: when, why, how many events, and the last head. Without the salt, the head reveals nothing of the
+events.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``. Return its tombstone, and whether its bytes are gone from the files. If they are not,
-    ``vacuum`` or the next erasure removes them; without ``complete``, this is left to them. Calling it again finishes
-    an erasure that was interrupted. It works in small transactions, so other writers wait only briefly.
+    """Erase ``conversation``. Return its tombstone, which says whether bytes of its events are still in the files. If
+    so, ``vacuum`` or the next erasure removes them; without ``complete``, this call does not try to. Call it again to
+    finish an interrupted erasure. It works in small transactions, so other writers wait only briefly.
 
     A reader that was opened before keeps the bytes in the files: the erasure waits up to ``patience_s`` seconds for it,
     then raises ``StoreUnavailable``, and has to be run again.
 
     Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, with their own
-    forks; ``detach_forks`` gives each a copy of these events first, and the tombstone says which events they keep. With
-    ``expected``, its row as it was read, nothing is erased if its last event has changed since.
+    forks; ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which events the forks
+    keep. With ``expected``, the conversation's row as the caller read it, nothing is erased if the last event has
+    changed since.
 
     Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks that are not erased with it; and
     ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events,
@@ -74,7 +76,7 @@ def _check(found: Conversation | None, expected: ConversationRow | None) -> None
 
 
 def _detached(store: Store, conversation: str) -> str:
-    """Detach the forks of a conversation. Return what to add to the receipt."""
+    """Detach the forks of a conversation. Return the text that the tombstone's reason gets in addition."""
     database = store.database
     with database.recorder.read() as reader:
         found = database.find(reader, conversation)
@@ -134,7 +136,7 @@ def _names(reader: Reader, key: int) -> list[str]:
 
 
 def forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
-    """Yield the forks of the conversation with this key that are not erased."""
+    """Yield the forks of the conversation with this key, without erased ones."""
     after: str | None = None
     while page := reader.conversations(start_after(after), _CHUNK, forks_of=key):
         yield from page
@@ -159,16 +161,17 @@ def _mark(
 
 
 def _discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Discard imports of it that are running or were killed. A running import fails at its end."""
+    """Discard imports of this conversation that are running or were killed. A running import then fails at its end."""
     for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         while not recorder.transact(lambda transaction, key=key: transaction.delete(key, _CHUNK)):  # type: ignore[misc]
             time.sleep(_REST_S)
 
 
 def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
-    """Make deleted and replaced rows unreadable in the files. Return whether they are; if not, ``vacuum`` completes it.
+    """Overwrite deleted and replaced rows in the files. Return whether all are overwritten; if not, ``vacuum``
+    completes it.
 
-    It waits up to ``patience_s`` seconds for open readers, then raises ``StoreUnavailable``.
+    The call waits up to ``patience_s`` seconds for open readers, then raises ``StoreUnavailable``.
     """
     until = time.monotonic() + patience_s
     while True:

@@ -1,4 +1,4 @@
-"""Match redacted events with their receipts in a verification: each must have the other. Pure."""
+"""Match redacted events with the receipts of redactions in a verification: each must have the other. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = "redaction"
 
 
 class Receipts:
-    """What the rows of one conversation say about redactions. It is given each sound row that may tell."""
+    """What the rows of one conversation say about redactions. The caller passes it each sound row that may matter."""
 
     def __init__(self) -> None:
         self._redacted: dict[int, str] = {}
@@ -55,9 +55,9 @@ class Receipts:
                     self._receipts.setdefault(event_id, set()).add(its_hash)
 
     def without_receipt(self) -> list[int]:
-        """Return the redacted events that no later event is the receipt of."""
+        """Return the redacted events that no later receipt names."""
         return [each for each, its_hash in self._redacted.items() if its_hash not in self._receipts.get(each, ())]
 
     def without_redaction(self) -> list[int]:
-        """Return the events that a later event is the receipt of, and that were not met as redacted."""
+        """Return the events that a later receipt names, and that are not redacted."""
         return sorted(self._receipts.keys() - self._redacted.keys())

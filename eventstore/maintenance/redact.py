@@ -45,7 +45,7 @@ __all__ = ["Quote", "RedactionReceipt", "redact"]
 _PAGE = 1_000
 _PATIENCE_S = 60.0
 _KEPT = ("views", ATTRIBUTES)
-"""Projections whose records stay: records of Views hold only numbers, and attributes are listed again."""
+"""Projections whose records a redaction keeps: records of Views hold only numbers, and attributes are listed again."""
 _PROJECTIONS_MAX = 1_000
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
@@ -67,8 +67,9 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see ``Redacted``).
     ``position`` is that of the receipt that followers read, None if all events were redacted before. ``quotes`` are the
     summaries that may quote the events, ``forks`` the conversations that share an event and show it redacted too.
-    ``unconfirmed`` are the read models that have not reached this position and so may hold the content.
-    ``bytes_pending``: bytes of it may still be in unused parts of the file, and ``vacuum`` completes the redaction.
+    ``unconfirmed`` are the read models that have not reached this position and so may still hold the content.
+    ``bytes_pending`` says whether bytes of the content may still be in unused parts of the file; ``vacuum`` then
+    completes the redaction.
     """
 
     conversation: str
@@ -85,7 +86,7 @@ class RedactionReceipt(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What one transaction did: the commitments by event, the place of its receipt, and what it found."""
+    """The outcome of one transaction: the commitments by event, the place of its receipt, and what it found."""
 
     receipts: dict[int, Redacted]
     place: Place | None
@@ -104,9 +105,9 @@ def redact(
     complete: bool = True,
     patience_s: float = 60.0,
 ) -> RedactionReceipt:
-    """Erase the content of an event. Return the receipt, and whether its bytes are gone from the files. If they are
-    not, ``vacuum`` removes them; without ``complete``, this is left to it. Calling it again finishes a redaction that
-    was interrupted.
+    """Erase the content of an event. Return the receipt, which says whether bytes of the content are still in the
+    files. If so, ``vacuum`` removes them; without ``complete``, this call does not try to. Call it again to finish an
+    interrupted redaction.
 
     ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. A reader
     that was opened before keeps the bytes in the files: the redaction waits up to ``patience_s`` seconds for it, then
@@ -157,7 +158,9 @@ class _What(NamedTuple):
 
 
 def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], what: _What) -> _Done:
-    """Redact these events, except the redacted ones; with summaries, also the condensations that may quote them."""
+    """Redact these events, except those that are redacted already; with summaries, also the condensations that may
+    quote them.
+    """
     database = what.database
     found = find_existing(database, transaction, conversation)
     writing = WriteTransaction(transaction, found, database)
@@ -210,7 +213,7 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
 
 
 def _read(writing: WriteTransaction, found: Conversation, event_id: int) -> tuple[Row, Event]:
-    """Return an event of the conversation's own, as it is stored. Raises ``InvalidArgument``, ``CorruptEvent``."""
+    """Return an event that is stored under the conversation's own key. Raises ``InvalidArgument``, ``CorruptEvent``."""
     if not 0 <= event_id < found.version:
         raise InvalidArgument(
             f"conversation {found.id!r} has no event {event_id}; it has events 0 to {found.version - 1}"
@@ -248,8 +251,8 @@ def _commitment(conversation: str, row: Row, event: Event) -> bytes:
 
 
 def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> list[int]:
-    """Return the ids of the condensations whose summaries stand for one of these events, ascending. A condensation that
-    forgets the summary of such a condensation is included.
+    """Return the ids of the condensations whose summaries stand for one of these events, ascending. A condensation
+    counts too if it forgets the summary of one of these condensations.
     """
     ids = {event_id for event_id, _ in events}
     sources = {event.origin.id for _, event in events if event.origin is not None and event.origin.format == _V0}
@@ -279,7 +282,7 @@ def _forks_that_share(database: Database, transaction: Transaction, key: int, ev
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges) -> None:
-    """Raise ``CannotRedact`` where a later value of a document is stored as a difference to one of this event."""
+    """Raise ``CannotRedact`` where a later value of a document is stored as a difference to the value in this event."""
     for later in reading.document_changes(event.id + 1):
         for name, change in later.changed.items():
             if change.get("base") == event.id and name in event.changed:
@@ -293,14 +296,14 @@ def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges)
 
 
 def _without_content(conversation: str, row: Row, event: Event, receipt: Redacted) -> Row:
-    """Return the row that stays of an event, plain."""
+    """Return the plain row that remains of a redacted event."""
     body = encode_ours(without_content(event, receipt)).body
     row = row._replace(encoding=PLAIN, body=body, proof=row.head + bytes.fromhex(receipt.hash))
     return row._replace(checksum=hash_chain.checksum(hash_chain.checksum_seed(conversation), *row[:-1]))
 
 
 def _hide_keys(writing: WriteTransaction, event: Event) -> None:
-    """Replace the idempotency keys that stand for an event by keyed hashes, the key of its source id too."""
+    """Replace the idempotency keys that stand for an event, its source id among them, by keyed hashes."""
     source = None if event.origin is None else origins.source_key(event.origin.format, event.origin.id)
     for name, recalled in _keys_of(writing, event.id):
         writing.hide_key(name, recalled)
@@ -323,7 +326,7 @@ def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, Recall
 
 
 def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, redacted: Sequence[int]) -> None:
-    """Delete the records of projections for a conversation, and list it with its present attributes."""
+    """Delete the records of projections for a conversation, and list the conversation with its present attributes."""
     for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
         if newest.projection not in _KEPT:
             writing.delete_records(newest.projection)

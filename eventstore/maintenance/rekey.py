@@ -1,11 +1,11 @@
 """Encrypt, re-encrypt, compress or decrypt stored events while other processes read and write.
 
-Each conversation is changed by itself, in small transactions: first its key, so that new events are encrypted, then its
-rows, then the records and keys beside them. Until the end, its mark says which rows may still be in the old form. Heads
-stay as they are. It can be stopped and run again.
+Each conversation is changed alone, in small transactions: first its key, so that new events are encrypted, then its
+rows, then the records and idempotency keys beside them. Until the end, the conversation's mark says which rows may
+still be in the old form. Heads do not change. A change that was stopped resumes when it is run again.
 
-Every row is compared with its place in the hash chain before it is changed. Every transaction is read back and compared
-with the rows before it is committed: a row that does not read the same is never replaced.
+Before a row is changed, it is compared with its place in the hash chain. Before a transaction is committed, its rows
+are read back and compared with the former rows: a row that does not read the same is never replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Rekeyed", "rekey"]
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
-"""About how many bytes are changed in one transaction."""
+"""The approximate number of bytes that one transaction changes."""
 _KEYS = 500
 _REST_S = 0.005
 _ATTEMPTS = 5
@@ -43,9 +43,9 @@ _ATTEMPTS = 5
 
 class Rekeyed(NamedTuple):
     """The outcome for one conversation: whether its data key was encrypted again, how many rows were stored in another
-    form, and which rows are damaged and were left. ``problem``: why the conversation was left as it is.
+    form, and which damaged rows were left as they are. ``problem``: why the conversation was not changed.
     ``bytes_pending``: whether bytes of an old form may still be in the file. The file is cleaned once, after the last
-    conversation, so only the last result says it; in every other one it is None.
+    conversation, so only the last result says this; in all others it is None.
     """
 
     conversation: str
@@ -59,13 +59,13 @@ class Rekeyed(NamedTuple):
 def rekey(
     store: Store, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
 ) -> Iterator[Rekeyed]:
-    """Store every conversation, or the named one, with the settings of the open store: its compression, if one was
-    chosen, and its key, if it has one. ``decrypt``: as plain text.
+    """Store every conversation, or the named one, with the settings of the open store: compressed, if a compression was
+    chosen, and encrypted, if the store has a key. ``decrypt``: as plain text.
 
-    When it ends, the old form is gone from the files, as in an erasure; where the last result says ``bytes_pending``,
+    At the end the old form is gone from the files, as after an erasure; where the last result has ``bytes_pending``,
     ``vacuum`` removes it. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is encrypted and
-    its key is not given: then nothing was changed. Cost: reading all rows that may change, and writing the changed
-    ones; memory for one transaction.
+    its key is not given: then nothing is changed. Cost: reading all rows that may change, and writing the changed ones;
+    memory for one transaction.
     """
     database = store.database
     with translated():
@@ -140,7 +140,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
 
 
 class _KeyChanged(Exception):
-    """The key of the conversation changed since this change began."""
+    """Another process changed the key of the conversation during this change."""
 
 
 class _Change:
@@ -157,8 +157,8 @@ class _Change:
         self.damaged: list[int] = []
 
     def is_done(self) -> bool:
-        """Return whether its key and its mark say that nothing has to change. Where a compression was chosen, only the
-        rows can say it.
+        """Return whether the key and the mark already say that nothing has to change. Where a compression was chosen,
+        only the rows can say it.
         """
         codec = self._database.codec_of(self._found)
         if self._settings.compression is not None:
@@ -168,8 +168,8 @@ class _Change:
         return codec.is_strict and self._found.key_id == self._settings.keys.current
 
     def run(self) -> None:
-        """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if its mark is of another
-        state.
+        """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if the mark does not fit the
+        conversation.
         """
         self.damaged.clear()
         begun = self._recorder.transact(self._begin)
@@ -280,8 +280,8 @@ class _Change:
     def _replace(
         self, transaction: Transaction, target: RowCodec, changed: Sequence[tuple[Row, Row]], stop: int
     ) -> int:
-        """Write rows in their new form. Return how many redactions there are; where these are not those of when the
-        rows were read, nothing is written.
+        """Write rows in their new form. Return the number of redactions; if it differs from the number when the rows
+        were read, nothing is written.
         """
         found, mark = self._current(transaction)
         if found.redactions != self._found.redactions:
@@ -361,9 +361,7 @@ class _Change:
             changed = version
 
     def _complete(self, transaction: Transaction, codec: RowCodec, target: RowCodec, changed: int) -> int | None:
-        """End the change. If many events were appended since it began, return the version up to which it goes on
-        instead.
-        """
+        """End the change. If many events were appended during it, return the version up to which it has to continue."""
         found, mark = self._current(transaction)
         if target.data_key is not None:
             self._set_mark(transaction, found, target.data_key, Mark(mark.keys))
@@ -411,9 +409,7 @@ class _Chain:
             self._head = None
 
     def follows(self, row: Row) -> bool:
-        """Return whether a plain row is what its head is of; where the head before it is not known, it is taken
-        for it.
-        """
+        """Return whether a plain row fits its head. Where the head before it is unknown, the row is trusted."""
         if self._head is not None:
             before, salt = follows(self._found.id, self._salt, self._links, row.id, self._head)
             if row.id == self._found.begins != 0:

@@ -40,7 +40,7 @@ class Restored(NamedTuple):
 
 
 def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
-    """Verify the backup, and put a copy of it at ``path``, in the place of the store if one is there.
+    """Verify the backup, and put a copy of it at ``path``. It replaces the store there, if there is one.
 
     A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
     file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first

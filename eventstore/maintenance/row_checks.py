@@ -24,8 +24,8 @@ _BESIDE = "what is stored beside the content was changed (checksum or counts), t
 
 
 class VerifyFinding(NamedTuple):
-    """The problem of events ``first`` to ``last``, or without them, of the whole conversation. ``sound``: their content
-    is unchanged all the same.
+    """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation. ``sound``: the
+    content of the events is unchanged.
     """
 
     first: int | None
@@ -41,8 +41,8 @@ class VerifyFinding(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The start of a pass: the id of the first row, the head that it follows, and the numbers of shown and structural
-    events before it; None if unknown.
+    """The start of a pass: the id of the first row, the head before it, and the numbers of shown and structural events
+    before it. None means unknown.
     """
 
     id: int
@@ -92,8 +92,8 @@ class Pass:
         self._miss(version)
 
     def _enter(self) -> None:
-        """Take the salt of the next row; after the last copied event of another conversation, also the head that it
-        follows.
+        """Take the salt of the next row. After the last copied event of another conversation, also take the head that
+        the next row follows.
         """
         if self._links and self._own_salt:
             head, self._salt = follows(
@@ -143,7 +143,7 @@ class Pass:
         self._head = self._counts = None
 
     def _look_at(self, stored: Row, row: Row) -> None:
-        """Check one row that is encrypted, or near a row that is not sound: as it is stored, and decrypted."""
+        """Check one row that is encrypted, or near a row that is not sound: both as it is stored and decrypted."""
         if stored.id < self._next:
             self._find(stored.id, "it is there twice", sound=True)
             return

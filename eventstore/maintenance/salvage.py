@@ -1,13 +1,13 @@
-"""Copy the sound part of a damaged store into another one, with every event in its place.
+"""Copy the sound part of a damaged store into another store, with every event in its place.
 
-A sound conversation is copied as it is, with its head. In a damaged conversation, an event that says so replaces each
-lost event, because later events name earlier ones by their ids; from the first of them on, the heads are new. The
-neighbours of lost events tell how many of them were shown or structural. A message replaces a shown event, so that a
-model is told too. An event of an unknown kind replaces a structural event: its change of the View is unknown, so a View
-that would need it raises an error.
+A sound conversation is copied unchanged, with its head. In a damaged conversation each lost event is replaced by an
+event that says so, because later events name earlier ones by their ids; from the first replacement on, the heads are
+new. The neighbours of lost events tell how many of them were shown or structural. A message replaces a shown event, so
+that a model is told too. An event of an unknown kind replaces a structural event: its change of the View is unknown, so
+a View that needs it raises an error.
 
-A damaged id may be far beyond the last event. If more events would be missing before it than can have been lost, the
-copy ends there, with one event that stands for all of them.
+A damaged id may be far beyond the last event. If more events seem to be missing than can have been lost, the copy ends
+there, with one event that stands for all of them.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def _salvaged(source: Database, target: Database, found: Conversation, lost_max:
 
 
 def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], tuple[Link, ...]]:
-    """Return the parts of a fork's past, and the names and salts under which its events were recorded, as far as they
-    are known: an ancestor may be damaged or missing.
+    """Return the parts of a fork's past, and the names and salts of its events, as far as they are known: an ancestor
+    may be damaged or missing.
     """
     try:
         with source.recorder.read() as reader:
@@ -144,7 +144,9 @@ class _Filling:
         self._counts: tuple[int, int] | None = (0, 0)
         """The numbers of shown and structural events before the next one; None if unknown."""
         self._structural: set[int] = set()
-        """Lost rows since the last sound one that say they were structural; the next sound row counts the others."""
+        """How many lost rows since the last sound row were structural by their own columns. The next sound row counts
+        the others.
+        """
 
     def rows(self) -> Iterator[Row]:
         for codec, part in self._readable():
@@ -184,7 +186,7 @@ class _Filling:
         return _row(first, Message(source="environment", content=said), self._moment or self._found.created_at)
 
     def _as_written(self, stored: Row, opened: Row) -> Row | None:
-        """Return the row if its checksum and its head, or its head alone, prove it."""
+        """Return the row if its checksum and its head prove it, or its head alone."""
         if stored.id in self._unsound:
             return None
         if opened.encoding == PLAIN:
@@ -195,7 +197,7 @@ class _Filling:
         return unchecked if unchecked.encoding == PLAIN else None
 
     def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:
-        """Yield rows that replace the lost rows before a row, then the row. Its counts of earlier rows may be
+        """Yield rows that replace the lost rows before a row, then the row itself. Its counts of earlier rows are
         trusted.
         """
         told = (row.shown_before, row.structural_before) if counted else None
@@ -207,8 +209,9 @@ class _Filling:
         self._structural.clear()
 
     def _stand_ins(self, stop: int, told: tuple[int, int] | None, moment: int) -> Iterator[Row]:
-        """Yield rows for the ids up to the next sound row; ``told`` are the counts of that row. If only some of these
-        were shown or structural, it is unknown which: the first are taken as structural, and all as shown.
+        """Yield rows for the ids up to the next sound row; ``told`` are the counts of that row. If only some of the
+        lost rows were shown or structural, it is unknown which: the first ones are taken as structural, and all as
+        shown.
         """
         if stop == self._next:
             return

@@ -26,7 +26,7 @@ def follower_status(store: Store) -> Status:
 
 def lost_after(store: Store, position: int) -> int | None:
     """Return the last position at or before ``position`` that the store still has, where the store was restored from a
-    backup that was made before ``position`` was given; None where it has lost nothing of it.
+    backup that was made before ``position`` was given; None where no event up to it was lost.
 
     A follower that gets a number has read events that are no longer in the store. It drops what it derived from them,
     and resumes after its own position: no position is given twice. On a PostgreSQL server: None.

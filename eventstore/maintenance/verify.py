@@ -1,7 +1,7 @@
 """Check by heads and checksums that every event is unchanged, that none is missing, and that each is in its place.
 
-Heads that were published before show what a store cannot know of itself: that its end was cut off, or that all of it
-was rewritten.
+Heads that were published earlier show two changes that the store alone cannot: a history whose end was cut off, and a
+history that was rewritten as a whole.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _PAGE = 1_000
 
 
 class Published(NamedTuple):
-    """The head that a conversation had at a version, as it was published. ``generation`` is the number of erased
-    conversations that had its id before.
+    """The published head of a conversation at a version. ``generation`` is the number of erased conversations that had
+    its id before.
     """
 
     version: int
@@ -43,9 +43,9 @@ class Published(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was found in one conversation, or where ``conversation`` is None, in the database.
+    """The findings in one conversation, or in the database where ``conversation`` is None.
 
-    ``head`` is that of its last event, ``erasure`` the tombstone if it was erased. If its id was used again, each
+    ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was used again, each
     ``generation`` has a verdict.
     """
 
@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of events that were checked: less than the version where some are missing."""
+        """The number of events that were checked: less than the version where events are missing."""
         missing = [each for each in self.findings if each.problem in MISSING]
         return self.version - sum(
             each.last - each.first + 1 for each in missing if each.first is not None and each.last is not None
@@ -174,7 +174,7 @@ def _verdict(
 
 
 def _erased_since(database: Database, found: Conversation) -> Conversation | None:
-    """Return the conversation if it was erased while its events were read. Its events are then not missing."""
+    """Return the conversation if it was erased while its events were read: then its events are not missing."""
     try:
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
     except RecorderError as error:
@@ -201,7 +201,7 @@ def _of_an_erased(
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
             yield VerifyFinding(
-                None, None, f"its receipt is of another history than the published head at version {version}"
+                None, None, f"its tombstone is of another history than the published head at version {version}"
             )
 
 
@@ -277,8 +277,8 @@ def _later_receipts(database: Database, part: Segment, version: int, receipts: R
 
 
 def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
-    """Return the names and salts under which copied events were recorded; none where that is damaged, which is found
-    then.
+    """Return the names and salts under which copied events were recorded. Where these are damaged, return none and add
+    a finding.
     """
     try:
         return decode_past(found.past, database.data_key(found))
@@ -287,7 +287,7 @@ def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
 
 
 def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Start:
-    """Return what a fork's first own event must follow: its parent's last shared event."""
+    """Return the head that a fork's first own event must follow: that of its parent's last shared event."""
     rows = as_rows(
         database.recorder.query(lambda reader: reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
     )

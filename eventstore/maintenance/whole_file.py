@@ -1,8 +1,8 @@
 """Write a file that only its owner can read, and that appears whole or not at all.
 
-The files of commands hold the text of conversations. So a file has mode 0600 from its first moment, whatever the umask.
-It is written under a random name in the same folder, where no other user can have put a link before. Then it is synced
-and takes its name, which replaces a link of that name and does not follow it. Then the folder is synced.
+Files that commands write hold the text of conversations. So a file has mode 0600 from its first moment, whatever the
+umask is. It is written under a random name in the same folder, where no other user can have put a link. Then it is
+synced and renamed; a link under the final name is replaced, not followed. Then the folder is synced.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import BinaryIO
 __all__ = ["new_beside", "sync_folder", "whole_file"]
 
 _NAME_MAX = 100
-"""A temporary name begins with this number of characters of the name: a name has at most 255 bytes."""
+"""A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the name ``path`` when the block ends without an exception; otherwise it is removed.
+    """Open a file for a block. The file gets the name ``path`` when the block ends without an exception; otherwise it
+    is removed.
 
-    Raises ``OSError``. Durability: on disk, under its name, when the block has ended.
+    Raises ``OSError``. Durability: the file is on disk, under its name, when the block has ended.
     """
     handle, name = _made_beside(path)
     part = Path(name)
