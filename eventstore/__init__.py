@@ -1,4 +1,4 @@
-"""The write side: what happened, in order, for good.
+"""The write side: the log of what happened.
 
 A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here
 knows of Views or models.

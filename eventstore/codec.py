@@ -135,8 +135,8 @@ _any = msgspec.json.Decoder()
 _Flat = Message | Action | Observation
 _flat_sources = frozenset({"user", "agent", "environment"})
 _flat_shapes: set[tuple[type, ...]] = set()
-"""Types of events with those of their fields, of which one flat event was read back: see ``_own_copy``. They are few,
-as JSON has few types.
+"""Type names with the types of their fields: the shapes of which one flat event was read back, see ``_own_copy``. There
+are few shapes, because JSON has few types.
 """
 
 _DEPTH_MAX = 500
@@ -146,11 +146,11 @@ _DEPTH_MAX = 500
 def encode(event: Event) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Bytes in it stand beside the body (``eventstore.values.bodies``). Raises ``InvalidEvent`` where a value is not of
-    its field's type or would come back as another one (a set, a key other than a text), a time names no zone, or
-    nesting is too deep to be read again; ``UnknownEventType`` for an object that is not a registered event. Cost: one
-    encoding and, but for flat events, one decoding, so that what is stored is known to be readable, and to say what was
-    meant.
+    Bytes in the event are stored beside the body (``eventstore.values.bodies``). Raises ``InvalidEvent`` where a value
+    is not of its field's type or would be read back as another value (a set, a key that is not a text), where a time
+    has no zone, or where nesting is too deep to be read again; ``UnknownEventType`` for an object that is not a
+    registered event. Cost: one encoding. Except for flat events also one decoding, which proves that the stored form
+    can be read and has the same meaning.
     """
     kind = _NAME_OF.get(type(event))
     flat = None if kind is None else _own_copy(event)
@@ -170,11 +170,12 @@ def encode(event: Event) -> Encoded:
 
 
 def _own_copy(event: Event) -> Event | None:
-    """Return a flat event as a reader of its stored form sees it, sharing no mutable value with ``event``; None if it
-    is not flat, or has to be read back to see. Its texts may still be ones that JSON cannot hold.
+    """Return a flat event as a reader of its stored form sees it, sharing no mutable value with ``event``. Return None
+    if it is not flat, or if only a decoding can tell how it is read. Its texts may still be ones that JSON cannot hold.
 
-    Most events are flat: texts, flags, numbers, and maps of texts. Whether such a one can be read again is a matter of
-    its fields' types, its shape. So of each shape one event is read back, and those that follow are known by it.
+    Most events are flat: texts, flags, numbers, and maps of texts. Whether a flat event can be read again depends only
+    on its shape: the types of its fields. So one event of each shape is read back, and later events of the same shape
+    are not.
     """
     if _shape(event) not in _flat_shapes or not _is_flat(event):
         return None
@@ -197,7 +198,7 @@ def _shape(event: Event) -> tuple[type, ...]:
 
 
 def _is_flat(event: Event) -> bool:
-    """Whether an event whose fields are of the right types has no value that could come back as another one."""
+    """Return whether every value of an event is read back as the same value. The types of its fields are right."""
     timestamp, meta = event.timestamp, event.meta
     if event.extra or event.source not in _flat_sources or (timestamp is not None and timestamp.tzinfo is not UTC):
         return False
@@ -220,7 +221,9 @@ def _holds_texts(texts: dict[str, Any]) -> bool:
 
 
 def encode_ours(event: Event) -> Encoded:
-    """Do the same as ``encode``, also for the events that only the store writes: redacted events and receipts."""
+    """Do the same as ``encode``, also for the events that only the store writes: redacted events and receipts of
+    redactions.
+    """
     kind = _NAME_OF.get(type(event))
     if isinstance(event, UnknownEvent):
         _check_unknown(event)
@@ -279,7 +282,7 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
 
 
 def _builtins(event: _Known) -> dict[str, Any]:
-    """Return the fields as JSON has them, but for bytes, which stay."""
+    """Return the fields as JSON has them. Values that are bytes stay bytes."""
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,))
     return fields
 
@@ -299,14 +302,14 @@ def _refuse_not_json(event: _Known) -> None:
 
 
 def _not_storable(event: _Known) -> str | None:
-    """Return what in an event cannot be stored. Bytes stand within its fields; only ``data`` may be bytes."""
+    """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be bytes itself."""
     values = _values(event)
     alone = {name: value for name, value in values.items() if isinstance(value, bytes) and name != "data"}
     return not_json(alone) or not_json(values, or_bytes=not isinstance(event, DocumentChanges))
 
 
 def _values(event: _Known) -> dict[str, Any]:
-    """Return the fields that hold JSON. The others have types of their own, and are checked by these."""
+    """Return the fields that hold any JSON. The other fields have types of their own, which check them."""
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
         values.update((f"origin.{name}", getattr(event.origin, name)) for name in Origin.__struct_fields__)
@@ -350,8 +353,8 @@ def decode_all(
 
 
 def _slow_body(event: _Known) -> bytes:
-    """Return the body of an event with fields of a newer version, which return to their place, or with text, numbers
-    and bytes that JSON cannot hold.
+    """Return the body of an event that has extra fields of a newer version, or text, numbers and bytes that JSON cannot
+    hold. Extra fields are put back beside the event's own.
 
     Raises ``ValueError`` where an extra field has the name of one of the event's own.
     """
@@ -372,10 +375,10 @@ def _is_json(fields: dict[str, Any]) -> bool:
 
 
 def _with_exact(fields: dict[str, Any]) -> bytes:
-    """Return a body that any tool can read; its first field holds the exact fields, as ASCII JSON in base64.
+    """Return a body that any tool can read. Its first field holds the exact fields, as ASCII JSON in base64.
 
-    The first field of every other body is ``kind``, so a field that a user names ``$exact`` is not mistaken for it.
-    Such a field is kept only in the exact form.
+    The first field of every other body is ``kind``, so a field that a user names ``$exact`` is not mistaken for it. A
+    body that holds such a field of a user is stored in the exact form too.
     """
     exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
     readable = _readable({name: value for name, value in fields.items() if name != _EXACT})
@@ -401,7 +404,7 @@ def _has_non_finite(value: Any) -> bool:
 
 
 def _is_written_otherwise(value: Any) -> bool:
-    """Whether the encoder wrote something else for a value in it: null for an infinity, base64 for bytes."""
+    """Return whether the encoder replaced a value of the body: an infinity by null, or bytes by base64."""
     if isinstance(value, dict | list | tuple):
         return any(map(_is_written_otherwise, value.values() if isinstance(value, dict) else value))
     return isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value))
@@ -444,7 +447,7 @@ def _check_depth(kind: str, body: bytes) -> None:
 
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-"""Brackets outside of strings: the pattern matches a string whole, so brackets in it do not count."""
+"""Count brackets outside of strings: the pattern matches a whole string, so brackets in it do not count."""
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -484,8 +487,8 @@ def _exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
 def _exact_of_first_form(body: bytes, value: dict[str, Any]) -> dict[str, Any] | None:
     """Return the exact fields of a body of the first form, in which ``$exact`` is one of the fields.
 
-    It counts only if the fields beside it equal, byte for byte, what foldlog made of the exact ones. Return None if it
-    is an ordinary field.
+    The exact fields count only if the fields beside them equal, byte for byte, what foldlog makes of them. Return None
+    if ``$exact`` is an ordinary field.
     """
     exact = _exact_of(value) if _EXACT in value else None
     if exact is None or _EXACT in exact or _is_json(exact):

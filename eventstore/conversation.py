@@ -1,10 +1,11 @@
 """The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
 
 Ids are dense, so the state needs little more than the version, however long the history is: a condensation may forget
-any id below it. Only those earlier condensations matter that the command names: see ``summaries_named``.
+any id below it. Of the earlier condensations only those whose summaries the command forgets matter: see
+``summaries_named``.
 
-Imported events (``origin`` set) may say what their source said: only the form of an imported condensation is checked,
-and a summary may be an event.
+Imported events (``origin`` set) keep what their source recorded: of an imported condensation only the form is checked,
+and an imported event may be a summary.
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ class AnyVersion(Enum):
 _new = tuple.__new__  # what State(...) calls, without the call around it
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""Append at any version. A caller has to name it. No events of other writers are lost."""
+"""Append at any version. A caller has to name it. No event of another writer is lost."""
 
 
 _RULED: Final = (CondensationAction, CondensationSummary, Retraction)
 """The kinds that have rules of their own."""
 UNRULED: Final = frozenset({SystemMessage, Message, Action, Observation, Annotation})
-"""Kinds without any: to their events no rule applies but the expected version, where they have no ids and no causes."""
+"""Kinds without rules of their own: where their events have no ids and no causes, only the expected version is checked.
+"""
 
 
 class State(NamedTuple):
@@ -129,8 +131,8 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
 
 
 def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable[Event]) -> None:
-    """Raise ``DocumentsChanged`` if changes of documents, recorded next, do not build on the newest values, and
-    ``InvalidEvent`` if they give attributes in a wrong form.
+    """Check changes of documents that would be recorded next. Raise ``DocumentsChanged`` if they do not build on the
+    newest values, and ``InvalidEvent`` if they give attributes in a wrong form.
 
     ``newest`` are the ids of the events that gave each document its newest value.
     """

@@ -83,7 +83,7 @@ class ConversationNotFound(EventStoreError):
 
 class ConversationErased(EventStoreError):
     """The conversation was erased on purpose. Only its tombstone is left. ``Histories.create`` with ``replace_erased``
-    begins another one with its id. ``problem`` is the message without that remedy.
+    begins a new conversation with its id. ``problem`` is the message without that remedy.
     """
 
     def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
@@ -109,7 +109,7 @@ class ConversationHasForks(EventStoreError):
 
 
 class InvalidEvent(EventStoreError, ValueError):
-    """The event, or the batch, breaks a rule. Nothing was written; correct it and append again."""
+    """An event of the batch breaks a rule. Nothing was written; correct it and append again."""
 
 
 class InvalidArgument(EventStoreError, ValueError):
@@ -117,17 +117,17 @@ class InvalidArgument(EventStoreError, ValueError):
 
 
 class CannotRedact(EventStoreError):
-    """The content of this event cannot be erased by itself. Nothing was changed; the message names the remedy."""
+    """The content of this event cannot be erased alone. Nothing was changed; the message names the remedy."""
 
 
 class InvalidOption(InvalidArgument):
-    """An option, an address or a choice is wrong, such as a mistyped URL, or a package that it needs is not installed.
+    """An option, an address or a choice is wrong, for example a mistyped URL, or needs a package that is not installed.
     Nothing was opened or written; the message says what is allowed.
     """
 
 
 class UnknownEventType(EventStoreError):
-    """An event of an unknown type stands where it must be understood. Upgrade foldlog, or correct the program that
+    """The type of an event is unknown, and the caller must understand it. Upgrade foldlog, or correct the program that
     appended an object of another class.
     """
 
@@ -156,8 +156,9 @@ class StoreUnavailable(EventStoreError):
 
 
 class StoreUnusable(EventStoreError):
-    """This is not a store, a newer version made it, it is damaged, its file was replaced, or it is closed or open for
-    reading only. Waiting does not help; the message names the remedy. Acknowledged events are safe.
+    """The store cannot be used, and waiting does not help: this is not a store, a newer version made it, it is damaged,
+    its file was replaced, or it is closed or open for reading only. Acknowledged events are safe; the message names the
+    remedy.
     """
 
 

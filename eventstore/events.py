@@ -70,7 +70,9 @@ Content = str | tuple[dict[str, Any], ...]
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event changes a View other than by adding to its end."""
+    """Return whether the event is structural: whether it changes a View otherwise than by adding an event to
+    its end.
+    """
     return event.is_structural if isinstance(event, UnknownEvent) else event.structural
 
 
@@ -100,7 +102,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """The mark of an event whose content was erased by ``History.redact``. The head of the event is unchanged.
+    """Mark an event whose content ``History.redact`` erased. The head of the event is unchanged.
 
     ``at``      when, UTC
     ``by``      who did it
@@ -183,7 +185,7 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
     """Something done with a tool: a call of the model.
 
     ``tool``         the name of the tool
-    ``arguments``    a map, or the very text that the model wrote where that matters
+    ``arguments``    a map, or the exact text that the model wrote where that matters
     ``call_id``      pairs it with its observation; without one the observation's ``cause`` does
     ``response_id``  calls of one model response share it
     ``thought``      what the model said beside the call
@@ -207,7 +209,7 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
     ``tool``       the name of the tool
     ``call_id``    the action's ``call_id``
     ``is_error``   whether the call failed
-    ``extras``     what belongs to the result and no model is shown
+    ``extras``     parts of the result that no model is shown
     """
 
     content: Content
@@ -236,9 +238,10 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
     """New values of documents beside the conversation: ``eventstore.documents`` makes and reads them.
 
-    ``changed`` has a change for each document that is new: ``{"value": …}``, ``{"base": id, "difference": …}``, a
-    difference to the value that event ``id`` gave the document, or ``{"deleted": true}``. ``others`` are the ids of the
-    events that gave each other document its newest value. Raises ``InvalidEvent`` when it is built in another form.
+    ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id, "difference": …}``, a
+    difference to the value that event ``id`` gave the document, or ``{"deleted": true}``. ``others`` maps every other
+    document to the id of the event that holds its newest value. Raises ``InvalidEvent`` where it is built in another
+    form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -310,17 +313,17 @@ _NO_NUMBERS = (None, None, None)
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
     """These events are forgotten; this summary, if any, stands for them. The log keeps them all the same.
 
-    Given either ``forgotten_event_ids`` (any order; ids below -1 name summaries), or ``forgotten_events_start_id`` and
-    ``forgotten_events_end_id``, both inclusive; it is stored as it is given. ``forgotten_event_ids`` is the list of ids
-    whenever it is read, of a range too: a tuple, or for many ids a sequence that holds none of them. ``summary`` and
-    ``summary_offset``, its index in the View after forgetting, come together or not at all. ``metadata`` tells how it
-    came about: reason, model, tokens, cost, latency.
+    Give either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or ``forgotten_events_start_id``
+    and ``forgotten_events_end_id``, both inclusive. The form that was given is stored. A reader always gets the ids as
+    ``forgotten_event_ids``, also of a range: a tuple, or for many ids a sequence that does not keep them in memory.
+    ``summary`` and ``summary_offset``, its index in the View after forgetting, come together or not at all.
+    ``metadata`` tells how the condensation was made: reason, model, tokens, cost, latency.
 
-    One that forgets nothing and has no summary must be *declined*: ``metadata={"outcome": "declined", "reason": …}``.
+    A condensation that forgets nothing and has no summary must be *declined*: ``metadata={"outcome": "declined",
+    "reason": …}``.
 
-    Raises ``InvalidEvent`` when it is built, if it says two things at once or nothing at all. Imported ones
-    (``origin`` set) may also be empty, since such histories exist; their ids are the source's own where the format is
-    ``openhands-v0``.
+    Raises ``InvalidEvent`` when it is built from both forms or neither. An imported condensation (``origin`` set) may
+    be empty, because such histories exist. Where its format is ``openhands-v0``, it forgets ids of the source.
     """
 
     structural: ClassVar[bool] = True
@@ -336,7 +339,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def given_ids(self) -> tuple[int, ...] | None:
-        """The ids as they were given and are stored; None where a range was given."""
+        """The ids in the form that was given and is stored; None where a range was given."""
         ids: tuple[int, ...] | None = _GIVEN_IDS.__get__(self)
         return ids
 
@@ -393,7 +396,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def forgotten(self) -> Forgotten:
-        """The forgotten ids, as normalized intervals and summary ids. -1, "no id", is left out. Cost: the ids given."""
+        """Return the forgotten ids as normalized intervals and summary ids, without -1 ("no id"). Cost: the
+        ids given.
+        """
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
         if start is not None and end is not None:
             return Forgotten(((start, end),) if start <= end else (), ())
@@ -405,10 +410,10 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
 
 class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
-    """The View is again what it was at ``version``: the events since then are taken back, condensations too.
+    """Take back the events from ``version`` on, condensations too: the View is again what it was at ``version``.
 
-    The log keeps them all the same. A later retraction to the version at which this one was appended (its id) reverses
-    it. A retraction does not fulfil a condensation request: a pending request stays pending.
+    The log keeps these events. A later retraction to the version at which this one was appended (its id) reverses it. A
+    retraction does not fulfil a condensation request: a pending request stays pending.
 
     ``version``    the version whose View it brings back
     ``reason``     why, in words
@@ -429,8 +434,8 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
 
 
 class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
-    """The content of these earlier events of the conversation was erased. Only a redaction appends it: it is the
-    receipt, and tells followers.
+    """The content of these earlier events of the conversation was erased. Only a redaction appends this event: it is
+    the receipt of the redaction, and followers read it.
 
     ``event_ids``  the ids of the redacted events
     ``hashes``     for each of them the commitment to what was there, as in ``Redacted``
@@ -452,13 +457,13 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot in which msgspec keeps the field, encodes, compares and copies it. Readers get ``forgotten_event_ids``."""
+"""The slot of the field: msgspec encodes, compares and copies it. Readers get ``forgotten_event_ids``."""
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
-    """Stands in a View for what was forgotten. A View makes it, with the id ``summary_id(c)`` for condensation ``c``;
-    it is stored, as an ordinary event, only when a history that held such events is imported.
+    """A summary that replaces forgotten events in a View. The View makes it, with the id ``summary_id(c)`` for
+    condensation ``c``. It is stored as an event only when an imported history holds such events.
 
     ``content``     the summary
     ``summary_of``  the id of its condensation
@@ -473,8 +478,8 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
     """An event of a kind or schema version that this version does not know, kept whole.
 
-    ``body`` is its stored JSON, untouched. ``is_structural`` and ``shown`` are what its writer said of it: a View
-    cannot be folded over an unknown structural event, and says so.
+    ``body`` is its stored JSON, unchanged. ``is_structural`` and ``shown`` are what its writer recorded: a View cannot
+    be folded over an unknown structural event, and raises an error.
 
     ``stored_kind``, ``stored_schema``  the kind and the schema version that it was written with
     """
@@ -503,8 +508,8 @@ Event = (
 )
 
 MAY_BE_STRUCTURAL: Final = frozenset(kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent)
-"""The types of events of which one may change a View other than by adding to its end. Whether ``map(type, events)`` is
-disjoint from them is asked before each event is examined: no bytecode is executed for an event.
+"""The types of structural events. Code asks whether ``map(type, events)`` is disjoint from them before it examines
+single events, because that question executes no bytecode for an event.
 """
 
 _COMMON_FIELDS = """

@@ -1,4 +1,4 @@
-"""Which store a URL names. ``open_store(url)`` is the way in."""
+"""Find the recorder that a URL names, and open the store on it: ``open_store(url)``."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def open_store(
     ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such as ``history.db``.
     ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
     is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds
-    for other writers, instead of 60. ``postgresql://user@h1,h2/database`` takes whatever libpq does, and more:
+    for other writers, instead of 60. ``postgresql://user@h1,h2/database`` takes all options of libpq, and ours:
     ``docs/POSTGRESQL.md``.
 
-    ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
-    cut, never a part of one, and none if only the program dies.
+    ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut may lose the newest
+    commits, each as a whole; a program that dies loses none.
 
     ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or ``"none"``, and encrypted
-    under the first key of the ring. Bodies that were stored otherwise can be read, and ``rekey`` changes them. Where
-    they are not given, ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE`` of the environment count.
+    under the first key of the ring. Bodies that were stored otherwise can be read, and ``rekey`` changes them. By
+    default the environment decides: ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
     ``event_bytes_max`` is the largest event that this process appends. A limit above the default is recorded in the
     store: no reader decompresses a body to more than the largest limit that was recorded.
@@ -62,15 +62,14 @@ def open_store(
 
 
 def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None) -> Restored:
-    """Put the backup, a file, in the place of the SQLite store at ``url``, once it is verified.
+    """Verify the backup, a file, and replace the SQLite store at ``url`` by a copy of it.
 
     Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
-    it again. The file that was there is kept beside it. The restored store gives no position again, so followers go on;
-    ``Store.lost_after`` tells them what they have seen that is not in it.
+    it again. The file that was there is kept beside it. The restored store gives no position a second time, so
+    followers go on; ``maintenance.status.lost_after`` tells them which events they have read that are no longer in it.
 
-    ``keys`` are needed where conversations are encrypted, to verify them; where they are not given, those of the
-    environment count. Raises ``StoreUnavailable`` where the backup cannot be read or is not sound; then nothing was
-    changed.
+    ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of the environment are
+    used. Raises ``StoreUnavailable`` where the backup cannot be read or is not sound; then nothing was changed.
     """
     location = urls.parse(urls.as_url(url))
     if location.scheme != "sqlite":
@@ -82,9 +81,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
 
 
 def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """Return the recorder that ``url`` names, without the store above it. Its module and its driver are imported here
-    first.
-    """
+    """Return the recorder that ``url`` names, without a store on it. Its module and its driver are imported here."""
     location = urls.parse(urls.as_url(url))
     if durability not in ("full", "relaxed"):
         raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")

@@ -1,4 +1,4 @@
-"""The shell: joins codec, aggregate and a recorder."""
+"""The store: it joins the codec, the aggregate and a recorder."""
 
 from __future__ import annotations
 
@@ -92,20 +92,21 @@ class Store:
         guard: Callable[[ReadTransaction], object] | None = None,
         generation: Generation | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event, or several, all or none; they get the next ids. Returns them as recorded, in order.
+        """Append one event or several, all or none; they get the next ids. Return them as recorded, in order.
 
         ``expected_version`` is the version that the decision was made on, 0 for a new conversation, or ``ANY_VERSION``.
-        The same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned, also
-        if the expected version is stale. ``dedupe="origin"`` leaves out the events whose source id (``origin.format``
-        and ``origin.id``) the conversation has already. It returns the others; there may be none.
-        ``guard`` is asked in the transaction, of a conversation that exists: what it raises is raised, and nothing is
-        appended. Writers wait for it. ``generation`` says which conversation of this id is meant: once that is erased,
-        this raises ``ConversationErased`` though another one has the id.
+        If the same events were appended under this ``idempotency_key`` before, nothing is appended, and the events
+        recorded then are returned, even if the expected version is stale. ``dedupe="origin"`` leaves out the events
+        whose source id (``origin.format`` and ``origin.id``) the conversation has already, and returns the others;
+        there may be none. ``guard`` is called in the transaction if the conversation exists: if it raises, its
+        exception is raised and nothing is appended. Other writers wait for it. ``generation`` names one conversation of
+        this id: once that one is erased, the append raises ``ConversationErased``, even if another conversation has the
+        id now.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
-        ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
-        appended, whatever the length of the conversation.
+        ``TypeError`` where an argument is of a wrong type. Durability: on disk when it returns. Cost: the events
+        appended; the length of the conversation does not matter.
         """
         if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
             _check_given(conversation, idempotency_key, dedupe)
@@ -141,15 +142,15 @@ class Store:
             raise
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
-        """Import a history as it is; of the rules for new events, only those of form apply.
+        """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
 
-        The events come with ids 0, 1, 2, … in order, or with none. What the conversation has already is compared, and
-        only what is new is added, so importing twice adds nothing and a grown source adds its tail. A new conversation
+        The events have ids 0, 1, 2, … in order, or no ids. Events that the conversation has already are compared, and
+        only new events are added: importing twice adds nothing, and a grown source adds its tail. A new conversation
         appears whole or not at all; a long one is staged in small transactions, so that other writers do not wait.
 
         Raises ``HistoryDiverged`` where the beginning differs from what is stored, ``InvalidEvent``,
-        ``ConversationErased``, ``StoreUnavailable``; and whatever the iterable raises. Nothing is imported then, but
-        for a tail that several transactions were needed for: what of it is there is equal, and the next import goes on.
+        ``ConversationErased``, ``StoreUnavailable``; and whatever the iterable raises. Then nothing is imported, except
+        where a tail needs several transactions: the stored part of the tail stays, and the next import continues it.
         Durability: on disk when it returns. Cost: the events given.
         """
         ingestion = Ingestion(conversation, self.database, self._project, self.database.now)
@@ -159,8 +160,8 @@ class Store:
     def fork(self, conversation: str, at: int, new_id: str) -> ConversationRow:
         """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.
 
-        Its ids go on from ``at``. It has expected versions and idempotency keys of its own; what is appended to one of
-        the two does not change the other. Its first event commits to its parent's head at ``at``.
+        Its ids continue from ``at``. It has expected versions and idempotency keys of its own; an append to one of the
+        two does not change the other. Its first event commits to its parent's head at ``at``.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation does not
         have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
@@ -174,8 +175,8 @@ class Store:
             )
 
     def register(self, projection: InlineProjection) -> None:
-        """Have ``projection`` called in the transaction of every append with structural events, from now on; one of the
-        same name was called up to now.
+        """From now on, call ``projection`` in the transaction of every append with structural events. It replaces a
+        projection of the same name.
         """
         others = (other for other in self._projections if other.name != projection.name)
         self._projections = (*others, projection)
@@ -185,12 +186,12 @@ class Store:
     def events(
         self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
     ) -> Iterator[Event]:
-        """Events with ``start <= id < stop``, in order; ``stop`` is the present version if it is None or beyond it.
-        With ``reverse`` the newest comes first.
+        """Yield events with ``start <= id < stop``, in order; the present version limits ``stop``. With ``reverse`` the
+        newest comes first.
 
-        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, the latter also where it is erased while the
-        events are read, and ``CorruptEvent`` where an event is missing or unreadable: a shortened history is never
-        passed off as whole. Cost: the events yielded, read a page at a time.
+        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, and ``ConversationErased`` also if it is
+        erased while the events are read. Raises ``CorruptEvent`` where an event is missing or unreadable: a history is
+        never returned incomplete without an error. Cost: the events yielded, read a page at a time.
         """
         if reverse:
             return chain.from_iterable(self._pages_back(conversation, *_range(start, stop)))
@@ -201,16 +202,16 @@ class Store:
         return chain.from_iterable(self._pages(conversation, *_range(start, stop), self._logged))
 
     def version(self, conversation: str) -> int:
-        """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
+        """Return the number of events, which is the next id; 0 for an unknown conversation. Raises
         ``ConversationErased``.
         """
         found = self._query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if found is None else found.version
 
     def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
-        """At most ``limit`` conversations with ids behind ``after``, in the order of their ids' UTF-8 bytes.
+        """Return at most ``limit`` conversations with ids after ``after``, in the order of their ids' UTF-8 bytes.
 
-        Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
+        Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
         """
         least = max(whole("limit", limit), 0)
         page = self._query(lambda reader: self.database.listed(reader, after, least))
@@ -228,19 +229,19 @@ class Store:
             after = page[-1].id
 
     def conversation(self, conversation: str) -> ConversationRow:
-        """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
+        """Return one conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
         found = self._query(lambda reader: self.database.find(reader, conversation))
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]
 
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
-        """Everything recorded behind a position, over all conversations, in the order of positions; ends at the
+        """Yield all events recorded after a position, over all conversations, in the order of positions, up to the
         present.
 
-        Keep the last position and come back with it: nothing is missed, nothing comes twice, nothing that is committed
-        later gets an earlier position. Raises ``CorruptEvent`` at one that is unreadable; follow on behind its
-        ``position``. Cost: the events yielded, read a page at a time.
+        Keep the last position and continue after it later: no event is missed or comes twice, and no later commit gets
+        an earlier position. Raises ``CorruptEvent`` at an unreadable event; continue after its ``position``. Cost: the
+        events yielded, read a page at a time.
         """
         whole("after_position", after_position)
         if limit is not None:
@@ -263,15 +264,15 @@ class Store:
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.
 
-        All that it reads is of one moment. ``work`` may be run again, where the connection to a server breaks, so it
-        must have no effects of its own. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
+        All reads of ``work`` are of one moment. ``work`` is run again where the connection to a server breaks, so it
+        must have no other effects. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._query(partial(read_existing, self.database, conversation, work))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the database. Whatever uses the store afterwards gets ``StoreUnusable``."""
+        """Close the database. Any later use of the store raises ``StoreUnusable``."""
         with translated():
             self._recorder.close()
 
@@ -351,8 +352,8 @@ class Store:
     def _pages(
         self, conversation: str, start: int, stop: int, read: Callable[[Reader, Conversation, int, int], Iterable[T]]
     ) -> Iterator[Iterable[T]]:
-        """Yield what ``read`` returns for each page. The first one is read at once, together with the conversation:
-        most histories fit it.
+        """Yield the results of ``read`` for each page. The first page is read at once, in the same transaction as the
+        conversation: most histories fit into it.
         """
 
         def opening(reader: Reader) -> tuple[Conversation, Iterable[T]]:
@@ -376,7 +377,9 @@ class Store:
         return pages()
 
     def _pages_back(self, conversation: str, start: int, stop: int) -> Iterator[list[Event]]:
-        """Yield pages of events, newest first. The first is short, and read at once together with the conversation."""
+        """Yield pages of events, newest first. The first page is short, and read at once in the same transaction as the
+        conversation.
+        """
 
         def page(reader: Reader, end: int | None, size: int) -> list[Event]:
             found = find_existing(self.database, reader, conversation)  # it may have been erased since the last page
@@ -398,7 +401,7 @@ class Store:
 
 
 def _check_given(conversation: object, idempotency_key: object, dedupe: object) -> None:
-    """Raise where what an append was given besides its events is not what it must be."""
+    """Raise an error where an argument of an append other than its events is wrong."""
     if type(conversation) is not str:
         raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
     if idempotency_key is not None and type(idempotency_key) is not str:

@@ -1,9 +1,10 @@
 """Documents: values with names beside the events of a conversation, such as the state of an agent.
 
-They are written in the transaction of events, as events of their own kind, ``DocumentChanges``, which no View shows. So
-the hash chain covers them, and code that keeps, copies, encrypts or erases events does the same for them. Such an event
-holds the changed documents, as differences to earlier values, and names the events that hold the newest values of the
-others. So the last such event before a version leads to all documents as of that version.
+Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction as other events. No
+View shows them. So the hash chain covers documents, and they are kept, copied, encrypted and erased like every event. A
+``DocumentChanges`` holds the changed documents, as differences to earlier values, and the ids of the events that hold
+the newest values of all other documents. So the last ``DocumentChanges`` before a version leads to all documents of
+that version.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ DELETED: Final = Deleted()
 """The new value that removes a document. Its earlier values stay."""
 
 _REMEMBERED: Final = 32
-"""Number of conversations whose newest documents stay in memory, to take differences from."""
+"""The number of conversations of which the newest documents stay in memory, so that differences can be computed."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -79,7 +80,9 @@ class Documents:
         return self._store.query(conversation, lambda read: newest_value(read, name, version, default))
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, in the order of their names. Raises what ``get`` raises. Cost: that of each."""
+        """Return all documents by name, in the order of their names. Raises what ``get`` raises. Cost: that of ``get``
+        for each document.
+        """
         return self._store.query(conversation, lambda read: newest_values(read, version))
 
     def append(
@@ -95,10 +98,10 @@ class Documents:
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
-        ``changed`` are the new values by name; ``DELETED`` removes a document. If a value is new, the last returned
-        event is the ``DocumentChanges`` that holds it; values that stay the same add nothing. Arguments, errors and
-        durability are those of ``Store.append``; ``InvalidEvent`` also for a value that JSON cannot hold. Cost: the
-        events, the values given, and the differences to those before.
+        ``changed`` maps names to new values; ``DELETED`` removes a document. If a value differs from the newest one,
+        the last returned event is the ``DocumentChanges`` that holds it; equal values add nothing. Arguments, errors
+        and durability are those of ``Store.append``; ``InvalidEvent`` is raised also for a value that JSON cannot hold.
+        Cost: the events, the given values, and their differences to the newest values.
         """
         generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
@@ -129,7 +132,7 @@ class Documents:
     def _check(
         self, conversation: str, expected: int | Literal[AnyVersion.ANY_VERSION], generation: Generation
     ) -> None:
-        """Raise what an append to this conversation would raise, though there is nothing to append."""
+        """Raise the errors of an append to this conversation, for a call that has nothing to append."""
         database = self._store.database
         with translated(), database.recorder.read() as reader:
             found, _ = find_meant(database, reader, conversation, generation)
@@ -140,7 +143,7 @@ class Documents:
     def _newest(
         self, conversation: str, names: Iterable[str], generation: Generation
     ) -> tuple[Newest, dict[str, DocumentValue]]:
-        """Return the places of the newest documents, and the values of some of them."""
+        """Return the event ids of the newest documents, and the values of some of them."""
 
         def read(reading: ReadTransaction) -> tuple[Newest, dict[str, DocumentValue]]:
             newest = newest_documents(reading, None)
@@ -169,10 +172,10 @@ class Documents:
         return newest, values
 
     def _repeated(self, conversation: str, key: str, values: Mapping[str, Any]) -> list[DocumentChanges | None]:
-        """Return the changes that were appended under an idempotency key, if they have these values; None in the list
-        if there were none; an empty list if the key is new.
+        """Find the changes that were appended under an idempotency key. Return a list with them; a list with None if
+        the key stands for events without changes; an empty list if the key is new.
 
-        Raises ``IdempotencyConflict`` if they have other values.
+        Raises ``IdempotencyConflict`` if the changes have other values.
         """
 
         def read(reading: ReadTransaction) -> list[DocumentChanges | None]:
@@ -221,7 +224,9 @@ def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[
 
 
 def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
-    """Return the change of one document: a difference if it is small and follows only few others; else the value."""
+    """Return the change of one document: a difference, if it is small and follows few other differences; else the
+    value.
+    """
     try:
         found = difference(before.value, value)
     except (UnicodeEncodeError, OverflowError, RecursionError):

@@ -23,9 +23,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return how ``after`` differs from ``before``; None where they are the same. Shares values with ``after``.
+    """Return how ``after`` differs from ``before``; None where both are the same. The result shares values with
+    ``after``.
 
-    Both must be JSON that msgspec can encode. Cost: both values, and once more for each level down to a change.
+    Both must be JSON that msgspec can encode. Cost: one visit of both values, and one more for each level down to a
+    change.
     """
     if _same(before, after):
         return None
@@ -63,7 +65,7 @@ def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Return whether both are the same JSON text. For Python 1, 1.0 and True are equal."""
+    """Return whether both are the same JSON text. (In Python 1, 1.0 and True are equal.)"""
     return before is after or bool(before == after and _encode(before) == _encode(after))
 
 

@@ -2,7 +2,8 @@
 
 Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by name, such as app,
 user, project, title, parent and tags. A read model finds conversations by them. The last activity changes with each
-append, so it is written only when conversations are listed. So a list may be some seconds old, and says its moment.
+append, so it is written only when conversations are listed. So a list may be some seconds old; it says of which moment
+it is.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from eventstore.values.arguments import whole
 __all__ = ["RecentConversation", "RecentConversations", "list_again", "recent_conversations"]
 
 _EVERY: Final = bytes(DIGEST_BYTES)
-"""The digest that every conversation has in the read model."""
+"""A digest that the read model gives to every conversation."""
 _CODE: Final = 1
 _FACT: Final = "listed"
-"""The fact of the store that says up to which position, and when, conversations were listed."""
+"""The name of the store's fact that says up to which position, and when, conversations were listed."""
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
 _WITH_KEY: Final = -2
@@ -56,8 +57,8 @@ class RecentConversation(NamedTuple):
 
 
 class RecentConversations(NamedTuple):
-    """A page of conversations, the last active first. ``as_of`` is its moment: later attributes count too, other later
-    events do not. ``after`` continues the list; None at its end.
+    """A page of conversations, the last active first. ``as_of`` is the moment of the list: it includes later changes of
+    attributes, but no other later events. ``after`` continues the list; it is None on the last page.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -186,7 +187,9 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
 
 
 def _is_plain(conversation: str, record: Record) -> bool:
-    """Whether a record is plain, and what was put: as its codec finds it, which would take longer than the rest."""
+    """Return whether a record is plain and sound. This repeats the check of its codec, which would take longer than the
+    rest.
+    """
     try:
         seed = hash_chain.checksum_seed(conversation)
         return record.encoding == PLAIN and record.checksum == hash_chain.record_checksum(seed, ATTRIBUTES, *record[:5])
@@ -198,7 +201,9 @@ def _is_plain(conversation: str, record: Record) -> bool:
 
 
 def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return a text for each attribute; for a list of texts, one for each of them. Raises ``InvalidArgument``."""
+    """Return one text for each attribute; for a list of texts, one text for each element. Raises
+    ``InvalidArgument``.
+    """
     return [_encode([name, value]) for name, value in _each(attributes)]
 
 
@@ -213,7 +218,7 @@ def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool
 
 
 def _digests(pairs: Iterable[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes for conversations under this key; without attributes, the digest that all
+    """Return the digests of attributes for conversations under this key. Without attributes, return the digest that all
     conversations have.
 
     The digests for another key need that key.

@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 CHAIN_MAX: Final = 64
-"""The most differences that build on one whole value: a reader reads these events and the one before them."""
+"""The most differences that may build on one whole value: a reader reads their events and the event of that value."""
 _encode = msgspec.json.Encoder().encode
 
 
 class DocumentValue(NamedTuple):
-    """A value as it is stored in event ``id``; ``whole`` are the bytes of the last whole value, ``spent`` those of the
-    differences on it, ``depth`` is their number.
+    """A value as it is stored in event ``id``. ``whole`` is the number of bytes of the last whole value, ``depth`` the
+    number of differences that build on it, ``spent`` the bytes of these differences.
     """
 
     id: int
@@ -42,8 +42,8 @@ class DocumentValue(NamedTuple):
 
 
 class Newest(NamedTuple):
-    """The newest documents of a conversation, as of the event with this head; None before the first one.
-    ``redactions`` is how many of its events were redacted.
+    """The newest documents of a conversation, as of the event with this head; the head is None before the first event.
+    ``redactions`` is the number of its redacted events.
     """
 
     head: bytes | None
@@ -52,7 +52,7 @@ class Newest(NamedTuple):
 
 
 def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
-    """Return the places of the documents that a conversation had at a version."""
+    """Return the event ids of the documents that a conversation had at a version."""
     stop = read.version if version is None else version
     if not 0 <= stop <= read.version:
         raise InvalidArgument(
@@ -66,13 +66,15 @@ def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
 
 
 def newest_value(read: ReadTransaction, name: str, version: int | None = None, default: Any = None) -> Any:
-    """Return the value of a document at a version, or now if it is None; ``default`` if there is no such document."""
+    """Return the value of a document at a version, or now if ``version`` is None; ``default`` if there is no such
+    document.
+    """
     ids = newest_documents(read, version).ids
     return read_value(read, name, ids[name]).value if name in ids else default
 
 
 def newest_values(read: ReadTransaction, version: int | None = None) -> dict[str, Any]:
-    """Return all documents at a version by name, or now if it is None, in the order of their names."""
+    """Return all documents by name at a version, or now if ``version`` is None, in the order of their names."""
     ids = newest_documents(read, version).ids
     return {name: read_value(read, name, ids[name]).value for name in sorted(ids)}
 

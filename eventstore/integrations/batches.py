@@ -41,7 +41,7 @@ BATCH_MAX = 500
 class RecordedBatch:
     """Events of the whole store in the order of their positions, at least one.
 
-    Instead of an event that cannot be read it holds the ``CorruptEvent`` that says so, with its position.
+    In the place of an unreadable event stands the ``CorruptEvent`` that names it, with its position.
     """
 
     originator_id: str
@@ -60,7 +60,7 @@ class BatchView(TrackingRecorder, ABC):
 
     @abstractmethod
     def refresh(self) -> object:
-        """Do what is done once in a while, not for each batch."""
+        """Do maintenance that is needed only from time to time, not for each batch."""
 
     @abstractmethod
     def close(self) -> None:
@@ -78,7 +78,7 @@ class BatchProjection(Projection[V]):
 
 
 class ViewFactory(InfrastructureFactory[V]):
-    """Makes the view of a runner, in ``tracking_recorder``, and nothing else."""
+    """Makes the view of a runner, by ``tracking_recorder``. It makes nothing else."""
 
     def aggregate_recorder(self, purpose: str = "events") -> Any:
         raise TypeError(f"{type(self).__name__} has no {purpose} of aggregates; use it for the view of a projection")

@@ -184,7 +184,7 @@ class SnapshotRecorder(AggregateRecorder):
 
 
 class PollingSubscription(Subscription[ApplicationRecorder]):
-    """Asks for what is new whenever another connection has committed. A poll costs microseconds."""
+    """Polls for new notifications, and reads them when another connection has committed. A poll costs microseconds."""
 
     def __init__(self, recorder: EventRecorder, gt: int | None, topics: Sequence[str]) -> None:
         super().__init__(recorder, gt, topics)
@@ -236,8 +236,8 @@ def _found_or_begun(database: Database, transaction: Transaction, conversation: 
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
-    """Return the kind and schema of a topic ``name/schema``. Any other topic, such as those of the library's own tests,
-    is a kind without schema.
+    """Return the kind and schema of a topic ``name/schema``. Any other topic, such as a topic of the library's own
+    tests, is a kind without a schema.
     """
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)

@@ -1,4 +1,4 @@
-"""The view of a projection of one's own, and our recorder as the library knows it."""
+"""The base of a projection's view in the same store, and our recorder as the library expects it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def errors_of_the_library() -> Iterator[None]:
 
 
 class TrackingView(TrackingRecorder):
-    """The base of a projection's view: what it keeps and how far it has come are written in one transaction.
+    """The base of a projection's view. The view writes its records and its position in one transaction.
 
     class Counts(TrackingView):
         def count(self, kind: str, tracking: Tracking) -> None:
@@ -89,8 +89,8 @@ class TrackingView(TrackingRecorder):
         transaction.put_records(name, _OF_VIEWS, [_VIEW_CODEC.encoded_record(name, record) for record in records])
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
-        """Within a transaction of one's own. Raises ``IntegrityError`` where that notification was processed
-        already.
+        """Record the position of a projection, within the caller's transaction. Raises ``IntegrityError`` where that
+        notification was processed already.
         """
         transaction.set_value(f"tracking {tracking.application_name}", str(tracking.notification_id))
 

@@ -4,10 +4,10 @@ rows          from events to rows with ids, heads and checksums; checks of what 
 written       what this process appended to conversations that are watched
 row_codec     a row's body: compress, encrypt, checksum, and back; compression is its package
 read_transaction, write_transaction    one conversation in a transaction; inline projections
-results       what a store returns
+results       the values that a store returns
 database      conversations, transactions and keys, found through a recorder
 hash_chain    heads and checksums, by crc; marks vouch for an encrypted conversation as a whole
-beginning     begin a conversation; past: under which names and salts a fork's copied events were recorded
+beginning     begin a conversation; past: the names and salts of a fork's copied events
 redacted      what stays of an event whose content was erased
 keys          wrapping keys from the environment, and the data key of a conversation
 """

@@ -1,4 +1,4 @@
-"""The beginning of a conversation: every write that brings a new one passes here."""
+"""The beginning of a conversation: every write that begins one calls this file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def begin_new(
 ) -> Conversation:
     """Begin a conversation with a new salt, as ``Transaction.begin`` does. Raises ``InvalidArgument`` for an empty id.
 
-    A copy of a store does not pass here: it keeps the ids and salts that are there.
+    A copy of a store does not use this function, because it keeps ids and salts.
     """
     if not conversation:
         raise InvalidArgument("the id of a new conversation is empty; give it at least one character")

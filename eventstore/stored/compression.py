@@ -1,4 +1,4 @@
-"""How a body is compressed. Pure."""
+"""Compress and decompress a body. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ZSTD_LEVEL = 3
 
 
 class NotAsWritten(ValueError):
-    """These bytes are not what was encoded. The reader adds where they stand."""
+    """The bytes are not the ones that were encoded. The reader adds the place of the event."""
 
 
 class TooLarge(NotAsWritten):
-    """The body is larger than it may be."""
+    """The decompressed body is larger than the limit."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(
@@ -48,8 +48,8 @@ def checked(name: str) -> Compression:
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """How ``body`` is compressed, and the bytes to store: ``body`` itself where compression does not make it
-    smaller.
+    """Return the number of the compression, and the bytes to store. The body is stored as it is where compression does
+    not make it smaller.
     """
     if compression == "none":
         return _NONE, body
@@ -60,7 +60,7 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
 
 
 def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
-    """Return the body that ``compressed`` was given. It never takes more than ``bytes_max`` of memory.
+    """Return the body that was given to ``compressed``. It never takes more than ``bytes_max`` of memory.
 
     Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
     """

@@ -1,26 +1,27 @@
-"""Two guards over every stored event: heads, against those who change a history, and checksums, against decay. Pure.
+"""Protect every stored event twice: heads show who changed a history, checksums show decayed bytes. Pure.
 
     head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
     head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural, recorded_at, kind ||
                          commitment)
     commitment = SHA-256(salt of the event || body)
 
-Each event has a salt of its own, which stands behind its head (``Row.proof``). A redaction replaces the body, and the
-salt by the commitment: the head stays what it was, and nothing tells whether a guess is the body that was there. Events
-of earlier versions have no salt; their heads, which cannot do without the body, are
+Each event has a salt of its own, which is stored after its head (``Row.proof``). A redaction replaces the body, and it
+replaces the salt by the commitment. So the head stays unchanged, and no reader can test a guess of the erased body.
+Events of earlier versions have no salt; their heads need the body:
 
     head(n)    = SHA-256(head(n-1) || salt || id, schema, shown, structural, recorded_at, kind || body)
 
-The first event of a fork's own follows, in the place of its parent's head:
+The first own event of a fork follows this border, and not its parent's head:
 
     border   = SHA-256("foldlog fork" || salt || version || parent's head || id of the fork)
 
-Each head vouches for its event and for every event before it. It is over the plain text as first written, so that
-encryption, compression, copying and upcasting leave it whole. Publishing one head makes every change to that history
-visible to its keeper; without the salt, which is erased with the conversation, it says nothing of what it covers.
+Each head proves its event and every event before it. It is computed from the plain text as first written, so
+encryption, compression, copying and upcasting do not change it. With a published head, its keeper can detect every
+later change to that history. Without the salt, which is erased with the conversation, a head reveals nothing about the
+events.
 
-A checksum (CRC-32) is of one row as it is stored, and needs no other row: every read checks it, so that a flipped bit
-is an error and not another text. ``docs/STORED_BYTES.md`` gives the bytes of both.
+A checksum (CRC-32) covers one row as it is stored, and needs no other row. Every read checks it, so a flipped bit
+becomes an error and never a wrong text. ``docs/STORED_BYTES.md`` gives the bytes of both.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ pack = struct.Struct(">8q").pack
 
 
 def new_salt() -> bytes:
-    """Random bytes that make the heads of equal histories differ, and, once erased, say nothing of what they
-    covered.
+    """Random bytes that make the heads of equal histories differ. Once they are erased, heads reveal nothing of the
+    events.
     """
     return secrets.token_bytes(SALT_BYTES)
 
@@ -77,7 +78,9 @@ def seed(conversation: str, salt: bytes) -> bytes:
 
 
 def border(conversation: str, salt: bytes, version: int, head: bytes) -> bytes:
-    """Return what a fork's first own event follows: ``head`` is its parent's at ``version``, ``salt`` its own."""
+    """Return the border that a fork's first own event follows: ``head`` is its parent's at ``version``, ``salt`` its
+    own.
+    """
     return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, _bytes(conversation))).digest()
 
 
@@ -94,7 +97,8 @@ def link(
     proof: bytes = b"",
 ) -> bytes:
     """Return the head after one more event. ``recorded_at`` is in microseconds since 1970, UTC; ``salt`` is that of the
-    conversation. ``proof`` is the row's, and says which formula its head is made with. Cost: one pass over the body.
+    conversation. ``proof`` is the row's; its length says by which formula the head is computed. Cost: one pass over the
+    body.
 
     The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
     stands before it, so no two events have the same bytes. Raises ``ValueError`` for a proof that cannot be one.
@@ -108,12 +112,13 @@ def link(
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
-    """Return what a head commits to in the place of a body."""
+    """Return the commitment that a head is computed from in the place of the body."""
     return sha256(event_salt + body).digest()
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes | None:
-    """Return the commitment of a row with this proof and this plain body; None where its head is over the body.
+    """Return the commitment of a row with this proof and this plain body; None for a head that is computed from the
+    body.
 
     Raises ``ValueError`` for a proof that cannot be one.
     """
@@ -134,7 +139,9 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
-    """Where the checksums of a conversation's rows start, so that a row of another one does not pass for its own."""
+    """Return the start value for the checksums of a conversation's rows, so that a row of another conversation does not
+    match.
+    """
     return crc32(_bytes(conversation))
 
 
@@ -152,16 +159,17 @@ def checksum(
     shown_before: int,
     structural_before: int,
 ) -> int:
-    """Return the checksum of a row, ``body`` as it is stored. Cost: one pass over the body, four times as fast as a
-    link.
+    """Return the checksum of a row, with ``body`` as it is stored. Cost: one pass over the body, four times as fast as
+    a link.
     """
     fields = pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
     return crc32(body, crc32(fields + _bytes(kind) + proof, seed))
 
 
 def are_sound(seeds: Iterable[int], rows: Sequence[Sequence[Any]]) -> bool:
-    """Return whether rows, of which there is one at least, have their checksums, each with its seed. It repeats
-    ``checksum`` inline because every read does this, by columns, in which no bytecode is executed for a row.
+    """Return whether all rows (at least one) have their checksums, each computed from its seed.
+
+    It repeats ``checksum`` inline, column by column, because every read does this: no bytecode is executed for a row.
     """
     try:
         columns = tuple(zip(*rows, strict=True))
@@ -192,7 +200,9 @@ def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
 
 
 class Chain(NamedTuple):
-    """What the next row must follow: the head before it, its id, and how many shown and structural ones are before."""
+    """What the next row must match: the head before it, its id, and the numbers of shown and structural events before
+    it.
+    """
 
     head: bytes
     next_id: int
@@ -201,10 +211,10 @@ class Chain(NamedTuple):
 
 
 def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:
-    """How many plain rows, from the first, are what was written and in their places, and the chain behind them. The
-    rows are bare: their kinds are UTF-8 bytes. A redacted row needs a closer look, and is not counted.
+    """Count the plain rows, from the first, that are unchanged and in their places. Return this number and the chain
+    after these rows. Kinds in the rows are UTF-8 bytes. A redacted row needs other checks, so the count ends before it.
 
-    It is ``link`` and ``checksum`` of each, written out once more because this is where a verification spends its time.
+    It repeats ``link`` and ``checksum`` inline, because a verification spends its time here.
     """
     head, expected, shown_count, structural_count = chain
     try:
@@ -244,7 +254,7 @@ def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any
 def record_checksum(
     seed: int, projection: str, version: int, code: int, base: int | None, body: bytes, encoding: int
 ) -> int:
-    """Return the checksum of a projection's record for one version, ``body`` as it is stored."""
+    """Return the checksum of a projection's record for one version, with ``body`` as it is stored."""
     fields = f"{projection} {version} {code} {base} {encoding} "
     return crc32(body, crc32(_bytes(fields), seed))
 

@@ -1,8 +1,8 @@
 """Wrapping keys encrypt the data keys of conversations, which encrypt the events.
 
 A wrapping key is 32 random bytes in base64 or hexadecimal, given in the environment (``FOLDLOG_KEY``) or in a file
-(``FOLDLOG_KEY_FILE``), one a line. The first encrypts; the others only decrypt. A key is named by a hash of it, so that
-a message can say which key is missing without showing it.
+(``FOLDLOG_KEY_FILE``), one on each line. The first key encrypts; the others only decrypt. A key is named by a hash of
+it, so that a message can say which key is missing without showing it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Cipher(Protocol):
 
 
 class KeyRing:
-    """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the one that encrypts first. Its ``repr`` shows none.
+    """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr`` shows no key.
 
-    Raises ``KeyUnavailable`` where there is none, or a text is not a key, or the package ``cryptography`` is missing.
+    Raises ``KeyUnavailable`` where a key or a key file is missing, a text is not a key, or the package ``cryptography``
+    is missing.
     """
 
     def __init__(self, secrets: str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
@@ -57,7 +58,9 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:
-        """Keys from a file, one a line, the one that encrypts first; lines that begin with ``#`` are remarks."""
+        """Read keys from a file, one on each line, the encrypting key first. Lines that begin with ``#`` are
+        comments.
+        """
         try:
             with open(path, encoding="utf-8") as file:
                 status = os.fstat(file.fileno())
@@ -74,9 +77,7 @@ class KeyRing:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KeyRing | None:
-        """Keys from ``FOLDLOG_KEY`` (several are separated by spaces) or ``FOLDLOG_KEY_FILE``; None if neither is
-        set.
-        """
+        """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``; None if neither is set."""
         text, path = environment.get(KEY), environment.get(KEY_FILE)
         if text and path:
             raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of them")
@@ -89,7 +90,7 @@ class KeyRing:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the keys, the one that encrypts first."""
+        """The names of the keys, the encrypting key first."""
         return list(self._ciphers)
 
     def digest(self, key_id: str, text: bytes, size: int) -> bytes:
@@ -100,16 +101,17 @@ class KeyRing:
         return blake2b(text, key=digest_key, digest_size=size).digest()
 
     def wrap(self, conversation: str, secret: bytes) -> bytes:
-        """Return the secret of a conversation, encrypted under the first key."""
+        """Return the secret of a conversation, encrypted under the encrypting key."""
         nonce = os.urandom(NONCE_BYTES)
         return (
             _FORM_2 + nonce + self._ciphers[self.current].encrypt(nonce, secret, b"data key\0" + _bytes(conversation))
         )
 
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
-        """Return the key that was encrypted for this conversation under the wrapping key with this name.
+        """Decrypt the key of this conversation with the wrapping key of this name.
 
-        Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt these bytes for it.
+        Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt these bytes for this
+        conversation.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -134,10 +136,10 @@ class KeyRing:
 
 
 class DataKey:
-    """The key of one conversation, and its salt, which is encrypted with it.
+    """The data key of one conversation, and its salt, which is encrypted with it.
 
-    ``form`` is 1 where it was encrypted up to schema 2, else 2. Rows under a key of form 1 may be of form 1 too, or
-    plain; under a key of form 2 they may not, except where the conversation's mark says so.
+    ``form`` is 1 where the key was encrypted up to schema 2, else 2. Rows under a key of form 1 may be of form 1 too,
+    or plain. Under a key of form 2 this is allowed only where the conversation's mark says so.
     """
 
     def __init__(self, conversation: str, secret: bytes, form: int) -> None:
@@ -152,12 +154,12 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        """Return what stands for the digest of bytes, which without the key says nothing of them."""
+        """Return a keyed digest in the place of a digest of bytes. Without the key it reveals nothing of the bytes."""
         return blake2b(digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes").digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """``body`` as ciphertext. ``place`` is what else a reader must find unchanged, the name of the conversation
-        excepted: that is added here.
+        """Encrypt ``body``. ``place`` is the text that must be unchanged when it is decrypted; the name of the
+        conversation is added here.
         """
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, body, place + self.name)
@@ -177,7 +179,7 @@ class DataKey:
 class DataKeys:
     """The data keys that this process has opened. Any number of threads may use it.
 
-    A wrapped key says under itself which conversation it is of, so what is remembered of it is right for ever.
+    A wrapped key names its conversation in its encrypted part, so a remembered key stays right.
     """
 
     def __init__(self, keys: KeyRing | None) -> None:

@@ -1,10 +1,10 @@
-"""The mark of an encrypted conversation: what cannot be changed there without its key. Pure but for its nonces.
+"""The mark of an encrypted conversation: it cannot be changed without the key. Pure except for its nonces.
 
-A row proves itself, wherever it is encrypted. What no row proves is how many there are: a holder of the file could cut
-the end off, hide an idempotency key, or put plain rows in the place of encrypted ones. So each transaction that appends
-to an encrypted conversation rewrites its mark: an authenticated statement of how the conversation ends, how many
-idempotency keys it has, and which of its rows are not encrypted yet (``pending``), because it began as a plain one or
-an earlier version wrote it.
+An encrypted row proves itself. But no row proves how many rows there are: an attacker with the file could cut off the
+end, hide an idempotency key, or put plain rows in the place of encrypted ones. So each transaction that appends to an
+encrypted conversation rewrites its mark: an authenticated statement of how the conversation ends, how many idempotency
+keys it has, and which of its rows are not encrypted yet (``pending``), because it began as a plain one or an earlier
+version wrote it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """What a mark says besides how the conversation ends.
+    """What a mark says, besides how the conversation ends.
 
-    ``keys`` counts the idempotency keys that are proved. Where ``pending_until`` is not 0, a change of the encryption
-    is going on: rows with ``pending_from <= id < pending_until`` may be plain or of form 1, and so may records of
-    versions up to ``pending_until``, and idempotency keys of events before it.
+    ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a change of the
+    encryption is running: rows with ``pending_from <= id < pending_until`` may be plain or of form 1, and so may
+    records of versions up to ``pending_until``, and idempotency keys of events before it.
     """
 
     keys: int = 0
@@ -38,7 +38,7 @@ class Mark(NamedTuple):
     pending_until: int = 0
 
     def expects(self, event_id: int) -> bool:
-        """Whether the row with this id may be plain, or of form 1."""
+        """Return whether the row with this id may be plain, or of form 1."""
         return self.pending_from <= event_id < self.pending_until
 
 
@@ -46,13 +46,15 @@ NOTHING_PENDING: Final = Mark()
 
 
 def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
-    """Return the bytes to store for a conversation as a transaction leaves it."""
+    """Return the mark to store for a conversation as a transaction leaves it."""
     says = _says.pack(_FORM, *mark)
     return says + key.encrypt(b"", _place(conversation, says))
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another state."""
+    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if the mark is of another state
+    of it.
+    """
     stored = conversation.mark
     if stored is None and not conversation.visible:
         return NOTHING_PENDING  # a staged import has a mark only where there is something to say
@@ -67,8 +69,8 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place(conversation: Conversation, says: bytes) -> bytes:
-    """Return what the mark covers. The rows of a staged import come in many transactions and are covered once it is
-    published.
+    """Return the text that the mark proves. The rows of a staged import come in many transactions; its mark covers them
+    once it is published.
     """
     if not conversation.visible:
         return b"mark\0" + says + _ends.pack(False, conversation.created_at, 0, 0, 0, 0) + bytes(_HEAD_BYTES)

@@ -1,8 +1,8 @@
 """The names and salts under which copied events of a fork were recorded, so that their heads can be checked. Pure.
 
-A fork that is detached from its parent, or that is copied to another store, has all of its events under its own key.
-Their heads stay what they were. So its row keeps, for each conversation that the events come from, what their chain
-was seeded with.
+A fork that was detached from its parent, or copied to another store, has all of its events under its own key. The heads
+of these events do not change. So the fork's row keeps the name and the salt of each conversation that the events come
+from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACE: Final = b"past\0"
 
 
 class Link(NamedTuple):
-    """A conversation that copied events were recorded in, up to the version ``stop``."""
+    """A conversation that the copied events up to the version ``stop`` were recorded in."""
 
     id: str
     salt: bytes
@@ -38,7 +38,7 @@ def encode_past(links: Sequence[Link], key: DataKey | None) -> bytes:
 
 
 def decode_past(stored: bytes | None, key: DataKey | None) -> tuple[Link, ...]:
-    """Return the links, the oldest first. Raises ``NotAsWritten``."""
+    """Return the parts, the oldest first. Raises ``NotAsWritten``."""
     if stored is None:
         return ()
     try:
@@ -53,7 +53,9 @@ def decode_past(stored: bytes | None, key: DataKey | None) -> tuple[Link, ...]:
 def follows(
     conversation: str, salt: bytes, links: Sequence[Link], event_id: int, head: bytes | None
 ) -> tuple[bytes, bytes]:
-    """Return what an event's head is linked to, and with which salt. ``head`` is that of the event before it."""
+    """Return the head that an event's head is computed from, and the salt for it. ``head`` is that of the event before
+    it.
+    """
     place = bisect_right([link.stop for link in links], event_id)
     name, its_salt = (links[place].id, links[place].salt) if place < len(links) else (conversation, salt)
     start = links[place - 1].stop if place else 0

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _PAGE = 1_000
 _FIRST_PAGE = 100
-"""Rows of the first page where a caller may need only the first events."""
+"""The number of rows of a first page, for callers who may need only the first events."""
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
@@ -51,7 +51,7 @@ _HIDDEN = "from it on, a condensation or a request cannot be found"
 
 
 class HasDatabase(Protocol):
-    """A store."""
+    """The part of a store that this file needs."""
 
     @property
     def database(self) -> Database: ...
@@ -68,20 +68,20 @@ class ReadTransaction:
     _begins = 0
     _past: tuple[Segment, ...] | None = ()
     _without_records: frozenset[str] = frozenset()
-    """Projections that keep nothing of a fork's own events, as far as this transaction has asked."""
+    """Projections that have no records of a fork's own events, as far as this transaction has asked."""
 
     def __init__(
         self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
     ) -> None:
         self._reader = reader
         self.found = conversation
-        """The conversation as this transaction found it, or has changed it."""
+        """The conversation as this transaction found or changed it."""
         self._database = database
         self._known_codec = codec
         if conversation.parent is not None:
             self._begins, self._past = conversation.begins, None
         self._beside: dict[int, tuple[BareRow, Event]] = {}
-        """Events that were read beside those that a caller asked for, with their rows."""
+        """Events that were read in addition to those that a caller asked for, with their rows."""
 
     @property
     def conversation(self) -> str:
@@ -89,7 +89,7 @@ class ReadTransaction:
 
     @property
     def key(self) -> int:
-        """The number of the conversation in this store, which no other one ever gets."""
+        """The number of the conversation in this store. No other conversation ever gets it."""
         return self.found.key
 
     @property
@@ -98,12 +98,13 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of events that were redacted, of a fork since it began. While it stays, no content was erased."""
+        """The number of redacted events, in a fork since it began. While it is unchanged, no content was erased."""
         return self.found.redactions
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """Where the past of a fork leaves its ancestors, the oldest first; the last one is where the fork begins.
+        """The versions at which the past of a fork leaves each ancestor, the oldest first; the fork begins at the last
+        one.
 
         Empty for a conversation that is not a fork.
         """
@@ -116,7 +117,7 @@ class ReadTransaction:
 
     @property
     def head(self) -> bytes | None:
-        """The head of the last event; None while there is none."""
+        """The head of the last event; None without events."""
         return self.found.head
 
     def head_at(self, version: int) -> bytes | None:
@@ -129,7 +130,8 @@ class ReadTransaction:
         return rows[0].head if rows and rows[0].id == version - 1 else None
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at one that is missing or unreadable.
+        """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event that is missing or
+        unreadable.
 
         Cost: the events yielded; they are read a page at a time.
         """
@@ -146,7 +148,7 @@ class ReadTransaction:
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all, where there are fewer.
+        """Return the last ``count`` events, in order; all events, if there are fewer.
 
         Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these events.
         """
@@ -155,9 +157,9 @@ class ReadTransaction:
         return tuple(self.events(first))
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start`` to ``stop`` if the head before them was ``head``; None if it was another.
+        """Return the events ``start`` to ``stop`` if the head before them is ``head``; None if it is another head.
 
-        Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
+        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and one more, in one read.
         """
         bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
         events = plain_events(bare, [(self._codec(), bare)])
@@ -172,13 +174,13 @@ class ReadTransaction:
         return list(dense_events(self.conversation, rows[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]], beside: int | None = None) -> list[Event]:
-        """Shown events with an id in one of the inclusive, ascending, disjoint intervals.
+        """Return shown events with an id in one of the inclusive, ascending, disjoint intervals.
 
-        The event with the id ``beside`` is read in the same question and kept, if it is there: who asks for it next, or
-        for what comes after it, need not ask the database again.
+        The event with the id ``beside`` is read in the same question and kept, if it exists: then the next call for
+        this event, or for the events after it, need not ask the database.
 
-        Raises ``CorruptEvent`` where one is missing or unreadable. Cost: intervals and events returned; of intervals
-        that neither begin and end with a shown event nor at an end of the history, an event more.
+        Raises ``CorruptEvent`` where an event is missing or unreadable. Cost: intervals and events returned; for each
+        interval whose ends are neither shown events nor ends of the history, one event more.
         """
         if intervals:  # ascending, so the ends say it of all
             self._whole("the first interval", intervals[0][0])
@@ -204,7 +206,7 @@ class ReadTransaction:
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Of ``start <= id < stop``, the events that change a View other than by adding to its end.
+        """Return the structural events with ``start <= id < stop``.
 
         Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and up to two more.
         """
@@ -237,13 +239,13 @@ class ReadTransaction:
         return self.found.version if stop is None else min(self._whole("stop", stop), self.found.version)
 
     def _whole(self, name: str, number: int) -> int:
-        """Return the number, if it is a whole one; most are ids of the conversation."""
+        """Return the number if it is a whole number; most are ids of the conversation."""
         return number if type(number) is int and 0 <= number <= self.found.version else whole(name, number)
 
     def _check_that_all_are_there(
         self, intervals: Sequence[tuple[int, int]], ids: Sequence[int], befores: Sequence[int]
     ) -> None:
-        """Each shown row says how many such rows are before it, so an interval says how many it must have."""
+        """Check that each interval has all its shown rows: each shown row says how many shown rows are before it."""
         unsure: set[int] = set()
         found: list[tuple[int, int, int, int]] = []
         among = 0
@@ -274,7 +276,7 @@ class ReadTransaction:
                 )
 
     def _counts_before(self, event_ids: Collection[int]) -> dict[int, _Counts]:
-        """How many shown and structural events there are before each of these places."""
+        """Return the numbers of shown and structural events before each of these ids."""
         counts = {0: _Counts(0, 0), self.found.version: _Counts(self.found.shown, self.found.structural)}
         for event_id in event_ids:
             if event_id not in counts:
@@ -294,9 +296,9 @@ class ReadTransaction:
         return self._counts_before([version])[version].structural
 
     def documents_before(self, version: int) -> tuple[bytes, DocumentChanges] | None:
-        """Return the last changes of documents before a version, after the head of their event; None before the first.
+        """Return the last ``DocumentChanges`` before a version, with the head of its event; None before the first.
 
-        Raises ``CorruptEvent`` where they are unreadable. Cost: one event.
+        Raises ``CorruptEvent`` where it is unreadable. Cost: one event.
         """
         rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, "documents"))
         for part in reversed(self.past):
@@ -317,7 +319,9 @@ class ReadTransaction:
         return decoded.head, event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
-        """Yield the changes of documents of the conversation's own with an id from ``start`` on, the newest first."""
+        """Yield the ``DocumentChanges`` that are stored under the conversation's own key, with an id from ``start`` on,
+        the newest first.
+        """
         stop = self.version
         first = max(self._whole("start", start), self._begins)
         while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, "documents")):
@@ -328,9 +332,10 @@ class ReadTransaction:
             stop = rows[-1].id
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
-        """Return the newest record of a projection at or before ``version`` (of all, if None).
+        """Return the newest record of a projection at or before ``version``; without ``version``, the newest of all.
 
-        Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
+        Raises ``CorruptEvent`` where the newest record is of a later version than the history has: then the end of the
+        history is missing.
         """
         asked = _ANY_VERSION if version is None else self._whole("version", version)
         record = None
@@ -362,8 +367,8 @@ class ReadTransaction:
         yield from self._records_of(projection, self.found.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Return the versions of the records whose bytes are not those that were put: other reads pass over them, so
-        that they are made again.
+        """Return the versions of the damaged records of a projection. Other reads skip them, so that they are made
+        again.
         """
         codec = self._codec()
         before, last = -1, 0
@@ -376,13 +381,13 @@ class ReadTransaction:
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
     def rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, plain; one that is not as it was written is marked."""
+        """Return rows with ``start <= id < stop``, plain; damaged rows are marked."""
         if start < self._begins:
             return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit)
         return self._decoded(self._reader.rows(self.found.key, start, stop, limit))
 
     def structural_rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Return the structural rows of these."""
+        """Return those of these rows that are structural."""
         if start < self._begins:
             own = self._own()
             return self._database.rows_across(self._reader, self.past, own, start, stop, limit, "structural")
@@ -390,7 +395,7 @@ class ReadTransaction:
 
     @property
     def past(self) -> tuple[Segment, ...]:
-        """The parts of the conversation that are stored under other keys: of a fork, the oldest first."""
+        """The parts of the conversation that are stored under other keys, the oldest first; only a fork has any."""
         if self._past is None:
             self._past = self._database.past(self._reader, self.found)
         return self._past
@@ -447,7 +452,7 @@ class ReadTransaction:
     def _shown_rows(
         self, intervals: Sequence[tuple[int, int]], beside: int | None
     ) -> tuple[Sequence[BareRow], Sequence[tuple[RowCodec, Sequence[BareRow]]]]:
-        """Return shown rows, and the same for each codec that decodes them. It takes one question."""
+        """Return shown rows, and the same rows grouped by the codec that decodes them. It takes one question."""
         if not intervals or intervals[0][0] >= self._begins:
             rows = self._reader.shown_rows(self.found.key, intervals, beside)
             return rows, [(self._codec(), rows)]
@@ -459,7 +464,7 @@ class ReadTransaction:
         return rows, [(part[1], rows[a:b]) for part, a, b in zip(parts, [0, *ends], ends, strict=False)]
 
     def _parts(self, intervals: Sequence[tuple[int, int]]) -> Iterable[tuple[int, RowCodec, Sequence[tuple[int, int]]]]:
-        """Yield what to read of each key for inclusive intervals of ids."""
+        """Yield the ranges to read under each key for inclusive intervals of ids."""
         found = self.found
         if not intervals or intervals[0][0] >= self._begins:
             yield found.key, self._codec(), intervals
@@ -494,13 +499,13 @@ class ReadTransaction:
 
 
 def _counts_with(row: BareRow) -> _Counts:
-    """Return how many shown and structural events there are up to this one."""
+    """Return the numbers of shown and structural events up to and including this one."""
     _, _, _, shown, structural, _, _, _, _, shown_before, structural_before, _ = row
     return _Counts(shown_before + shown, structural_before + structural)
 
 
 def hidden_key(salt: bytes, idempotency_key: str) -> str:
-    """Return what stands for an idempotency key once an event that it stands for is redacted."""
+    """Return the keyed hash that replaces an idempotency key once an event that it stands for is redacted."""
     if idempotency_key.startswith(HIDDEN_KEYS):
         return idempotency_key
     name = idempotency_key.encode("utf-8", "surrogatepass")
@@ -510,7 +515,7 @@ def hidden_key(salt: bytes, idempotency_key: str) -> str:
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
     """Return a conversation; None where there is none. Raises ``ConversationErased``, and ``CorruptEvent`` where it has
-    no events, with which it began.
+    lost its events.
     """
     found = database.find(reader, conversation)
     if found is not None and (found.erasure is not None or found.version == 0):
@@ -533,9 +538,9 @@ def find_existing(database: Database, reader: Reader, conversation: str) -> Conv
 
 @contextmanager
 def reading(store: HasDatabase, conversation: str) -> Iterator[ReadTransaction]:
-    """Open one conversation in a read transaction, for several reads of one moment that cannot be begun again.
+    """Open one conversation in a read transaction, for several reads of one moment that cannot be repeated.
 
-    Where the connection to a server breaks in the middle, that is ``StoreUnavailable``; ``Store.query`` begins again.
+    If the connection to a server breaks, a read raises ``StoreUnavailable``; ``Store.query`` repeats the reads instead.
     Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
     """
     database = store.database

@@ -1,8 +1,8 @@
-"""What stays of an event whose content was erased. Pure.
+"""The remains of an event whose content was erased. Pure.
 
-The kind, the id, the place in the log, times and what pairs a call with its result stay: tool, call id, response id,
-cause, source. So do names of tools, annotations and documents, and what a condensation or a retraction does to a View.
-Everything that somebody said, called with or got back is ``[redacted]``.
+These stay: the kind, the id, the place in the log, times, and the fields that pair a call with its result (tool, call
+id, response id, cause, source). So do names of tools, annotations and documents, and the effect of a condensation or a
+retraction on a View. Every text that somebody said, passed to a tool or got back becomes ``[redacted]``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,19 @@ from eventstore.events import (
 __all__ = ["TEXT", "can_be_redacted", "without_content"]
 
 TEXT: Final = "[redacted]"
-"""What stands in the place of a text. It is stored, and ``verify`` compares it: a change needs a migration."""
+"""The text that replaces a text. It is stored, and ``verify`` compares it: a change needs a migration."""
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
-"""That there was thinking says where a loop of calls begins. Without a signature no model is sent it."""
+"""The block that replaces thinking: thinking tells where a loop of calls begins. No model is sent a block without a
+signature.
+"""
 _DECLINED: Final = "declined"
 
 
 def can_be_redacted(event: Event) -> bool:
-    """Return whether it is known what of this event is content: not of a kind of a later version, or of a receipt."""
+    """Return whether foldlog knows which fields of this event are content: not for a kind of a later version or a
+    receipt.
+    """
     return isinstance(
         event,
         SystemMessage
@@ -56,7 +60,9 @@ def can_be_redacted(event: Event) -> bool:
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content. Of an event that is redacted with the same receipt: an equal event."""
+    """Return the event without its content. For an event that is already redacted with the same receipt, return an
+    equal event.
+    """
     return replace(
         event, meta={}, extra={}, origin=_origin(event.origin), redacted=redacted, **_fields_without_content(event)
     )
@@ -101,7 +107,9 @@ def _document(name: str, change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Keep the format, a time, and a number as id: condensations that came from OpenHands V0 name such numbers."""
+    """Keep the format, a time, and an id that is a number: condensations that came from OpenHands V0 name such
+    numbers.
+    """
     if origin is None:
         return None
     return Origin(format=origin.format, id=origin.id if type(origin.id) is int else None, time=origin.time)

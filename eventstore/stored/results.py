@@ -44,7 +44,7 @@ class Logged(NamedTuple):
 
 
 class Border(NamedTuple):
-    """A conversation goes on from another one here: its events below ``version`` are those of ``parent``."""
+    """The border of a fork: its events below ``version`` are those of ``parent``."""
 
     parent: str
     version: int
@@ -56,7 +56,7 @@ class ConversationRow(NamedTuple):
     ``id``             its id
     ``version``        how many events it has; of an erased one, how many it had
     ``created_at``, ``updated_at``  when its first and its last event were recorded
-    ``head``           the hash of its last event, in hexadecimal: publish it, and every later change shows
+    ``head``           the hash of its last event, in hexadecimal: a published head proves every later change
     ``erased_at``, ``erased_reason``  when and why it was erased, else None
     ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum`` removes them
     ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this version
@@ -77,7 +77,7 @@ class ConversationRow(NamedTuple):
 
 
 class Ingested(NamedTuple):
-    """What an import did.
+    """The outcome of an import.
 
     ``added``         how many events it added
     ``version``       the version since

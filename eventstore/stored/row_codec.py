@@ -1,11 +1,11 @@
-"""A plain row to the row that is stored, and back: compressed, encrypted, checksummed. Pure but for its nonces.
+"""Convert a plain row to the stored row and back: compress, encrypt, add the checksum. Pure except for its nonces.
 
-The encoding of a row says how: 0 is JSON text, 1 zlib, 2 zstd. 8 more: encrypted with AES-256-GCM under the
-conversation's data key, bound to every other column of the row, so that none of them can be changed without the key. 4
-more: form 1 of that, bound to the conversation and the id only; it is read, and written no more. 16 more: bytes stand
-beside the body (``eventstore.values.bodies``), each compressed and encrypted for itself.
+The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with AES-256-GCM under the
+conversation's data key, bound to every other column of the row, so that none of them can be changed without the key.
+Plus 4: form 1 of the encryption, bound to the conversation and the id only; it is still read, but no longer written.
+Plus 16: bytes stand beside the body (``eventstore.values.bodies``), each of them compressed and encrypted separately.
 
-A row that is not as it was written comes back as one that says so: its encoding is ``DAMAGED``, its body the reason.
+A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 _ALL_PENDING: Final = Mark(pending_until=2**62)
 DAMAGED: Final = -1
-"""Never stored: the encoding of a row, as read, that is not as it was written. Its body says why."""
+"""The encoding of a damaged row as it is read. It is never stored. The body of such a row is the reason."""
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
 """The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON."""
@@ -67,7 +67,7 @@ _PLACES: Final = {
     hash_chain.HEAD_BYTES + hash_chain.SALT_BYTES: b"salted event",
     hash_chain.HEAD_BYTES + hash_chain.COMMITMENT_BYTES: b"redacted event",
 }
-"""What the associated data of an encrypted row begins with, by the length of its proof."""
+"""The beginning of the associated data of an encrypted row, by the length of its proof."""
 
 _columns = struct.Struct(">8q").pack
 _record_columns = struct.Struct(">5q").pack
@@ -76,9 +76,9 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """What a store does with bodies that it writes. What it can read does not depend on it, but for the keys.
+    """How a store writes bodies. What it can read depends only on its keys.
 
-    ``compression`` is None if none was chosen: new rows are not compressed, and those that are stay so.
+    ``compression`` is None if none was chosen: new rows are not compressed, and rows that are compressed stay so.
     """
 
     compression: Compression | None = None
@@ -88,8 +88,8 @@ class WriteSettings(NamedTuple):
     def chosen(
         cls, compression: str | None, keys: KeyRing | None, environment: Mapping[str, str] = os.environ
     ) -> WriteSettings:
-        """Return the given settings, else those of the environment (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``,
-        ``FOLDLOG_KEY_FILE``), else none.
+        """Return the given settings; for those that are not given, the settings of the environment
+        (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
 
         Raises ``StoreUnavailable`` where there is no such compression or its package is missing, ``KeyUnavailable``.
         """
@@ -98,17 +98,17 @@ class WriteSettings(NamedTuple):
 
 
 class Limit(Protocol):
-    """The largest body that may come of a compressed one."""
+    """The largest size of a decompressed body."""
 
     bytes_max: int
 
     def has_grown(self) -> bool:
-        """Whether the store has recorded a larger limit since; then ``bytes_max`` is that."""
+        """Return whether the store has recorded a larger limit since; then ``bytes_max`` is that limit."""
 
 
 class RowCodec(NamedTuple):
-    """What the rows of one conversation, and what is kept beside them, are read and written with. Without ``data_key``
-    it is not encrypted. ``mark`` is what its mark says.
+    """Reads and writes the rows of one conversation, and the data beside them. Without ``data_key`` it is not
+    encrypted. ``mark`` is the content of its mark.
     """
 
     conversation: str
@@ -122,20 +122,20 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether it reads nothing but what was written with the key: then it is right however old it is."""
+        """Whether it accepts only rows that were written with the key: then it stays right, however old it is."""
         return self.data_key is not None and self.data_key.form == 2 and not self.mark.pending_until
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def decoded(self, bare: Sequence[BareRow], limit: Limit) -> Sequence[Row]:
-        """Rows as they were given to the store, plain; those that are not as they were written are marked. The very
-        same rows where they are plain and sound; else compressed bodies are decompressed one by one, when they are
-        asked for, so that a page of them does not take the memory of them all. Cost: a checksum each.
+        """Return rows as they were given to the store, plain; damaged rows are marked. Plain and sound rows are
+        returned unchanged. Otherwise each compressed body is decompressed when it is asked for, so that a page does not
+        need memory for all its bodies. Cost: a checksum each.
         """
         return self._decoded(as_rows(bare), hash_chain.unsound(self.checksum_seed, bare), limit)
 
     def decoded_rows(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
-        """Return the same of rows that were made of what a recorder has read: for maintenance, which needs both."""
+        """Return the same for rows made of a recorder's raw rows. Maintenance needs both forms."""
         bare = [(row.id, row.kind.encode("utf-8", "surrogatepass"), *row[2:]) for row in rows]
         return self._decoded(rows, hash_chain.unsound(self.checksum_seed, bare), limit)
 
@@ -152,10 +152,10 @@ class RowCodec(NamedTuple):
         return _Decompressed(decrypted, limit) if any(row.encoding > PLAIN for row in decrypted) else decrypted
 
     def unchecked(self, row: Row, limit: Limit, counts: tuple[int, int] | None = None) -> Row:
-        """One row, plain, whatever its checksum says, and whether or not it should be encrypted: for those who have
-        another proof of what was written. Marked where it cannot be opened.
+        """Return one row, plain, without a check of its checksum or of whether it should be encrypted: for callers with
+        another proof of the row. The row is marked if it cannot be decrypted.
 
-        An encrypted row does not open where one of its columns was changed; where it is known how many shown and
+        An encrypted row cannot be decrypted if one of its columns was changed. If the caller knows how many shown and
         structural events are before it, these two columns are not needed.
         """
         lenient = self._replace(mark=_ALL_PENDING)
@@ -165,8 +165,8 @@ class RowCodec(NamedTuple):
         return _decompressed(opened, limit)
 
     def encoded(self, rows: Sequence[Row], compression: Compression | None, limit: Limit) -> Sequence[Row]:
-        """Plain rows as they are stored, checksums and all. A body over the limit is not compressed: a reader would
-        refuse it.
+        """Return plain rows as they are stored, with checksums. A body over the limit is not compressed, because a
+        reader would refuse it.
         """
         compression = compression or "none"
         if self.data_key is None and compression == "none" and not have_bytes(rows):
@@ -183,9 +183,9 @@ class RowCodec(NamedTuple):
     def encoded_again(
         self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None, limit: Limit
     ) -> Row:
-        """Return a row as ``source`` wrote it in this codec's form; the same row if it has that form.
+        """Return a row that ``source`` wrote in the form of this codec; the same row if it has that form.
 
-        Without a choice of ``compression`` the body stays as it is compressed.
+        Without a chosen ``compression`` the compression of the body does not change.
         """
         encrypted = PLAIN if self.data_key is None else ENCRYPTED
         how, body = stored.encoding & _HOW_COMPRESSED, None
@@ -217,7 +217,7 @@ class RowCodec(NamedTuple):
     # -- what stands beside bodies ------------------------------------------------------------------------------------
 
     def _has_form(self, stored: Attachment, plain: Attachment, compression: Compression | None, limit: Limit) -> bool:
-        """Whether this codec would store it so."""
+        """Return whether this codec would store the row in its present form."""
         how = stored.encoding & _HOW_COMPRESSED
         if compression is not None and how != _COMPRESSIONS.index(compression):
             how = _compressed(compression, plain.body, limit)[0]
@@ -232,7 +232,7 @@ class RowCodec(NamedTuple):
         return Attachment(name, how, self.data_key.encrypt(body, _place_of_attachment(name, how)))
 
     def _opened(self, row: Row, limit: Limit, opened: dict[object, Attachment]) -> Row:
-        """Return the row with its body decrypted, still compressed if it was; where bytes stand beside it, plain."""
+        """Return the row with its body decrypted, still compressed if it was; with attachments, plain."""
         decrypted = self._decrypted(row)
         if decrypted.encoding == DAMAGED or not decrypted.encoding & WITH_BYTES:
             return decrypted
@@ -257,7 +257,7 @@ class RowCodec(NamedTuple):
         return plain._replace(body=Body.of(plain.body, [each for each in beside if each.name in listed]))
 
     def _opened_attachment(self, stored: Attachment, limit: Limit) -> Attachment:
-        """Return what was stored, named by what it is. Raises ``NotAsWritten``."""
+        """Return the stored attachments by their names. Raises ``NotAsWritten``."""
         how, body = stored.encoding, stored.body
         if how & ENCRYPTED:
             if self.data_key is None:
@@ -299,7 +299,7 @@ class RowCodec(NamedTuple):
     # -- records ------------------------------------------------------------------------------------------------------
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """Return the record as it was put, without checksum; None if it was changed."""
+        """Return the record as it was put, without checksum; None if the stored bytes were changed."""
         try:
             if record.checksum != hash_chain.record_checksum(self.checksum_seed, projection, *record[:5]):
                 return None
@@ -330,14 +330,14 @@ class RowCodec(NamedTuple):
     # -- idempotency keys ---------------------------------------------------------------------------------------------
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """Return what an idempotency key stands for, with its proof; in a plain conversation without a proof."""
+        """Return the entry of an idempotency key with its proof; in a plain conversation without a proof."""
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
         return recalled._replace(proof=proof)
 
     def is_proved(self, idempotency_key: str, recalled: RecalledKey) -> bool:
-        """Whether an idempotency key stands for what was written."""
+        """Return whether the entry of an idempotency key is unchanged."""
         key = self.data_key
         if key is None:
             return True
@@ -351,7 +351,7 @@ class RowCodec(NamedTuple):
 
 
 class _Decompressed(Sequence[Row]):
-    """Rows whose compressed bodies are decompressed when they are asked for, each time again."""
+    """Rows whose compressed bodies are decompressed each time that they are asked for."""
 
     def __init__(self, rows: Sequence[Row], limit: Limit) -> None:
         self.decrypted = rows
@@ -381,12 +381,14 @@ def joined(parts: Sequence[Sequence[Row]], limit: Limit) -> Sequence[Row]:
 
 
 def have_bytes(rows: Sequence[Row]) -> bool:
-    """Whether bytes stand beside one of these plain rows."""
+    """Return whether one of these plain rows has attachments."""
     return Body in map(type, map(_body, rows))
 
 
 def any_damaged(rows: Sequence[Row]) -> bool:
-    """Whether one of these rows, as ``RowCodec.decoded`` gave them, is marked. It decompresses none of them."""
+    """Return whether one of these rows, as ``RowCodec.decoded`` returned them, is marked as damaged. It decompresses no
+    body.
+    """
     return any(row.encoding == DAMAGED for row in not_decompressed(rows))
 
 
@@ -423,7 +425,7 @@ def _damaged(row: Row, problem: str) -> Row:
 
 
 def _place(row: Row, encoding: int) -> bytes:
-    """Every column of a row but its body and its checksum."""
+    """Return every column of a row except its body and its checksum, as bytes."""
     event_id, kind, schema, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = row
     name = kind.encode("utf-8", "surrogatepass")
     columns = _columns(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)

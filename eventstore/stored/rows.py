@@ -1,4 +1,6 @@
-"""Events as rows and rows as events: where codec, hash chain and clock meet. Pure but for the salts of events."""
+"""Make rows of events and events of rows: codec, hash chain and clock are joined here. Pure except for the salts of
+events.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,8 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
     """Return the rows that append ``batch`` to ``conversation``, and the conversation as they leave it: ids dense,
     heads linked, the clock never running backwards.
 
-    Each event has a new salt of its own. It is ``hash_chain.link`` and ``hash_chain.checksum`` of each, written out
-    once more because every append does this. Cost: one hash and one checksum of each body.
+    Each event has a new salt of its own. ``hash_chain.link`` and ``hash_chain.checksum`` are repeated inline, because
+    every append does this. Cost: one hash and one checksum of each body.
     """
     _, name, _, salt, event_id, updated_at, head, before, turns, *_ = conversation
     if head is None:
@@ -98,7 +100,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
 
 
 class Batch(NamedTuple):
-    """Rows that were written together, plain and without bytes of their own, and the conversation before and after."""
+    """Rows that were written together, plain and without attachments, and the conversation before and after."""
 
     before: Conversation
     after: Conversation
@@ -106,15 +108,16 @@ class Batch(NamedTuple):
 
 
 def note_batch(batches: list[Batch], before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
-    """Add a batch. One that is too much is left out: then a reader asks the store."""
+    """Add a batch. A batch that exceeds the limit is left out: then a reader asks the store."""
     if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
         batches.append(Batch(before, after, rows))
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a stored row; one of ours that is stored without a time has the time of its recording.
+    """Return the event of a stored row. An event of a known kind that is stored without a time gets the time of its
+    recording.
 
-    Raises ``CorruptEvent`` where the bytes are not an event; ``position`` goes with it.
+    Raises ``CorruptEvent``, with ``position``, where the bytes are not an event.
     """
     event = stored_event_of(conversation, row, position)
     if event.timestamp is None and event.origin is None:
@@ -123,10 +126,10 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
 
 
 def plain_events(bare: Sequence[BareRow], parts: Iterable[tuple[RowCodec, Sequence[BareRow]]]) -> list[Event] | None:
-    """Return the events of rows, each with its time; None where one needs a closer look, which ``event_of`` takes.
+    """Return the events of rows, each with its time; None where a row needs ``event_of``.
 
-    ``parts`` are these rows for each codec that they were written with. All must be what was written, not encrypted,
-    their bodies JSON text. Cost: a checksum each, of which no bytecode is executed for a row.
+    ``parts`` are the same rows, grouped by codec. All must be unchanged and not encrypted, and their bodies JSON text.
+    Cost: a checksum each, without a bytecode for a row.
     """
     if not bare:
         return []
@@ -142,7 +145,7 @@ def plain_events(bare: Sequence[BareRow], parts: Iterable[tuple[RowCodec, Sequen
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the same of plain rows that this process has written."""
+    """Return the events of plain rows that this process has written."""
     ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*rows, strict=True)
     return _decode_columns(ids, tuple(map(str.encode, kinds)), schemas, times, bodies)
 
@@ -163,8 +166,8 @@ def _decode_columns(
 
 
 def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], start: int, stop: int) -> Iterable[Event]:
-    """Return the events ``start`` to ``stop``, of the rows that a recorder has for these ids. Where one is missing or
-    unreadable, iterating raises ``CorruptEvent``.
+    """Return the events ``start`` to ``stop``, made of a recorder's rows for these ids. Iterating raises
+    ``CorruptEvent`` where an event is missing or unreadable.
     """
     events = plain_events(bare, [(codec, bare)])
     if events is not None and list(map(_id, events)) == list(range(start, stop)):
@@ -173,7 +176,7 @@ def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], star
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Give ``events``, which are the caller's own, the times that a reader will see: see ``event_of``."""
+    """Give ``events``, which belong to the caller, the times that a reader will see: see ``event_of``."""
     for event in events:
         if event.timestamp is None and event.origin is None:
             _give_time(event, recorded_at)
@@ -181,7 +184,7 @@ def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event
 
 
 def _give_time(event: Event, recorded_at: datetime) -> None:
-    """Only to an event that this version knows: of another it cannot be said whether it has a time."""
+    """Give the time only to an event of a known kind: of an unknown one it cannot be said whether it has a time."""
     if type(event) is not UnknownEvent:
         force_setattr(event, "timestamp", recorded_at)
 
@@ -198,14 +201,16 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
 
 
 def sound(conversation: str, row: Row, position: int | None = None) -> Row:
-    """Return the row if it could be read as it was written. Raises ``CorruptEvent``."""
+    """Return the row if it is readable and unchanged. Raises ``CorruptEvent``."""
     if row.encoding != PLAIN:  # the guard opens what it can
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
     return row
 
 
 def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) -> Iterator[Event]:
-    """Events ``start`` to ``stop``, of rows in that order. Raises ``CorruptEvent`` at the first that is missing."""
+    """Return the events ``start`` to ``stop``, made of rows in that order. Raises ``CorruptEvent`` at the first missing
+    one.
+    """
     expected = start
     for row in rows:
         if row.id != expected:
@@ -218,7 +223,7 @@ def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) 
 
 
 def not_erased(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation if it was found. Raises ``ConversationErased`` if only a receipt is left."""
+    """Return the conversation if it was found. Raises ``ConversationErased`` if only a tombstone is left."""
     if conversation is not None and conversation.erasure is not None:
         erasure = conversation.erasure
         raise ConversationErased(conversation.id, from_microseconds(erasure.erased_at).isoformat(), erasure.reason)
@@ -226,8 +231,8 @@ def not_erased(conversation: Conversation | None) -> Conversation | None:
 
 
 def beginning_with_an_event(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation if it was found. A conversation begins with its first event, so one without events has
-    lost them all: raise ``CorruptEvent``, since an unreadable thing is not an empty one.
+    """Return the conversation if it was found. A conversation begins with its first event. So one without events has
+    lost them all, and this raises ``CorruptEvent``: unreadable must not look like empty.
     """
     if conversation is not None and conversation.version == 0:
         raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")

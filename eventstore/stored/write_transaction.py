@@ -1,8 +1,8 @@
 """One conversation in a write transaction, and the seam for projections that are written with the events.
 
 The row codec of the conversation is applied before each insert. An inline projection is called in the transaction that
-appends structural events, so that what it keeps cannot differ from the log. The store knows nothing of what it keeps:
-records, numbered by version.
+appends structural events, so that its records cannot differ from the log. The store knows nothing of the content of
+these records; each has the number of a version.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ _new = tuple.__new__  # what Known(...) calls, without the call around it
 
 
 class WriteTransaction(ReadTransaction):
-    """One conversation in a write transaction: what it finds is the newest, and it may keep records beside the events.
+    """One conversation in a write transaction: it finds the newest state, and may keep records beside the events.
 
-    Where the store has a key and the conversation has none, or one of form 1, the first write gives it one of form 2:
-    from then on every row is encrypted and bound, and its mark says which rows are not. ``end`` must be called last.
+    Where the store has a key and the conversation has none, or one of form 1, the first write gives it one of form 2.
+    From then on every new row is encrypted in form 2, and the mark says which older rows are not. ``end`` must be
+    called last.
     """
 
     _reader: Transaction
@@ -77,7 +78,7 @@ class WriteTransaction(ReadTransaction):
             self._begins, self._past = conversation.begins, None
 
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
-        """Keep records; one of the same version is replaced."""
+        """Keep records; a record of the same version is replaced."""
         codec = self._codec_to_write()
         self._without_records -= {projection}
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -94,8 +95,8 @@ class WriteTransaction(ReadTransaction):
         return self.found.key_id
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
-        """Say in lists that the conversation is at a version, was active when its last event was recorded, and has the
-        attributes of these digests, or those that it had.
+        """List the conversation: its version, the time of its last event, and the attributes of these digests, or else
+        its former attributes.
         """
         found = self.found
         self._reader.index.list_as(found.key, found.updated_at or found.created_at, version, digests)
@@ -111,7 +112,7 @@ class WriteTransaction(ReadTransaction):
         return self._insert(rows, found.grown(rows[-1]), rows[0].id == found.version)
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
-        """Insert these events as the next ones; return where they are, and when they were recorded."""
+        """Insert these events as the next ones. Return their positions, and when they were recorded."""
         found = self.found
         if found.sealed_key is not None:
             found = found._replace(salt=self._salt)
@@ -157,18 +158,18 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace the content of rows of the conversation's own by these, which are plain."""
+        """Replace the content of rows that are stored under the conversation's own key by these plain rows."""
         self._reader.change(self.found.key, NewContent(self._encoded(rows)))
         self.count_redactions(len(rows))
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
-        """Note that this number of events of the conversation, or of the past that it shares, were redacted."""
+        """Count this number of redacted events of the conversation, or of the past that it shares."""
         self._reader.change(self.found.key, MoreRedactions(count))
         self.found = self.found._replace(redactions=self.found.redactions + count)
 
     def hide_key(self, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store a keyed hash in the place of an idempotency key, so that its text is gone and it is still known."""
+        """Replace the text of an idempotency key by a keyed hash: the text is gone, and the key is still recognized."""
         codec = self._codec_to_write()
         hidden = hidden_key(self._salt, idempotency_key)
         self._reader.change(self.found.key, ForgottenKey(idempotency_key))
@@ -181,7 +182,7 @@ class WriteTransaction(ReadTransaction):
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
 
     def keep_past(self, links: Sequence[Link], version: int) -> None:
-        """Keep under which names and salts the copied events up to a version were recorded, and leave the parent."""
+        """Keep the names and salts of the copied events up to a version, and leave the parent."""
         past = encode_past(links, self._codec_to_write().data_key)
         self._reader.change(self.found.key, NewPast(past, version))
         self.found = self.found._replace(parent=None, parent_id=None, lineage=(), parent_version=version, past=past)
@@ -199,7 +200,7 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def end(self) -> None:
-        """Write the mark of an encrypted conversation as this transaction leaves it."""
+        """Write the mark of an encrypted conversation in the state that this transaction leaves."""
         if not self._changed:
             return
         stored = plain = self.found
@@ -240,7 +241,7 @@ class WriteTransaction(ReadTransaction):
         return self._known_codec
 
     def _keep_past_again(self, found: Conversation, codec: RowCodec, data_key: DataKey) -> None:
-        """Encrypt what is known of copied events under a new data key."""
+        """Encrypt the names and salts of copied events under a new data key."""
         past = encode_past(decode_past(found.past, codec.data_key), data_key)
         self._reader.change(found.key, NewPast(past, found.parent_version or 0))
         self.found = self.found._replace(past=past)
@@ -273,20 +274,21 @@ def staged(transaction: Transaction, database: Database, key: int) -> WriteTrans
 
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    """Return the keys of the staged conversations with an id: imports that are going on, or were killed."""
+    """Return the keys of the staged conversations with an id: imports that are running, or were killed."""
     return [found.key for found in reader.conversations(conversation, _PAGE, staged=True) if found.id == conversation]
 
 
 class InlineProjection(Protocol):
-    """A read model that is written in the same transaction as the structural events which change it. A store has one
-    of a ``name``.
+    """A read model that is written in the transaction of the structural events that change it. A store has one of each
+    ``name``.
     """
 
     name: str
 
     def project(self, writing: WriteTransaction, events: Sequence[Event], /) -> None:
-        """``events`` (the whole batch, at least one of them structural) were just appended; ``writing`` has them.
+        """Update the records for ``events`` (the whole batch, at least one of them structural), which ``writing`` has
+        just appended.
 
-        If it raises, nothing is appended. It may be called again for the same events, where the transaction has to be
-        run again, so it must have no other effects than the records it puts.
+        If it raises, nothing is appended. It may be called again for the same events, where the transaction is run
+        again, so it must have no other effects than its records.
         """

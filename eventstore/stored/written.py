@@ -1,8 +1,8 @@
-"""The rows that this process appended to some conversations, so that a reader of its own need not ask for them.
+"""Keep the rows that this process appended to some conversations, so that its own readers need not ask for them.
 
-Only conversations that somebody watches are kept, and of each only what was written since it was read: a View folds
-these rows in and begins again. Rows may be of a transaction that was taken back, or lack what others wrote. Their heads
-tell: every head commits to all events before it.
+Only watched conversations are kept, and of each only the rows since it was read: a View folds these rows in and begins
+again. Rows may belong to a transaction that was rolled back, or rows of other writers may be missing. Heads reveal
+both: every head depends on all events before it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _structural = attrgetter("structural")
 
 
 def events_between(batches: Sequence[Batch], before: Conversation, now: Conversation) -> list[Event] | None:
-    """Return the events by which a conversation has grown, as a reader finds them. None where some are not there, or
-    are structural: what they change depends on more than the events themselves.
+    """Return the events by which a conversation has grown, as a reader finds them. Return None where some of them are
+    missing or structural: a structural event changes more than itself.
     """
     head, rows = before.head, list[Row]()
     for batch_before, after, some in batches:

@@ -12,7 +12,7 @@ __all__ = ["NUMBER_MAX", "NUMBER_MIN", "YEAR_10000", "moment", "to_microseconds"
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
-"""The numbers of 64 bits: a database stores no others."""
+"""The whole numbers of 64 bits: databases store no others."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -35,7 +35,7 @@ def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_
 def moment(microseconds: int) -> int:
     """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises ``InvalidArgument``.
 
-    A store keeps no other: what it could not read again, it must not acknowledge.
+    A store keeps no other moments, because it must not acknowledge a value that it cannot read again.
     """
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000

@@ -1,10 +1,11 @@
-"""Bytes that belong to a body: an event's ``bytes`` are kept beside its JSON text, and the text says where they stand.
+"""Bytes that belong to a body: an event's ``bytes`` are stored beside its JSON text, and the text says where they
+belong.
 
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
 
-Only the writer decides what the first field of a body is: of every other body it is ``kind``, or ``$exact``. So no
-value of a user is taken for such a list. The text holds the SHA-256 of the bytes, so whatever vouches for the text, the
-hash chain above all, vouches for them. Pure.
+The store writes the first field of a body: in every other body it is ``kind`` or ``$exact``. So a value of a user is
+never mistaken for such a list. The text holds the SHA-256 of the bytes, so every proof of the text, the hash chain
+above all, proves the bytes too. Pure.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _decoder = json.JSONDecoder()
 
 
 class Attachment(NamedTuple):
-    """Bytes beside a body. In a conversation no two with the same name and encoding are kept.
+    """Bytes beside a body. A conversation keeps those with the same name and encoding only once.
 
-    Of a plain body: the SHA-256 of the bytes, 0, and the bytes. Of a stored one, what the row codec makes of these.
+    For a plain body: the SHA-256 of the bytes, 0, and the bytes. For a stored body: what the row codec makes of these.
     """
 
     name: bytes
@@ -44,7 +45,7 @@ class Attachment(NamedTuple):
 
 
 class Body(bytes):
-    """A body that has attachments. Where it is compared or hashed, it is its text, which names them all."""
+    """A body that has attachments. It is compared and hashed by its text, which names them all."""
 
     attachments: tuple[Attachment, ...] = ()
 
@@ -56,7 +57,7 @@ class Body(bytes):
 
 
 class NotListed(ValueError):
-    """The body does not begin with a list of bytes that can be read."""
+    """The body does not begin with a readable list of bytes."""
 
 
 def attachment_of(plain: bytes) -> Attachment:
@@ -65,18 +66,18 @@ def attachment_of(plain: bytes) -> Attachment:
 
 
 def attachments_of(body: object) -> tuple[Attachment, ...]:
-    """Return what belongs to a body; nothing, for most."""
+    """Return the attachments of a body; most bodies have none."""
     return body.attachments if isinstance(body, Body) else ()
 
 
 def size_of(body: bytes) -> int:
-    """Return how many bytes an event takes, those beside its body included."""
+    """Return the size of an event in bytes, with the bytes beside its body."""
     return len(body) + sum(len(each.body) for each in attachments_of(body))
 
 
 def taken_out(value: Any) -> list[tuple[list[str | int], bytes]]:
-    """Replace all bytes in maps and lists, which are the caller's own, by None, and tuples by lists. Return where the
-    bytes stood, and them. Cost: one visit of each list and map.
+    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the places and the bytes.
+    Cost: one visit of each list and map.
     """
     found: list[tuple[list[str | int], bytes]] = []
     waiting: list[tuple[list[str | int], Any]] = [([], value)]
@@ -95,7 +96,7 @@ def taken_out(value: Any) -> list[tuple[list[str | int], bytes]]:
 
 
 def with_list(text: bytes, found: Sequence[tuple[list[str | int], bytes]]) -> Body:
-    """Return the body of a JSON object from which these bytes were taken out."""
+    """Return the body of a JSON object without these bytes, with the list that names them."""
     attachments: dict[bytes, Attachment] = {}
     listed = []
     for path, plain in found:
@@ -107,7 +108,8 @@ def with_list(text: bytes, found: Sequence[tuple[list[str | int], bytes]]) -> Bo
 
 
 def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
-    """Return the list with which a body begins, and the JSON object without it. A body without one: itself.
+    """Return the list with which a body begins, and the JSON object after it; a body without a list is returned
+    unchanged.
 
     Raises ``NotListed``.
     """
@@ -132,7 +134,9 @@ def listed_in(body: bytes) -> set[bytes]:
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` where they stood. Raises ``NotListed`` where one, or its place, is missing."""
+    """Put the attachments of ``body`` back into their places. Raises ``NotListed`` where an attachment or its place is
+    missing.
+    """
     plain = {each.name: each.body for each in attachments_of(body)}
     for each in listed:
         value = plain.get(bytes.fromhex(each["sha256"]))

@@ -1,4 +1,4 @@
-"""The ids that a condensation forgets, as a reader sees them: a sequence that is equal to the list of the same ids."""
+"""The ids that a condensation forgets, as a reader sees them: a sequence that equals the list of the same ids."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, SupportsIndex, overload
 __all__ = ["EventIds", "IdRange", "ids_of_range"]
 
 _TUPLE_MAX = 10_000
-"""A range of more ids than this is not written out as a tuple."""
+"""A range of more ids than this is not expanded to a tuple."""
 
 
 class EventIds(tuple[int, ...]):
-    """Ids as a tuple, which is also equal to a list of the same ids."""
+    """Ids as a tuple that also equals a list of the same ids."""
 
     __slots__ = ()
 
@@ -28,9 +28,9 @@ class EventIds(tuple[int, ...]):
 
 
 class IdRange(Sequence[int]):
-    """All ids from ``start`` to ``end``, both inclusive, as a sequence that holds none of them.
+    """All ids from ``start`` to ``end``, both inclusive, as a sequence that does not keep them in memory.
 
-    There may be any number of them. Equal to a list or a tuple of the same ids. Slices are tuples.
+    There may be any number of them. It equals a list or a tuple of the same ids. Slices are tuples.
     """
 
     __slots__ = ("_ids",)
@@ -82,5 +82,5 @@ class IdRange(Sequence[int]):
 
 
 def ids_of_range(start: int, end: int) -> EventIds | IdRange:
-    """Return the ids from ``start`` to ``end``, both inclusive. A range that runs backwards has none."""
+    """Return the ids from ``start`` to ``end``, both inclusive; none, if the range runs backwards."""
     return EventIds(range(start, end + 1)) if end - start < _TUPLE_MAX else IdRange(start, end)

@@ -1,4 +1,4 @@
-"""What JSON can hold, and where an event or a document holds something else."""
+"""Find values in an event or a document that JSON cannot hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 __all__ = ["not_json", "said"]
 
 _Path = tuple[Any, str] | None
-"""The path before, and the last step of this one. Text is made only of the path that an error names."""
+"""The path before a step, and the step. Only the path that an error names becomes text."""
 
 _BASE64: Final = 'write base64.b64encode(value).decode("ascii")'
 _BYTES: Final = "write bytes(value)"
@@ -24,9 +24,9 @@ def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False) -> str | None
     """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
     to write instead. None where all are None, texts, numbers, flags, lists, tuples, and maps with texts as names.
 
-    ``or_bytes``: bytes too, which an event can hold within a field. A tuple is read back as a list. A value of a class
-    derived from one of these types is read back as a plain one that is equal. Cost: one visit of each list and map,
-    also where one holds itself.
+    With ``or_bytes``, bytes are allowed too: an event can hold them within a field. A tuple is read back as a list. A
+    value of a derived class is read back as an equal value of the plain type. Cost: one visit of each list and map,
+    even if one contains itself.
     """
     kept = _AND_BYTES if or_bytes else _AS_IT_IS
     waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
@@ -56,7 +56,7 @@ def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False) -> str | None
 
 
 def said(value: object) -> str:
-    """Return what stands for a value that JSON cannot hold, where people or models read it."""
+    """Return the text that people or models read in the place of a value that JSON cannot hold."""
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
     return str(value)

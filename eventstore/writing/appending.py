@@ -50,8 +50,8 @@ _timestamp, _origin = attrgetter("timestamp"), attrgetter("origin")
 
 
 class Appending(Struct, eq=False):
-    """One append. It is called with the transaction, and again with another one where the first is taken back. It
-    returns how to know what was recorded, once it is committed.
+    """The work of one append. It is called with a transaction, and again with another one if the first is rolled back.
+    It returns a function that gives the recorded events once the transaction is committed.
     """
 
     database: Database
@@ -122,7 +122,7 @@ class Appending(Struct, eq=False):
         expected_version: int | Literal[AnyVersion.ANY_VERSION],
         reading: ReadTransaction | None,
     ) -> Sequence[Event]:
-        """Return the events with their ids. Raises where one of them breaks a rule."""
+        """Return the events with their ids. Raises an error where one of them breaks a rule."""
         events = [encoded.event for encoded in batch]
         existing = _NO_SUMMARIES
         named = summaries_named(events)
@@ -131,8 +131,8 @@ class Appending(Struct, eq=False):
         return decide(State(self.conversation, version, existing), Append(events, expected_version))
 
     def _earlier(self, reading: ReadTransaction) -> tuple[Recorded, ...] | None:
-        """Return what was recorded under the idempotency key before; None if it is new. Raises ``IdempotencyConflict``
-        if it was other events.
+        """Return the events that were recorded under the idempotency key before; None if the key is new. Raises
+        ``IdempotencyConflict`` if they were other events.
         """
         earlier = None if self.idempotency_key is None else reading.recall(self.idempotency_key)
         if earlier is None:
@@ -154,8 +154,8 @@ class Appending(Struct, eq=False):
 
 
 def _is_simple(batch: Sequence[Encoded]) -> bool:
-    """Return whether no rule but the expected version applies to these events: then they get ids and times once they
-    are committed. Cost: a few steps, however many.
+    """Return whether only the expected version is a rule for these events: then they get ids and times after the
+    commit. Cost: a few steps, whatever their number.
     """
     if len(batch) == 1:
         event = batch[0].event
@@ -170,8 +170,8 @@ def _is_simple(batch: Sequence[Encoded]) -> bool:
 
 
 def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: Sequence[Encoded]) -> bool:
-    """Return whether stored events, some of them redacted, are those that are given again. Of a redacted one its size,
-    its kind and the other fields that stay can be compared, and nothing else.
+    """Return whether stored events, some of them redacted, equal the given events. For a redacted event only its size,
+    its kind and the other fields that stay are compared.
     """
     return len(stored) == len(given) and all(
         one == other
@@ -195,7 +195,7 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 def _recorded_simple(
     place: Place, conversation: str, recorded_at: int, batch: Sequence[Encoded], version: int
 ) -> tuple[Recorded, ...]:
-    """Give simple events, which are the caller's own, their ids and times: see ``rows.event_of``."""
+    """Give simple events, which belong to the caller, their ids and times: see ``rows.event_of``."""
     moment = from_microseconds(recorded_at)
     if len(batch) == 1:
         event = batch[0].event
@@ -218,7 +218,7 @@ def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Se
 
 
 def _keep_documents(writing: WriteTransaction, version: int, events: Sequence[Event]) -> None:
-    """Check changes of documents among events that were appended at a version, and list the attributes that they give.
+    """Check changes of documents among events that were appended at a version, and list their attributes.
 
     Raises ``DocumentsChanged``, ``InvalidEvent``.
     """

@@ -1,4 +1,4 @@
-"""Fork a conversation: a new one that shares the events of another up to a version, and goes on by itself.
+"""Fork a conversation: begin a new one that shares the events of another one up to a version.
 
 No event is copied. The fork's row names the conversation that the last shared event is stored under, and a read of a
 fork asks each ancestor for its part.
@@ -20,7 +20,7 @@ __all__ = ["begin_fork"]
 
 
 def begin_fork(database: Database, transaction: Transaction, conversation: str, at: int, new_id: str) -> Conversation:
-    """Begin the fork ``new_id`` of a conversation at a version. Return it as it is left.
+    """Begin the fork ``new_id`` of a conversation at a version, and return it.
 
     Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a version that the
     conversation does not have or an empty ``new_id``, ``VersionConflict`` where ``new_id`` exists.

@@ -1,4 +1,4 @@
-"""Which conversation of an id is meant, where the id of an erased one was used again."""
+"""Decide which conversation of an id is meant, where the id of an erased one was used again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Generation", "find_meant", "receipts_before"]
 
 @dataclass
 class Generation:
-    """The conversation of an id that a writer means: the first that it meets. ``key`` is that one, once it is met.
+    """One conversation of an id: the first one that a writer finds. ``key`` is its key, once it is found.
 
-    ``replaces_erased``: where the conversation that it meets is erased, it begins another one with the same id.
+    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the same id.
     """
 
     key: int | None = None
@@ -28,11 +28,11 @@ class Generation:
 def find_meant(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to, None for one that is to begin, and the key of the erased one that it then
-    replaces.
+    """Return the conversation to append to, or None for one that is to begin, and the key of the erased one that it
+    then replaces.
 
     Raises ``ConversationErased`` where that conversation is erased, whatever has its id now; ``ConversationNotFound``
-    where it was met and is in the store no more; ``CorruptEvent``.
+    where it was found before and is no longer in the store; ``CorruptEvent``.
     """
     found = database.find(reader, conversation)
     if generation is not None and generation.key is not None and (found is None or found.key != generation.key):
@@ -44,7 +44,7 @@ def find_meant(
 
 
 def receipts_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
-    """Return the erased conversations that had the id of this one before, the first one first. Cost: these."""
+    """Return the erased conversations that had this id before, the first one first. Cost: these conversations."""
     receipts: list[Conversation] = []
     key = found.replaces
     while key is not None:

@@ -1,8 +1,8 @@
-"""Bringing an imported history in: compare what is there, add what is new, show it whole.
+"""Import a history: compare the events that are stored, add the new ones, and publish all of them at once.
 
 A history that fits one transaction is appended like any other batch. A longer one is staged: written in small
-transactions on an invisible conversation, so that live appends never wait for it, and then published by one
-statement. A tail of an existing conversation goes in by whole chunks.
+transactions on an invisible conversation, so that live appends never wait for it, and then published by one statement.
+The tail of an existing conversation is added in chunks.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ from eventstore.values.bodies import size_of
 __all__ = ["CHUNK", "Ingestion"]
 
 CHUNK = 1_000
-"""Events in one transaction of an import. 1,000 hold the write lock for some 10 to 50 ms."""
+"""The number of events in one transaction of an import. 1,000 events hold the write lock for some 10 to 50 ms."""
 
 _CHUNK_BYTES = 8 * 2**20
 _REST_S = 0.005
-"""Between two chunks, so that those who wait for their turn get it. To encode the next chunk is a rest too."""
+"""The pause between two chunks, in which waiting writers get the write lock. The time to encode the next chunk is part
+of it.
+"""
 
 
 class Project(Protocol):
@@ -96,7 +98,9 @@ class Ingestion:
         return added, version
 
     def _compare(self, found: Conversation, history: Iterator[Encoded]) -> int:
-        """How many events of the history are stored already. Raises ``HistoryDiverged`` at the first that differs."""
+        """Return the number of events of the history that are stored already. Raises ``HistoryDiverged`` at the first
+        that differs.
+        """
         compared = 0
         for row in self._stored(found):
             encoded = next(history, None)
@@ -164,7 +168,9 @@ class Ingestion:
         return position
 
     def _check_no_rival(self, transaction: Transaction) -> None:
-        """Refuse where another writer has begun the same conversation: a new import compares with theirs."""
+        """Refuse to continue where another writer has begun the same conversation: a new import compares with its
+        events.
+        """
         rival = not_erased(self._database.find(transaction, self._conversation))
         if rival is not None:
             raise VersionConflict(self._conversation, 0, rival.version)
@@ -197,8 +203,8 @@ class Ingestion:
 
 
 def _say_the_same(stored: Event, given: Event) -> bool:
-    """Whether a stored event is the one that is given. What is stored without a time says nothing against a time that
-    is given: a store gives one to what is read from it.
+    """Return whether a stored event equals the given one. An event that is stored without a time gets a time when it is
+    read, so then a given time does not matter.
     """
     if stored.timestamp is None and given.timestamp is not None and stored.origin is None:
         given = replace(given, timestamp=None)

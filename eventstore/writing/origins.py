@@ -1,8 +1,8 @@
 """The index of events by the id that their source gave them, for writers that ask for it with ``dedupe="origin"``.
 
-The source's id of an event is kept as an idempotency key of its conversation, which stands for this one event. So
-copies, archives, erasure and encryption treat it as they treat any idempotency key. The key holds a digest of the id,
-since idempotency keys are not encrypted.
+The source's id of an event is stored as an idempotency key of its conversation, which stands for this one event. So
+copies, archives, erasure and encryption treat it like any idempotency key. The key holds a digest of the id, because
+idempotency keys are not encrypted.
 
 A conversation is indexed when an append asks for it the first time: its events are read once then. Events that are
 appended later without asking are not in the index.
@@ -38,11 +38,11 @@ __all__ = [
 ]
 
 RESERVED = SOURCE_KEYS[:-1]
-"""How idempotency keys of this index begin; a caller's own key may not."""
+"""The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""
 _INDEXED = RESERVED + "s"
 """The key that says that a conversation is indexed."""
 _CHUNK = 500
-"""Events that one transaction indexes of a conversation that existed before."""
+"""The number of events that one transaction indexes, of a conversation that existed before its index."""
 
 
 class FoundEvent(NamedTuple):
@@ -53,17 +53,19 @@ class FoundEvent(NamedTuple):
 
 
 class NotIndexed(Exception):
-    """The events of this conversation are not in the index yet. It never reaches a caller."""
+    """The events of this conversation are not in the index yet. No caller of the store gets this error."""
 
 
 class Unknown(NamedTuple):
-    """What of a batch is new: the events, and the key of each one, None where its source gave it no id."""
+    """The new events of a batch, with the key of each one; None where its source gave it no id."""
 
     batch: list[Encoded]
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add the events, which were inserted from ``version`` on. ``begins``: the conversation begins with them."""
+        """Add the events, which were inserted from ``version`` on. ``begins``: they are the first of the
+        conversation.
+        """
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))
@@ -72,7 +74,7 @@ class Unknown(NamedTuple):
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    """Return the key of a source's id, None for an id that is null: such events cannot be told apart."""
+    """Return the key for a source's id; None for an id that is null, because such events cannot be told apart."""
     if source_id is None:
         return None
     text = f"{format}\0{source_id!r}".encode("utf-8", "surrogatepass")
@@ -80,12 +82,13 @@ def source_key(format: str, source_id: Any) -> str | None:
 
 
 def is_of_index(idempotency_key: str) -> bool:
-    """Return whether a key says that a conversation has the index; it stands for no events."""
+    """Return whether this key says that a conversation has the index. It stands for no events."""
     return idempotency_key == _INDEXED
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
-    """Return what of a batch a conversation does not have, each id once. ``reading`` is None for a new conversation.
+    """Return the events of a batch that a conversation does not have, each id once. ``reading`` is None for a new
+    conversation.
 
     Raises ``NotIndexed``.
     """
@@ -101,9 +104,9 @@ def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknow
 
 
 def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
-    """Return of each id whether the conversation has an event with it. Ids that are null are never known.
+    """Return for each id whether the conversation has an event with it; False for ids that are null.
 
-    A conversation that is not indexed yet is indexed. Cost: the ids, but for that.
+    A conversation that is not indexed yet is indexed first. Cost: the ids, and the indexing.
     """
     keys = [source_key(format, source_id) for source_id in source_ids]
     database = store.database
@@ -123,7 +126,7 @@ def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterab
 
 
 def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
-    """Return the events of all indexed conversations that the source gave this id. Cost: the events found."""
+    """Return the events that have this source id, in all indexed conversations. Cost: the events found."""
     key, database = source_key(format, source_id), store.database
 
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
@@ -144,7 +147,8 @@ def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, .
 def index(store: HasDatabase, conversation: str) -> None:
     """Add the events of a conversation that is not indexed yet. Other writers may append at the same time.
 
-    Cost: the events, in small transactions. One that is interrupted is begun again by the next append that asks.
+    Cost: the events, in small transactions. After an interruption, the next append that asks for the index begins
+    again.
     """
     database, start = store.database, 0
 
@@ -174,7 +178,7 @@ def index(store: HasDatabase, conversation: str) -> None:
 
 
 def index_as(store: HasDatabase, conversation: str, fork: str) -> None:
-    """Add the events of a fork, where those of the conversation that it left are in the index."""
+    """Add the events of a fork, if those of its parent are in the index."""
 
     def look(reader: Reader) -> bool:
         found = find_begun(store.database, reader, conversation)
