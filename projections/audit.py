@@ -54,9 +54,9 @@ class Forgetting:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit of one conversation found. ``missing`` counts revisions that are not stored yet: a writer without
-    the projection appended their events, or an earlier version of foldlog stored them in its own form. They are not
-    findings, because the next reader stores them.
+    """The outcome of the audit of one conversation. ``missing`` counts revisions that are not stored yet: a writer
+    without the projection appended their events, or an earlier version of foldlog stored them in its own form. They are
+    not findings, because the next reader stores them.
     """
 
     conversation: str
@@ -202,7 +202,7 @@ class _Step:
 
 
 def _count_shown(folded: ViewFold) -> int:
-    """Return how many events of the log are shown."""
+    """Return the number of shown events in the log."""
     return sum(event.id >= 0 for event in folded.state.items)
 
 

@@ -54,7 +54,9 @@ class StoredCondensations(_Condensations):
         return self._count
 
     def __iter__(self) -> Iterator[CondensationAction]:
-        """Yield them. Cost: the structural events of the log, twice where there are more than a page of them."""
+        """Yield these condensations. Cost: the structural events of the log, twice where there are more than a page of
+        them.
+        """
         left = self._count
         if not left:
             return

@@ -124,21 +124,25 @@ Structural = Callable[[int], Iterable[Event]]
 
 
 class Traced(NamedTuple):
-    """What forgot an event, and the condensation whose summary stands for it in the View, if one does."""
+    """The structural event that forgot an event, and the condensation whose summary stands for it in the View, if there
+    is one.
+    """
 
     by: Event
     stands_in: int | None
 
 
 Trace = Callable[[Event], Traced | None]
-"""Find what forgot an event without reading all structural events after it; None where that cannot be done."""
+"""Find the structural event that forgot an event without reading all structural events after it; None where that is not
+possible.
+"""
 
 
 def explain_event(event: Event, view: View, structural: Structural, trace: Trace = lambda event: None) -> Why:
-    """Say what became of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
+    """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
 
-    Cost: the View. Of a forgotten event also ``trace``, or else the structural events after it, once; of an import from
-    V0 those before it too.
+    Cost: the View. For a forgotten event also ``trace``, or else the structural events after it, once; for an import
+    from V0 also those before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -163,12 +167,12 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
 def explain_difference(
     before: View, after: View, structural: Structural, *, only_condensations: bool = False
 ) -> Difference:
-    """Say what changed from one View to another, given the structural events of their conversation.
+    """Return what changed from one View to another, given the structural events of their conversation.
     ``only_condensations``: all structural events between them are known to be condensations.
 
-    Cost: both Views, and the structural events between them, once, or twice where one is a retraction, or, where they
-    are only condensations, up to the last that took an event of the first View; for each of them those events of the
-    first View that are not accounted for yet.
+    Cost: both Views, and the structural events between them, once, or twice where one is a retraction. Where all are
+    condensations, they are read only up to the last one that forgot an event of the first View. For each structural
+    event, the events of the first View that are not explained yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = tuple(event for event in before if event.id not in ids_after)
@@ -192,7 +196,7 @@ def explain_difference(
 def _summarized(
     left: Sequence[Event], structural: Iterable[Event], only_condensations: bool
 ) -> Sequence[Summarized] | None:
-    """Return the condensations with a summary that took events that ``left``; None where a retraction is among the
+    """Return the condensations with a summary that forgot events in ``left``; None where a retraction is among the
     structural events.
     """
     summarized: list[Summarized] = []
@@ -226,14 +230,14 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
 
 
 def _forgets(structural: Event, event: Event) -> bool:
-    """Answer ``forgetting`` for one event, without building a set."""
+    """Return the answer of ``forgetting`` for one event, without building a set."""
     if not is_from_v0(structural) and isinstance(structural, CondensationAction) and structural.given_ids is not None:
         return event.id in structural.given_ids
     return forgetting(structural)(event)
 
 
 def _named(action: CondensationAction) -> tuple[Container[int], int, int]:
-    """Return what a native condensation names: ids, and the first and the last of a range."""
+    """Return the ids that a native condensation names; for a range, the first and the last id."""
     if action.given_ids is not None:
         return frozenset(action.given_ids), 0, -1
     return (), action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0

@@ -1,4 +1,4 @@
-"""The View as a fold: what each event makes of what is shown.
+"""The View as a fold: each event changes what the View shows.
 
 There is one fold. ``evolve`` is the fold of one event, so that folding step by step and folding at once cannot differ.
 It accepts whatever the log holds and never repairs: making events fit for a model is ``well_formed``, on the way out.
@@ -46,7 +46,7 @@ _id, _shown = attrgetter("id"), attrgetter("shown")
 
 
 class EarlierFolds(Protocol):
-    """Where a retraction finds what was before."""
+    """The source of the earlier states that a retraction returns to."""
 
     def at(self, version: int) -> Folded:
         """Return the state when the conversation had ``version`` events, with all condensations that made it."""
@@ -54,11 +54,12 @@ class EarlierFolds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """What of a View is needed to fold on.
+    """The part of a View that is needed to fold on.
 
-    ``items`` are the events shown, and summaries whose place is fixed; their ids ascend but for those of summaries.
-    ``left_behind`` are ids of items whose unit lost another member: shown to no model. ``register`` and ``tomb`` belong
-    to the V0 dialect. ``past`` is how a retraction returns to an earlier state; it is not part of the state's value.
+    ``items`` are the events shown, and summaries whose place is fixed; their ids ascend, except those of summaries.
+    ``left_behind`` are ids of items whose unit lost another member: no model is shown them. ``register`` and ``tomb``
+    belong to the V0 dialect. With ``past`` a retraction returns to an earlier state; it is not part of the state's
+    value.
     """
 
     version: int = 0
@@ -87,8 +88,8 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into it.
 
-    ``older`` are the condensations before them where a retraction returned to a state before the start of the fold. It
-    is None elsewhere: then those of the start stay.
+    Where a retraction returned to a state before the start of the fold, ``older`` are the condensations before that
+    state. Otherwise it is None: then the condensations at the start stay.
     """
 
     state: ViewState
@@ -102,10 +103,10 @@ def evolve(state: ViewState, event: Event) -> ViewState:
 
 
 def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
-    """Return the state after ``events``, which follow ``start``: their ids are its version and on, dense.
+    """Return the state after ``events``, which follow ``start``: their ids are dense and begin with its version.
 
-    Events in no conversation yet (id -1) are taken to be recorded next. Raises ``InvalidEvent`` where the first or last
-    id is another, ``UnknownEventType`` for a structural event of an unknown kind: a View that passed over it would be
+    Events that are in no conversation yet (id -1) count as the next ones. Raises ``InvalidEvent`` where the first or
+    last id is wrong, ``UnknownEventType`` for a structural event of an unknown kind: a View that skipped it would be
     wrong. Cost: the events; for each condensation also the items of the View at that moment. The state keeps the events
     in memory, in case a later event is a retraction.
     """
@@ -142,7 +143,7 @@ def _path(start: ViewState, numbered: Sequence[Event]) -> tuple[Folded, list[Eve
 
 
 def _is_requested(start: ViewState, numbered: Sequence[Event]) -> bool:
-    """Return whether a condensation is requested after ``numbered``, some of which are retractions."""
+    """Return whether a condensation is requested after ``numbered``, which may hold retractions."""
     requested = start.unhandled_condensation_request
     since = [(start.version, requested)]
     for event in numbered:
@@ -160,7 +161,7 @@ def _is_requested(start: ViewState, numbered: Sequence[Event]) -> bool:
 
 
 def _before(state: ViewState, version: int) -> Folded:
-    """Return the state before ``state`` at a version. Raises ``LookupError`` where it is not known any more."""
+    """Return the state before ``state`` at a version. Raises ``LookupError`` where that state is no longer known."""
     if version == 0:
         return Folded(EMPTY, ())
     if state.past is None:
@@ -173,7 +174,7 @@ def _before(state: ViewState, version: int) -> Folded:
 
 @dataclass(frozen=True, slots=True)
 class _Retained:
-    """The past of a fold in memory: the events that it was given, and the past before them."""
+    """The past of a fold in memory: the events of the fold, and the past before them."""
 
     before: EarlierFolds | None
     version: int
@@ -196,8 +197,8 @@ class _Retained:
 
 
 def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
-    """Return the fold of all events from ``start`` up to ``version``, given those that matter: the shown and the
-    structural ones, in order. Raises ``UnknownEventType``. Cost: as ``fold``.
+    """Return the fold of all events from ``start`` up to ``version``. ``events`` are the shown and the structural ones
+    of them, in order; others do not matter. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
     if MAY_BE_STRUCTURAL.isdisjoint(map(type, events)) and all(map(_shown, events)):
         return Folded(add_shown(start, events, version), ())
@@ -212,7 +213,7 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    """Return the state after shown events that are not structural: they join the end, and part no unit."""
+    """Return the state after shown events that are not structural: they are added to the end, and split no unit."""
     return ViewState(
         version,
         start.items.plus(_not_buried(start.tomb, events) if start.tomb else events),
@@ -251,7 +252,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 
 MANY = 1_000
-"""Folds of fewer events than this do not begin in the hope that no event is left behind."""
+"""A fold of fewer events than this does not begin as a hopeful one: see ``left_behind``."""
 
 
 class _Folding:
@@ -302,7 +303,7 @@ class _Folding:
             self._changed += events
 
     def _fold_in(self, event: Event) -> None:
-        """Fold in one event that does more than join the end of the View."""
+        """Fold in one event that does more than add itself to the end of the View."""
         if isinstance(event, CondensationAction):
             if is_from_v0(event):
                 self._condense_from_v0(event)

@@ -19,12 +19,12 @@ UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may
 def interrupt(
     store: Store, views: Views, conversation: str, reason: str = "", *, generation: Generation | None = None
 ) -> tuple[Recorded, ...]:
-    """Append an observation "interrupted: …" with the reason for each open call, all or none.
+    """Append an observation "interrupted: …" with the reason for each open call: for all of them or none.
 
     Return them in the order of the calls; without an open call nothing is appended. Other writers may append at the
-    same time: a call that they answer first gets no second observation. Raises ``ConversationNotFound`` before the
-    first append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns. Cost: the
-    View, and the open calls.
+    same time: a call that another writer answers first gets no second observation. Raises ``ConversationNotFound``
+    before the first append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns.
+    Cost: the View, and the open calls.
     """
     content = f"interrupted: {reason.strip() or UNKNOWN_OUTCOME}"
     while True:

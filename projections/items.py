@@ -27,7 +27,7 @@ class Items(Sequence[Event]):
         self._count = len(events)
         self._token = [True]
         self._found: list[UnitsSoFar] = []
-        """The units of the beginning of the list, as far as they were found. A caller takes them out while it uses
+        """The units of the beginning of the list, as far as they were found. A caller removes them here while it uses
         them.
         """
 
@@ -48,8 +48,8 @@ class Items(Sequence[Event]):
         return grown
 
     def units(self, left_behind: Set[int]) -> Units:
-        """Return the units of these events. Cost: the events since the longest beginning of them that was asked for;
-        all, where that had other events left behind.
+        """Return the units of these events. Cost: the events after the longest beginning whose units were found before;
+        all events, if other events were left behind then.
         """
         try:
             so_far = self._found.pop()  # at most one caller gets it, of all threads

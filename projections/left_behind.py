@@ -23,14 +23,16 @@ TRIALS = 4
 """A fold becomes hopeful after this number of condensations that left nothing behind."""
 
 RECENT = 4
-"""The number of newest condensations whose forgotten events are remembered. The end of a View saw fewer."""
+"""The number of newest condensations whose forgotten events are remembered. The events at the end of a View saw few
+condensations.
+"""
 
 
 _stays_with_next = attrgetter("stays_with_next")
 
 
 class _Cut(NamedTuple):
-    """The events that the structural event with id ``by`` forgot, and their first id."""
+    """The events that the structural event with id ``by`` forgot, and the first id of them."""
 
     by: int
     first: int
@@ -100,7 +102,7 @@ class LeftBehind:
 
 
 class _Keys:
-    """The ties of some events of a View, given in order, to other events: call ids, response ids, thinking, bonds."""
+    """The ties of some events of a View, in order, to other events: call ids, response ids, thinking, bonds."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         acts = [event for event in events if type(event) is Action or type(event) is Observation]
@@ -113,7 +115,8 @@ class _Keys:
         self._calls = {event.call_id for event in acts}
 
     def are_apart_from(self, gone: Sequence[Event], *, behind: bool) -> bool:
-        """Return whether certainly none of ``gone`` shared a unit with these. ``behind``: all of ``gone`` come later.
+        """Return whether certainly none of ``gone`` shared a unit with these events. ``behind``: all of ``gone`` come
+        later.
 
         Cost: ``gone``.
         """

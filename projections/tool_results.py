@@ -31,10 +31,10 @@ def append_tool_result(
 ) -> Recorded:
     """Append the observation of the open call with this id; of several such calls, the newest.
 
-    ``current`` gives the View of the conversation. Other writers may append at the same time: a call that they answer
-    first gets no second observation. A repeated ``idempotency_key`` with the same result appends nothing and returns
-    the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what ``Store.append`` raises.
-    Durability: on disk when it returns. Cost: that of the View, and the open calls.
+    ``current`` gives the View of the conversation. Other writers may append at the same time: a call that another
+    writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends nothing
+    and returns the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what
+    ``Store.append`` raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
     """
     if not isinstance(call_id, str):
         raise TypeError(f"call_id is {call_id!r}; give a text")

@@ -84,7 +84,7 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
 
 
 class UnitsSoFar:
-    """The units of events of which more may come: a View mostly grows at its end. One thread at a time may use it.
+    """The units of a growing list of events: a View mostly grows at its end. One thread at a time may use it.
 
     What ``units`` returned stays as it is: parallel calls and loops that go on are replaced, and not changed.
     """
@@ -107,7 +107,7 @@ class UnitsSoFar:
         self._has_bonds = False
 
     def read(self, events: Sequence[Event]) -> None:
-        """Go on with all of ``events`` that follow those that were read. Cost: these."""
+        """Read those of ``events`` that were not read yet. Cost: these."""
         parallel_calls, of_response, of_call = self._parallel_calls, self._of_response, self._of_call
         returned, loop = len(parallel_calls), None
         if self._in_loop:
@@ -190,7 +190,7 @@ def _bonds(events: Sequence[Event], left_behind: Set[int]) -> Iterator[list[int]
 
 
 class WaitingCalls:
-    """Positions of actions without an observation yet, found by call id, the oldest first, or by the action's id."""
+    """The positions of actions that wait for an observation, oldest first, by call id or else by the action's id."""
 
     def __init__(self) -> None:
         self._by_call_id: dict[str, list[int]] = {}
@@ -242,7 +242,7 @@ def fit_positions(found: Units) -> list[int]:
 
 
 def _is_broken(loop: Sequence[int], kept: set[int]) -> bool:
-    """Return whether a member is gone before the last member that is kept."""
+    """Return whether a dropped member comes before the last kept member."""
     surviving = [place for place, position in enumerate(loop) if position in kept]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
@@ -277,14 +277,14 @@ def pending_positions(found: Units) -> Sequence[int]:
 
 
 def cut_positions(count: int, found: Units) -> tuple[int, ...]:
-    """Return every index, of 0 to ``count``, at which ``count`` events may be cut, given the units found in them.
-    Forgetting the events between two such indices takes nothing away from those that stay (but for one case:
+    """Return every index, from 0 to ``count``, at which ``count`` events may be cut, given their units. If the events
+    between two such indices are forgotten, all other events can still be sent (except in one case:
     ``docs/decisions/0031-joined-loops.md``).
 
-    Such an index is not inside parallel calls, from their first action to their last observation, nor inside a loop or
-    a bond, nor after an event at the end that waits for the one that it stays with.
-    It is not after the start of *pending* parallel calls either, so that an action is never forgotten before its
-    observation comes. Unanswered calls that are abandoned forbid no index.
+    Such an index is not inside parallel calls, from their first action to their last observation; not inside a loop or
+    a bond; and not after a last event that stays with the next one. It is not after the start of *pending* parallel
+    calls either, so that an action is never forgotten before its observation comes. Unanswered calls that are abandoned
+    forbid no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in found.parallel_calls:

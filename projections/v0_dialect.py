@@ -68,8 +68,8 @@ def clamp(offset: int) -> int:
 
 
 def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
-    """Return the items with the newest summary where ``list.insert`` puts it: a negative offset counts from the end,
-    and one past an end is clamped.
+    """Return the items with the newest summary inserted as ``list.insert`` does it: a negative offset counts from the
+    end, and one past an end is clamped.
     """
     events = list(items)
     events.insert(register.offset, register.summary)

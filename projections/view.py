@@ -54,8 +54,8 @@ class View:
         return cls(state, condensations)
 
     def then(self, events: Iterable[Event]) -> View:
-        """Return the View after the next events of the conversation. Cost: those, and for a condensation this View; for
-        a retraction also the View that it returns to.
+        """Return the View after the next events of the conversation. Cost: those events; for a condensation also this
+        View; for a retraction also the View that it returns to.
         """
         state, condensations, older = fold(events, self.state)
         return View(state, _joined(self.condensations if older is None else older, condensations), self.dialect)
@@ -78,12 +78,14 @@ class View:
 
     @property
     def unhandled_condensation_request(self) -> bool:
-        """Whether a condensation was requested and none came since."""
+        """Whether a condensation was requested and none was made since."""
         return self.state.unhandled_condensation_request
 
     @property
     def left_behind(self) -> frozenset[int]:
-        """Ids of events that stay though a condensation forgot another part of their unit. A model is not sent them."""
+        """The ids of events that stay although a condensation forgot another part of their unit. No model is
+        sent them.
+        """
         return self.state.left_behind
 
     @cached_property
@@ -98,7 +100,7 @@ class View:
 
     @cached_property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions that wait: the View shows them, and no observation answers them, in order.
+        """The actions in the View that no observation answers, in order.
 
         A model is shown neither them nor the other calls of the same response until each has its observation.
         """

@@ -1,9 +1,9 @@
-"""Views of stored conversations at any version. A View costs as much as the events that it shows.
+"""Views of stored conversations at any version. The cost of a View is that of the events that it shows.
 
 A View is loaded from the last revision: one read of the revision, and one ranged read of the events that it keeps and
 those since. ``store.register(views)`` has the store call ``Views.project`` in every transaction that appends structural
-events, so that each revision is stored with its event. Where a writer appended without that, the next reader folds on
-from the last revision and stores the missing ones.
+events, so that each revision is stored with its event. Where a writer appended without it, the next reader folds on
+from the last revision and stores the missing revisions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ _SHORT = 256
 @dataclass(slots=True)
 class _Latest:
     """The last View of a conversation, and the conversation as it was found with it. A View made in a transaction that
-    was rolled back must not be used when other events get the same ids: the head tells. Nor one with the content of
-    events that were redacted since: their number tells. ``moment`` is the store's before the View was read last.
+    was rolled back must not be used when other events get the same ids: the head tells. A View with the content of
+    events that were redacted since must not be used either: the number of redactions tells. ``moment`` is the store's
+    before the View was read last.
     """
 
     folded: ViewFold
@@ -73,7 +74,7 @@ class Views:
     """The Views of a store's conversations. Thread-safe.
 
     Also an inline projection: after ``store.register(views)`` the store keeps each revision in the transaction of its
-    event. Without that, Views are right all the same, and a read stores the missing revisions.
+    event. Without that, Views are right too, and a read stores the missing revisions.
     """
 
     name = PROJECTION
@@ -87,7 +88,7 @@ class Views:
         self._unread: WeakValueDictionary[int, UnreadView] = WeakValueDictionary()
 
     def current(self, conversation: str) -> View:
-        """Return the View now: the very same object until an event is appended.
+        """Return the View now: the same object until an event is appended.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
         ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
@@ -114,9 +115,9 @@ class Views:
         return view
 
     def latest(self, conversation: str) -> View:
-        """Return the View now, as ``current`` does; a long one that is not in memory is read when it is looked at.
+        """Return the View now, as ``current`` does; a long View that is not in memory is read on first use.
 
-        Its ``tail`` costs only the tail. Raises what ``current`` raises, at once or when it is looked at.
+        Its ``tail`` costs only the tail. Raises what ``current`` raises, now or on first use.
         """
         if conversation in self._latest:
             return self.current(conversation)
@@ -129,7 +130,9 @@ class Views:
         return view
 
     def read_all(self) -> None:
-        """Read the Views of ``latest`` that somebody holds and that were not read yet: the store is about to close."""
+        """Read the Views of ``latest`` that a caller holds and that were not read yet, because the store is about to
+        close.
+        """
         with self._lock:
             unread = list(self._unread.values())
         for view in unread:
@@ -137,7 +140,8 @@ class Views:
                 _ = view.whole
 
     def tail(self, conversation: str, count: int, version: int | None = None) -> tuple[int, tuple[Event, ...]]:
-        """Return a version, the present one if it is None, and the last ``count`` events of the View at it, in order.
+        """Return a version (the present one, if it is None), and the last ``count`` events of the View at this version,
+        in order.
 
         Raises ``InvalidArgument`` for a negative count, ``NoSuchVersion``, and what ``current`` raises. Cost: these
         events; that of ``at`` where revisions are missing, or the conversation was imported from V0.
@@ -166,8 +170,8 @@ class Views:
 
     def why(self, conversation: str, event_id: int) -> Why:
         """Say why an event, or the summary with a synthetic id, is in the View now, or is not. Raises ``NoSuchEvent``,
-        and what ``current`` raises. Cost: the View; of a forgotten event also the revisions after it, or, where not
-        all of these are of condensations, the structural events after it.
+        and what ``current`` raises. Cost: the View; for a forgotten event also the revisions after it, or the
+        structural events after it if some of them are not condensations.
         """
         view = self.current(conversation)
 
@@ -180,8 +184,8 @@ class Views:
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
-        ``current`` raises. Cost: two Views, and the condensations in between, up to the last that took an event of the
-        first View.
+        ``current`` raises. Cost: two Views, and the condensations in between, up to the last one that forgot an event
+        of the first View.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
@@ -193,7 +197,7 @@ class Views:
         return self._store.query(conversation, explained)
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
-        """Say for each event at which versions the View shows it, from when a model is sent it, and why it left.
+        """Return for each event at which versions the View shows it, when a model is sent it, and why it left.
 
         ``count`` gives the tokens of an event, for example ``condensers.event_tokens``. Raises what ``current`` raises.
         Cost: the events, once; for each structural event the View at that moment.
@@ -260,7 +264,7 @@ class Views:
         return view
 
     def _short(self, reading: ReadTransaction) -> tuple[View | None, int]:
-        """Return the View now, if its conversation is short and all of its revisions are stored, and its version."""
+        """Return the View now and its version, if the conversation is short and all of its revisions are stored."""
         if reading.version > _SHORT:
             return None, reading.version
         view, missing = self._opened(reading, None)
@@ -306,12 +310,12 @@ class Views:
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, if no content of it was erased since."""
+        """Return the last View of a conversation, if none of its content was erased since."""
         latest = self._latest.get(reading.found.id)
         return latest if latest and latest.found.redactions == reading.found.redactions else None
 
     def _grow(self, before: _Latest, found: Conversation, events: Sequence[Event]) -> View:
-        """Return the last View with events of which none is structural: its condensations are the same."""
+        """Return the last View with further events that are not structural: its condensations are the same."""
         folded = fold_shown(before.folded, events, found.version)
         return self._keep(_Latest(folded, found, View(folded.state, before.view.condensations, self._dialect)))
 
@@ -350,7 +354,7 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The earlier Views of a stored conversation, for a View that goes on in memory with a retraction."""
+    """The earlier Views of a stored conversation, for a View that is folded on in memory with a retraction."""
 
     views: Views
     conversation: str

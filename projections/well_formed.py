@@ -35,8 +35,8 @@ def well_formed(view: View, policy: Policy = "fixed", history: Sequence[Event] |
 
 
 def cut_points(view: View, policy: Policy = "fixed") -> tuple[int, ...]:
-    """Return the indices, of 0 to ``len(view)``, at which the View may be cut: forgetting ``view[i:j]`` for two of them
-    takes nothing away from the events that stay. Cost: the events of the View.
+    """Return the indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is forgotten for two
+    of them, all other events can still be sent. Cost: the events of the View.
     """
     if _checked(policy) == "fixed":
         return view.cut_points

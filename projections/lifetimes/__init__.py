@@ -109,7 +109,7 @@ class Lifetimes:
         raise NoSuchEvent(self.conversation, event_id, self.version)
 
     def __iter__(self) -> Iterator[Lifetime]:
-        """Yield all of them, events first."""
+        """Yield all lifetimes, events first."""
         yield from self.events
         yield from self.summaries.values()
 

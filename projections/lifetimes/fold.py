@@ -30,7 +30,7 @@ from projections.v0_dialect import insert_register
 __all__ = ["Count", "LifetimesFold"]
 
 Count = Callable[[Event], int]
-"""The tokens of an event."""
+"""A function that gives the tokens of an event."""
 
 
 class LifetimesFold:
@@ -59,8 +59,8 @@ class LifetimesFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Take the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to a version that is
-        not among the targets: then begin again from the first event. Cost: the events, and for each structural one the
-        View at that moment.
+        not among the targets: then begin again with the first event and with that target. Cost: the events, and for
+        each structural one the View at that moment.
         """
         plain: list[Event] = []
         version = self.version

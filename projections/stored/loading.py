@@ -24,17 +24,17 @@ __all__ = ["CHUNK", "Progress", "StoredPast", "fold_events", "fold_log", "is_sto
 _id, _shown = attrgetter("id"), attrgetter("shown")
 
 Progress = Callable[[int, int], None]
-"""Is told how many events are done, of how many."""
+"""A function that is told how many events of how many are done."""
 
 CHUNK = 1_000
-"""Events of the log between two reads, at least: memory does not grow with the log, but with the View."""
+"""The least number of events of the log between two reads: memory then grows with the View, not with the log."""
 
 
 class StoredPast:
-    """The folds of a stored conversation at earlier versions: made of revisions, of those stored or of one's own.
+    """The folds of a stored conversation at earlier versions, made from stored revisions or from given ones.
 
-    ``stored=False`` trusts no stored revision: for who compares or replaces them. ``records`` are revisions that were
-    made before. Use it while the read transaction of ``reading`` is open.
+    ``stored=False`` trusts no stored revision: for callers that compare or replace them. ``records`` are revisions that
+    the caller made before. Use it while the read transaction of ``reading`` is open.
     """
 
     def __init__(self, reading: ReadTransaction, *, stored: bool = True, records: Iterable[Record] = ()) -> None:
@@ -52,7 +52,7 @@ class StoredPast:
         return folded
 
     def keep(self, record: Record) -> None:
-        """Take note of a revision that was just made, and may not be stored yet."""
+        """Remember a revision that was just made, and may not be stored yet."""
         if record.version not in self._records:
             self._records[record.version] = record
             insort(self._versions, record.version)
@@ -66,7 +66,8 @@ class StoredPast:
 
 
 def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Event]:
-    """Return the shown and the structural events with ``start <= id < stop``, in order: those that matter to a View.
+    """Return the shown and the structural events with ``start <= id < stop``, in order. A View depends on no other
+    events.
 
     Cost: these events.
     """
@@ -76,7 +77,7 @@ def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Ev
 
 
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
-    """Fold on over ``events``, all that follow ``start``. Return the fold, and the revisions in between."""
+    """Fold on over ``events``, which follow ``start`` without a gap. Return the fold, and the revisions in between."""
     changes = events
     if not all(map(_shown, events)):
         changes = [event for event in events if event.shown or is_structural(event)]
@@ -88,7 +89,8 @@ def fold_log(
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
     """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of that chunk.
 
-    Each chunk costs the View once more, so a chunk grows with the View: the whole costs the events, whatever the View.
+    Each chunk costs the View once more. So a chunk grows with the View, and the cost of all chunks is that of the
+    events.
     """
     folded = start
     while (at := folded.state.version) < version:
@@ -136,7 +138,9 @@ def _load(
 
 
 def _read_named(reading: ReadTransaction, revision: Revision) -> Iterator[Event]:
-    """Read the condensations whose summaries a revision shows. Cost: those, and a read for each run of neighbours."""
+    """Read the condensations whose summaries a revision shows. Cost: those, and one read for each run of neighbouring
+    ids.
+    """
     for first, last in named_condensations(revision):
         if first == last:
             yield from reading.events(first, first + 1)
@@ -145,7 +149,9 @@ def _read_named(reading: ReadTransaction, revision: Revision) -> Iterator[Event]
 
 
 def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:
-    """Return both together, by id. An event that is shown and structural is in both, and comes once."""
+    """Return both together, ordered by id. An event that is shown and structural is in both lists, and is returned
+    once.
+    """
     events: list[Event] = []
     start = 0
     for event in structural:

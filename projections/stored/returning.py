@@ -1,4 +1,4 @@
-"""The revision that a retraction brings, made of two earlier revisions: no event of the View is read for it."""
+"""Make the revision after a retraction from two earlier revisions: no event of the View is read for it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRe
 __all__ = ["first_shown", "last_shown", "returned_revision", "stored_revision"]
 
 _NEAR = 16
-"""Events that are read at first in search of a shown one."""
+"""The number of events that are read first in search of a shown one."""
 
 
 def returned_revision(reading: ReadTransaction, retraction: Retraction, past: StoredPast) -> Record | None:
     """Return the revision after ``retraction``, the newest event of ``reading``: the same bytes that a fold gives.
 
     None where a fold is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: two revisions,
-    and the annotations that stand around the place where the retraction cuts.
+    and the annotations around the place where the retraction cuts.
     """
     version = target(retraction)
     now, earlier = stored_revision(retraction.id, past), stored_revision(version, past)
@@ -57,8 +57,8 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base
 
 
 def _closed(reading: ReadTransaction, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
-    """Return the ends of the kept intervals of a revision of version ``since`` once shown events up to ``version`` have
-    followed it. What comes after that is in no interval.
+    """Return the ends of the kept intervals that a revision of version ``since`` has once the shown events up to
+    ``version`` follow it. Later events are in no interval.
     """
     if len(kept) % 2:
         last = last_shown(reading, kept[-1], version)

@@ -1,4 +1,4 @@
-"""A fold that makes a revision after each structural event, and goes on from one. Pure: events in, records out.
+"""A fold that makes a revision after each structural event, and can continue from a revision. Pure.
 
 A revision needs little beside the state of the View, and ``ViewFold`` carries it along: which shown events follow one
 another in the log, how many structural events there were, and the last full record.
@@ -54,8 +54,8 @@ class ViewFold(NamedTuple):
     ``ordinals`` number the events among the items at the last structural event, by id: two numbers follow one another
     if no other shown event was between the two. ``since`` are the ids of the events shown since then, which have the
     next numbers. ``nth`` says which structural event a condensation was, for each summary that is shown. ``revised`` is
-    the version that the last structural event brought. Where that was a retraction, ``path`` are earlier versions, as
-    inclusive intervals, of which the View is the beginning of this one.
+    the version after the last structural event. Where that was a retraction, ``path`` holds the earlier versions, as
+    inclusive intervals, whose Views are a beginning of this View.
     """
 
     state: ViewState = EMPTY
@@ -78,7 +78,7 @@ _id, _shown = attrgetter("id"), attrgetter("shown")
 _new = tuple.__new__  # what ViewFold(...) calls, without the call around it
 
 _PATH_MAX = 64
-"""The newest intervals of a path that are kept. The Views of other versions are loaded."""
+"""The number of newest intervals of a path that are kept. The Views of other versions are loaded."""
 
 EMPTY_FOLD = ViewFold()
 """The fold of an empty conversation."""
@@ -91,7 +91,7 @@ class PastFolds(Protocol):
         """Return the fold at a version."""
 
     def keep(self, record: Record) -> None:
-        """Take note of a revision that was just made, and may not be stored yet."""
+        """Remember a revision that was just made, and may not be stored yet."""
 
 
 def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFolds) -> tuple[ViewFold, list[Record]]:
@@ -121,7 +121,7 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
-    """Return the fold after a retraction: the earlier one, with what is counted over the whole log as it is now."""
+    """Return the fold after a retraction: the earlier fold, with the present counts over the whole log."""
     version = target(retraction)
     known = (*folded.path, (folded.revised, folded.version))
     earlier = _shortened(folded, version) if contains(known, version) else past.at(version)
@@ -140,7 +140,7 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int) -> ViewFold:
-    """Return the fold at an earlier version of which the View is the beginning of this one. Cost: copying the View."""
+    """Return the fold at an earlier version whose View is a beginning of this View. Cost: copying the View."""
     path = tuple(interval for interval in folded.path if interval[0] <= version)
     items = folded.state.items
     stop = len(items)
@@ -166,7 +166,7 @@ def _structural_places(events: Sequence[Event]) -> list[int]:
 
 
 def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
-    """Fold in events none of which is structural."""
+    """Fold in events that are not structural."""
     if start.state.version == version:
         return start
     shown = events if all(map(_shown, events)) else [event for event in events if event.shown]
@@ -196,13 +196,15 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 
 def _numbers(ordinals: Mapping[int, int], since: tuple[tuple[int, ...], ...], next_ordinal: int) -> dict[int, int]:
-    """Return the ordinals with those of the events that were shown since."""
+    """Return the ordinals, including those of the events that were shown since."""
     first = next_ordinal - sum(map(len, since))
     return {**ordinals, **dict(zip(chain.from_iterable(since), range(first, next_ordinal), strict=True))}
 
 
 def _with(parts: tuple[tuple[int, ...], ...], part: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return the parts with one more. Parts that are not longer than the next one are joined, so there are few."""
+    """Return the parts with one more part. A part that is not longer than the next one is joined with it, so there are
+    few parts.
+    """
     joined = [*parts, part] if part else list(parts)
     while len(joined) > 1 and len(joined[-2]) <= len(joined[-1]):
         joined[-2:] = [joined[-2] + joined[-1]]
@@ -244,14 +246,15 @@ def revision_of(folded: ViewFold) -> Revision:
 
 
 def kept_intervals(ends: Sequence[int], version: int) -> Intervals:
-    """Return intervals that are given by their ends, in turn. The last one may go on up to ``version``."""
+    """Return intervals from the list of their ends. The last interval may continue up to ``version``."""
     closed = (*ends, version) if len(ends) % 2 else ends
     return tuple((start, stop - 1) for start, stop in zip(closed[::2], closed[1::2], strict=True) if start < stop)
 
 
 class Run(NamedTuple):
-    """Summaries that stand after event ``after``, in the order of the View: those of the condensations ``first`` to
-    ``last`` and of all structural events between them, the ``nth`` to the ``mth`` of the log.
+    """Summaries that stand after event ``after``, in the order of the View: the summaries of the condensations
+    ``first`` to ``last`` and of all condensations between them. These are the ``nth`` to the ``mth`` structural events
+    of the log, without a gap.
     """
 
     after: int

@@ -54,10 +54,10 @@ CODE = 2
 records of another version are rebuilt, not trusted."""
 
 RUN = 5
-"""Number of integers that place the summaries of neighbouring condensations."""
+"""The number of integers that place the summaries of neighbouring condensations."""
 
 _DELTA_RATIO = 4
-"""How many times smaller than its base a delta must be to be worth a second read."""
+"""A delta must be this many times smaller than its base to be worth a second read."""
 
 Ints = tuple[int, ...]
 R = TypeVar("R", bound="Revision")
@@ -86,11 +86,11 @@ class Base(NamedTuple):
 
 
 class UnreadableRevision(ValueError):
-    """The record cannot be read. It only holds what the log says too: rebuild it from the log."""
+    """The record cannot be read. The log holds everything that it says: rebuild it from the log."""
 
 
 class _Body(Revision, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The stored JSON object, full or a delta: the fields of a revision, their lists as they are stored."""
+    """The stored JSON object, full or a delta: the fields of a revision, with lists in their stored form."""
 
     spent: int = 0
 
@@ -156,7 +156,8 @@ def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base
 
 
 def decode_counts(record: Record) -> Revision:
-    """Return the register, the flag and the counts of a record, which are whole in each; its lists are as stored.
+    """Return the register, the flag and the counts of a record; every record holds these in full, and its lists as they
+    are stored.
 
     Raises ``UnreadableRevision``. Cost: the record.
     """
@@ -189,7 +190,7 @@ def _full(record: Record) -> Revision:
 
 
 def _with_lists(form: type[R], other: Revision, *, kept: Ints, summaries: Ints, tomb: Ints, left_behind: Ints) -> R:
-    """Return a revision, or its stored form, with these lists; all else is that of the other."""
+    """Return a revision, or its stored form, with these lists; all other fields are unchanged."""
     return form(
         kept, summaries, other.register, tomb, left_behind, other.requested, other.structural, other.condensations
     )
@@ -238,7 +239,9 @@ def _either(some: Ints, others: Ints) -> Ints:
 
 
 def _splice(before: Ints, after: Ints) -> Ints:
-    """Return the lengths of the common beginning and end, and what stands between; empty where both are equal."""
+    """Return the lengths of the common beginning and the common end, and the integers between them; empty where both
+    are equal.
+    """
     if before == after:
         return ()
     prefix = _shared(before, after)
@@ -257,7 +260,7 @@ def _unspliced(record: Record, before: Ints, splice: Ints) -> Ints:
 
 
 def _shared(some: Sequence[int], others: Sequence[int]) -> int:
-    """Return how many integers both begin with. By halves: Python compares slices fast."""
+    """Return how many integers both begin with, by bisection: Python compares slices fast."""
     low, high = 0, min(len(some), len(others))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""The last events of a View, read from the end of a stored conversation: the rest of the View is not read."""
+"""Read the last events of a View from the end of a stored conversation, without the rest of the View."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_tail(reading: ReadTransaction, version: int, count: int, past: StoredPa
     """Return the last ``count`` events of the View at a version, in order.
 
     None where the whole View is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: these
-    events, the revision, and where they hold summaries, the condensations that stand beside one another there.
+    events, the revision, and for summaries among them, the neighbouring condensations.
     """
     if count <= 0:
         return ()
@@ -65,7 +65,7 @@ def _summaries(reading: ReadTransaction, standing: Sequence[Run]) -> Iterator[Ev
 
 
 def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Event]:
-    """Yield the shown events in ascending intervals, newest first. Some ``count`` of them are read at first."""
+    """Yield the shown events in ascending intervals, newest first. About ``count`` of them are read at first."""
     left, size = list(intervals), count
     while left:
         some: list[tuple[int, int]] = []

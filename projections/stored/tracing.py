@@ -1,9 +1,8 @@
-"""What became of a forgotten event, as the revisions tell it: a revision is a tenth of its condensation.
+"""Find the fate of a forgotten event in the revisions: a revision has a tenth of the size of its condensation.
 
-They tell it where all structural events since are condensations, of which none came from V0. Then an event that a View
-does not show any more never comes back, and a summary that is gone was summarized by the condensation that took it, if
-that has a summary. Elsewhere, and where a revision is missing, they do not tell it, and the events themselves must be
-read.
+Revisions tell it where all structural events since are condensations, and none of them came from V0. Then an event that
+a View does not show any more never comes back, and a summary that is gone was summarized by the condensation that
+forgot it, if that has a summary. In other cases, and where a revision is missing, the events themselves must be read.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _NOTHING = Revision()
 
 
 class _NotTold(Exception):
-    """The revisions do not tell it."""
+    """The revisions do not tell the fate of the event."""
 
 
 def are_only_condensations(reading: ReadTransaction, start: int, stop: int) -> bool:
-    """Return whether the revisions tell that all structural events with ``start <= id < stop`` are condensations.
+    """Return whether the revisions prove that all structural events with ``start <= id < stop`` are condensations.
 
     Every other structural event increases the number of structural events and not that of condensations, which a
     retraction can even decrease. Cost: two revisions and an event.
@@ -50,8 +49,8 @@ def are_only_condensations(reading: ReadTransaction, start: int, stop: int) -> b
 
 
 def trace(reading: ReadTransaction, event: Event, version: int) -> Traced | None:
-    """Return the condensation that forgot an event, or a summary, that was shown and is not at ``version``; and the id
-    of that whose summary stands for it at ``version``.
+    """Return the condensation that forgot an event or a summary, which was shown and is not shown at ``version``; and
+    the id of the condensation whose summary stands for it at ``version``.
 
     None where the revisions do not tell. Cost: the revisions after the event, and two events.
     """
@@ -90,8 +89,8 @@ def _is_shown(reading: ReadTransaction, event_id: int, version: int) -> bool:
 
 
 def _last_instead(reading: ReadTransaction, forgotten_at: int, version: int) -> int | None:
-    """Return the last of the condensations whose summaries stood, one after the other, for what the condensation of
-    ``forgotten_at`` forgot; None where one had no summary.
+    """Follow the summaries that stood, one after the other, for the events that the condensation of ``forgotten_at``
+    forgot. Return the last condensation of this chain; None where one of the chain has no summary.
     """
     expected = _counts(_record(reading, forgotten_at - 1)).structural + 1
     base = 0
@@ -118,8 +117,8 @@ def _last_instead(reading: ReadTransaction, forgotten_at: int, version: int) -> 
 
 
 def _shows(summaries: Ints, condensation: int) -> bool:
-    """Return whether the summary of a condensation is among these of a revision. A run has those of all condensations
-    from one id to another.
+    """Return whether the summary of a condensation is among these runs of a revision. A run has the summaries of all
+    condensations from one id to another.
     """
     for place in range(0, len(summaries), RUN):
         first, last = summaries[place + 1], summaries[place + 3]
@@ -136,7 +135,7 @@ def _record(reading: ReadTransaction, version: int) -> Record | None:
 
 
 def _counts(record: Record | None) -> Revision:
-    """Return what is whole in a record, which is of no View of V0."""
+    """Return the fields that a record holds in full. The record belongs to no View of V0."""
     if record is None:
         return _NOTHING
     counts = decode_counts(record)

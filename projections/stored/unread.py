@@ -1,4 +1,4 @@
-"""A View of a stored conversation that is read when somebody looks at it: its tail costs the tail."""
+"""A View of a stored conversation that is read on first use. Its tail costs only the tail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["UnreadView"]
 
 
 class UnreadView(View):
-    """The View of a conversation at a version. ``tail`` reads the last events, all else reads the whole View, once.
+    """The View of a conversation at a version. ``tail`` reads only the last events; every other use reads the whole
+    View, once.
 
     It equals the View that is read at once, whatever is appended since. Reading raises what ``Views.at`` raises.
     """
