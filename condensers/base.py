@@ -126,7 +126,7 @@ class Summarizer(Protocol):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """One answer to ``messages`` (OpenAI chat format), retried as this model's configuration says.
+        """Return one answer to ``messages`` (OpenAI chat format), with the retries of this model's configuration.
 
         ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema of the text.
         Raises only ``ModelCallFailed``, if server, network or model gave no reply.
@@ -155,9 +155,9 @@ class AgentModel(Protocol):
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes, ``len(view) + 1`` of them, never falling.
 
-        ``sums[0]`` is what a prompt costs before its first event (tools and all), ``sums[i]`` the prompt that
-        ``view[:i]`` makes, so that ``sums[-1]`` is the exact count of the whole, equal to the tokenizer's own.
-        Cost: the rendered messages that were not counted before. Raises ``TokensUnknown`` where it cannot count.
+        ``sums[0]`` counts the prompt without any event (its tools, for example), and ``sums[i]`` the prompt that
+        ``view[:i]`` makes. So ``sums[-1]`` is the exact count of the whole prompt, equal to the tokenizer's own. Cost:
+        the rendered messages that were not counted before. Raises ``TokensUnknown`` where it cannot count.
         """
         ...
 
@@ -168,9 +168,9 @@ class AgentModel(Protocol):
 class Condenser(MetadataInterface):
     """Reads a View and decides which View the agent goes on with.
 
-    A strategy defines ``condense``, or ``step`` if it has something to report; the default of each calls the other. A
-    class that defines neither is abstract. Both may leave out the argument ``agent_llm``. Neither changes the View. A
-    condenser holds no state of a conversation: one object may serve many conversations in many threads.
+    A strategy defines ``condense``, or ``step`` if it has reports; the default of each calls the other. A class that
+    defines neither is abstract. Both may leave out the argument ``agent_llm``. Neither changes the View. A condenser
+    holds no state of a conversation: one object may serve many conversations in many threads.
 
     Two condensers are equal if they are of one class and have equal configurations.
     """
@@ -191,7 +191,7 @@ class Condenser(MetadataInterface):
 
     @property
     def config(self) -> CondenserConfig:
-        """The configuration that makes this condenser again: ``from_config(condenser.config.model_dump())`` equals it.
+        """The configuration of this condenser: ``from_config(condenser.config.model_dump())`` is an equal condenser.
 
         Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class is not registered,
         or if it was made of an object that no configuration can name, such as your own model class.
@@ -245,8 +245,8 @@ class Condenser(MetadataInterface):
         return False
 
     def sparing(self) -> Condenser:
-        """Return this condenser in a form that asks its model only if it must, because the model failed lately: a
-        condensation that can wait is not made. By default this condenser itself.
+        """Return this condenser in a form that makes only condensations that are required: its model failed lately, so
+        it is asked only if it must be. By default this condenser itself.
         """
         return self
 

@@ -36,8 +36,9 @@ _NOT_REPLAYED = (CondensationAction, Retraction, Redaction, DocumentChanges, Unk
 
 
 class ForkReplay(NamedTuple):
-    """The outcome of a replay: the fork and its version, its condensations, how often one was required and impossible,
-    and the events of the history that it left out, beside condensations and retractions.
+    """The outcome of a replay: the fork and its version, its condensations, how often a condensation was required and
+    impossible, and the number of events of the history that the fork leaves out (condensations and retractions not
+    counted).
     """
 
     conversation: str

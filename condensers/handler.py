@@ -37,7 +37,7 @@ from projections import View
 __all__ = ["CondenseHandler", "Outdated"]
 
 _WAIT, _WAIT_MAX = 10, 160
-"""Events to wait before a failed model is asked again: after its first failure, and at most."""
+"""The number of events before a failed model is asked again: after its first failure, and the maximum."""
 
 
 Append = Callable[..., tuple[Recorded, ...]]
@@ -45,7 +45,7 @@ Append = Callable[..., tuple[Recorded, ...]]
 
 
 class CurrentViews(Protocol):
-    """Where the handler gets a conversation's View: ``projections.Views``."""
+    """The source of a conversation's View: ``projections.Views``."""
 
     def current(self, conversation: str) -> View: ...
 
@@ -219,7 +219,7 @@ _NEWS_MAX = 100
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""How many of the last events a handler that is new to a conversation reads to find the recorded rules."""
+"""A handler that is new to a conversation reads this many of its last events to find the recorded rules."""
 
 
 def _check(plan: Plan, reading: ReadTransaction, *, news_max: int) -> None:
@@ -265,8 +265,8 @@ class Remembered:
         self._wait, self._ask_again_at = _WAIT, 0
 
     def news(self, reports: Iterable[Report], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Report, ...]:
-        """Return the ``reports`` to record: all but standing ones that are recorded already. Rules of an earlier
-        handler are looked up in ``recorded_lately``, once, when the first standing report comes.
+        """Return the ``reports`` to record: all except standing reports that are recorded already. When the first
+        standing report comes, the rules of an earlier handler are read once from ``recorded_lately``.
         """
         news = []
         for report in reports:

@@ -24,7 +24,7 @@ __all__ = ["MetadataInterface", "WithView", "get_condensation_metadata"]
 
 
 class WithView(Protocol):
-    """What the reference's interface needs of a conversation, such as ``foldlog.History``."""
+    """The methods that the reference's interface needs of a conversation, such as ``foldlog.History``."""
 
     @property
     def view(self) -> View: ...
@@ -72,5 +72,5 @@ class MetadataInterface(ABC):
 
 
 def get_condensation_metadata(history: WithView) -> list[Any]:
-    """Return every report that a history keeps, in order. Cost: one pass over its events."""
+    """Return every report in a history, in order. Cost: one pass over its events."""
     return [report for event in history.events() for report in reports_of(event)]

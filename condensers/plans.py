@@ -22,10 +22,10 @@ class Outdated(CondenserError):
 class _Traces:
     """The ties of the forgotten events to later events: their ids, calls, responses, tool loop, or bond.
 
-    The calls of one response stand or fall together, so ``ids`` and ``call_ids`` are also those of calls that stay.
-    ``reaches_open_loop``: whether a tool loop that later calls would join is another one once the plan is appended.
-    ``reaches_open_bond``: the same of the events that stay with the next. ``summaries_move``: whether summaries stand
-    in the View or come into it; later events may come before them, and so part or join a loop or a bond.
+    The calls of one response are sent together or not at all, so ``ids`` and ``call_ids`` include those of calls that
+    stay. ``reaches_open_loop``: whether the plan changes the tool loop that later calls would join.
+    ``reaches_open_bond``: the same for the events that stay with the next one. ``summaries_move``: whether the View
+    holds summaries, or gets one; later events may be placed before them, and so split or join a loop or a bond.
     """
 
     ids: frozenset[int]
@@ -38,7 +38,7 @@ class _Traces:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``action``, to be appended after ``view``. If it forgets nothing, it only fulfils a request."""
+    """A condensation ``action`` to append after ``view``. If it forgets nothing, it only fulfils a request."""
 
     action: CondensationAction
     view: View
@@ -52,8 +52,8 @@ class Plan:
     def after(self, meanwhile: Sequence[Event]) -> Plan:
         """Return the same plan for the View after these events. Raises ``Outdated`` if it does not hold.
 
-        It holds if there was no other condensation and no retraction, if the events to forget are still shown, if every
-        event that stays is still sent to the model, and if no part of an open call is forgotten. A request or a
+        The plan holds if there was no other condensation and no retraction, if the events to forget are still shown, if
+        every event that stays is still sent to the model, and if no part of an open call is forgotten. A request or a
         declined condensation in between does not matter. Cost: the events, and a copy of the View; the first time, and
         if one of the events may be tied to the forgotten ones, also the units of the View.
         """
@@ -99,7 +99,9 @@ def _open_bond(view: View) -> list[int]:
 
 
 def _bears_on(event: Event, traces: _Traces) -> bool:
-    """Return whether this event, which came after the plan's View, may invalidate the plan. Return True in doubt."""
+    """Return whether this event, which came after the plan's View, may invalidate the plan; True if that is
+    uncertain.
+    """
     if traces.summaries_move or traces.reaches_open_bond:
         return True
     match event:
@@ -136,6 +138,6 @@ def _waiting(view: View) -> set[int]:
 
 
 def _named(action: CondensationAction) -> set[int]:
-    """Return the ids of what it forgets, summaries among them."""
+    """Return the ids of the events and summaries that it forgets."""
     intervals, summaries = action.forgotten
     return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}

@@ -32,12 +32,16 @@ __all__ = ["Made", "Replay", "Replaying", "Turn", "begins_a_turn", "replay"]
 _CONDENSATIONS_MAX_A_TURN = 10
 
 _OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""Failures that say nothing about the strategy. An unusable reply does: it is counted, and the replay goes on."""
+"""Failures that say nothing about the strategy. An unusable reply says something: it is counted, and the replay goes
+on.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One condensation: the next event, the sizes of the View before and after it, and whether it has a summary."""
+    """One condensation: the id of the next event, the sizes of the View before and after it, and whether it has a
+    summary.
+    """
 
     event_id: int
     events_before: int
@@ -53,7 +57,7 @@ class Replay:
     ``final``       the View at the end; None for a condenser that shows every event, where tokens are not counted
     ``summarized``  events for which a summary stands in that View
     ``lost``        events that are forgotten and in no summary
-    ``reports``     what the condenser reported, its model's usage and cost among it
+    ``reports`` the reports of the condenser, with its model's usage and cost
     """
 
     turns: Sequence[Turn]

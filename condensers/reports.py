@@ -1,5 +1,5 @@
-"""The reports of a step, which are kept in events. A report is the statement of one condenser about one step, beside
-its decision.
+"""The reports of a step, which are stored in events. A report tells what one condenser did in one step, besides its
+decision.
 
 It is passed as a value: in a ``Step``, in a condensation's metadata under ``CONDENSER_METADATA_KEY``, or on the error
 that says why there is no condensation. It is stored in that condensation, or, if the step made none, in an
@@ -34,18 +34,20 @@ CONDENSER_METADATA_KEY = "condenser_meta"
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
 
 Report = Mapping[str, Any]
-"""The report of one condenser on one step, as JSON: model, usage, cost, masked events, why a reply failed."""
+"""The report of one condenser on one step, as JSON: for example model, usage, cost, masked events, or why a reply
+failed.
+"""
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report holds for every step, such as that of a mask: its ``rule`` says so. A handler records it
-    once.
+    """Return whether a report is the same at every step, like the report of a mask, which has a ``rule``. A handler
+    records such a report once.
     """
     return "rule" in report
 
 
 def above_size(condenser: str, max_size: int, keep_first: int, events: int, why: str) -> Report:
-    """Return the standing report on a View that stays above its size."""
+    """Return the standing report on a View that stays larger than its condenser wants."""
     return {
         "condenser": condenser,
         "rule": {"max_size": max_size, "keep_first": keep_first},
@@ -56,7 +58,7 @@ def above_size(condenser: str, max_size: int, keep_first: int, events: int, why:
 
 
 def annotation(reports: Iterable[Report]) -> Annotation:
-    """Return the event that keeps ``reports`` if there is no condensation."""
+    """Return the event that stores ``reports`` if there is no condensation."""
     return Annotation(name=CONDENSER_METADATA_KEY, data=[dict(report) for report in reports])
 
 
@@ -82,7 +84,7 @@ def reports_of(event: Event) -> list[Any]:
 
 
 class _OpenReport(dict[str, Any]):
-    """A report being gathered, with its condenser: equal condensers have separate reports."""
+    """A report that a condenser is making. Two equal condensers make separate reports."""
 
     __slots__ = ("condenser",)
 
@@ -92,7 +94,7 @@ class _OpenReport(dict[str, Any]):
 
 
 class _OpenReports(threading.local):
-    """The reports being gathered in this thread, by the identity of their condenser: one condenser may serve several
+    """The unfinished reports of this thread, by the identity of their condenser: one condenser may serve several
     threads at once.
     """
 
@@ -104,7 +106,7 @@ _open = _OpenReports()
 
 
 def open_report(condenser: object) -> dict[str, Any]:
-    """Return the report that ``condenser`` is gathering in this thread."""
+    """Return the unfinished report of ``condenser`` in this thread."""
     report = _open.of.get(id(condenser))
     if report is None or report.condenser() is not condenser:
         report = _open.of[id(condenser)] = _OpenReport(condenser)
@@ -112,7 +114,7 @@ def open_report(condenser: object) -> dict[str, Any]:
 
 
 def take_report(condenser: object) -> tuple[Report, ...]:
-    """Return the gathered report, if there is one, and start a new one."""
+    """Return the finished report, if there is one, and start a new one."""
     report = _open.of.get(id(condenser))
     if report is None or report.condenser() is not condenser:
         return ()
@@ -121,8 +123,8 @@ def take_report(condenser: object) -> tuple[Report, ...]:
 
 
 def take_abandoned() -> tuple[Report, ...]:
-    """Return the reports that condensers gathered in this thread before an error ended their step, and start new ones.
-    Otherwise they would go into the report on another conversation's step.
+    """Return the unfinished reports of this thread after an error ended a step, and start new ones. Otherwise they
+    would go into the report on another conversation's step.
     """
     reports = tuple(dict(report) for report in _open.of.values() if report and report.condenser() is not None)
     _open.of.clear()

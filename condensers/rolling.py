@@ -112,7 +112,9 @@ class RollingCondenser(Condenser, ABC):
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that has too many events and stays unchanged; none for a rule without a size."""
+        """Return the report on a View that has too many events and stays unchanged; None for a strategy without
+        a size.
+        """
         max_size, keep_first = getattr(self, "max_size", None), getattr(self, "keep_first", 0)
         return () if max_size is None else (above_size(self.type, max_size, keep_first, len(view), why),)
 
@@ -128,11 +130,11 @@ class RollingCondenser(Condenser, ABC):
 
 
 PipelinableCondenserBase = RollingCondenser
-"""A name from the reference. Here every condenser can be a part of a pipeline."""
+"""The reference's name for a condenser that can be a part of a pipeline. Here every condenser can be one."""
 
 
 def _has_reasons(self: RollingCondenser, view: View, agent_llm: AgentModel | None = None) -> bool:
-    """Return whether a condensation is due now: there are reasons for one."""
+    """Return whether a condensation is due now, that is, whether there are reasons for one."""
     return bool(self.reasons(view, agent_llm))
 
 
@@ -158,7 +160,9 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, an event, and ``beside`` more."""
+    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, one event, and ``beside`` further
+    events.
+    """
     half = max_size // 2
     if keep_first + beside >= half:
         raise InvalidCondenser(

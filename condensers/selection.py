@@ -88,7 +88,7 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
 
 
 def kept_whole(view: View, kept: Set[int], forgotten: Iterable[Event]) -> int:
-    """Return how many events stay only because an event of their unit does, or because a call waits."""
+    """Return the number of events that stay only because an event of their unit stays, or because a call waits."""
     gone = {event.id for event in forgotten}
     return sum(
         index not in kept and event.id not in gone and not stands_for_forgotten(event)

@@ -96,7 +96,7 @@ class AmortizedForgettingCondenserConfig(CondenserConfig):
 
     aliases = ("amortized_forgetting",)
     type: Literal["amortized"] = "amortized"
-    max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
+    max_size: int = Field(default=100, ge=2, description="a View with more events is condensed, to half of this number")
     keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
 
 
@@ -112,36 +112,40 @@ class _Summarizing(CondenserConfig):
     max_size: int | None = Field(
         default=None,
         ge=2,
-        description="more events than this are condensed, to half as many; not given: 100 where no token limit is "
-        "known, and only tokens where one is",
+        description="a View with more events is condensed, to half of this number; by default 100, or, where a token "
+        "limit is known, no number: then only tokens count",
     )
     keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
     max_event_length: int | None = Field(
-        default=10_000, description="how many characters of an event the summarizer sees; negative: all"
+        default=10_000, description="how many characters of an event the summarizer sees; a negative number: all"
     )
     max_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="largest prompt of the agent, beside its model's own limit; see Limits of tokens",
+        description="a limit for the agent's prompt, besides its model's own; see Limits of tokens",
     )
     token_margin_ratio: float = Field(
-        default=0.1, ge=0, lt=1, description="part of the agent's model's input that stays free"
+        default=0.1, ge=0, lt=1, description="the part of the agent's model's input that stays free"
     )
     tail: TailRule = Field(
         default="half",
-        description="how much of the tail stays where tokens are over: what brings the prompt to half, or what fits",
+        description="how much of the tail stays where the prompt has too many tokens: half brings it to half of the "
+        "limit, fits to the limit",
     )
     minimum_progress: float = Field(
-        default=0.1, gt=0, lt=1, description="least part of a View that a condensation forgets"
+        default=0.1, gt=0, lt=1, description="the smallest part of a View that a condensation may forget"
     )
-    hard_context_reset_max_retries: int = Field(default=5, ge=1, description="how often the last resort is tried")
+    hard_context_reset_max_retries: int = Field(default=5, ge=1, description="how many times the hard reset is tried")
     hard_context_reset_context_scaling: float = Field(
         default=0.8,
         gt=0,
         lt=1,
-        description="how much of an event's text each further try shows, of that of the one before",
+        description="each further try of the hard reset shows this part of the event's text that the try before "
+        "it showed",
     )
-    selection: SelectionRule = Field(default="openhands-v1", description="whose arithmetic says what is forgotten")
+    selection: SelectionRule = Field(
+        default="openhands-v1", description="the OpenHands version whose arithmetic chooses what is forgotten"
+    )
 
 
 class DigestCondenserConfig(_Summarizing):
@@ -182,17 +186,19 @@ class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
 
     aliases = ("structured_summary",)
     type: Literal["structured"] = "structured"
-    selection: SelectionRule = Field(default="openhands-v0", description="whose arithmetic says what is forgotten")
+    selection: SelectionRule = Field(
+        default="openhands-v0", description="the OpenHands version whose arithmetic chooses what is forgotten"
+    )
 
 
 class LLMAttentionCondenserConfig(_Asking):
     """A model chooses which events stay. The others are forgotten without a summary."""
 
     type: Literal["llm_attention"] = "llm_attention"
-    max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
+    max_size: int = Field(default=100, ge=2, description="a View with more events is condensed, to half of this number")
     keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
     max_event_length: int | None = Field(
-        default=10_000, description="how many characters of an event the model sees; negative: all"
+        default=10_000, description="how many characters of an event the model sees; a negative number: all"
     )
 
 

@@ -49,7 +49,7 @@ class CondenserConfig(BaseModel):
     As the annotation of a field of a pydantic model, this class stands for the configuration of any strategy:
     ``condenser: CondenserConfig`` takes a table with a ``type``.
 
-    Two fields are special: ``llm_config`` may name a table ``[llm.NAME]`` and is ``[llm]`` where it is not given, and
+    Two fields are special: ``llm_config`` may name a table ``[llm.NAME]`` (``[llm]`` is the default), and
     ``condensers`` holds the configurations of other condensers.
     """
 
@@ -86,7 +86,9 @@ CONDENSER_REGISTRY: dict[type[CondenserConfig], type[Condenser]] = {}
 _by_name: dict[str, type[CondenserConfig]] = {}
 
 LLMResolver = Callable[[Any, str], LLMConfig | None]
-"""Return the model of an ``llm_config`` (a table, a name, or None if not given) at a path, or None without a model."""
+"""A function that returns the model of an ``llm_config`` (a table, a name, or None if not given) at a path, or None for
+no model.
+"""
 
 
 def register_config(config_type: type[CondenserConfig], condenser_type: type[Condenser]) -> None:
@@ -117,7 +119,9 @@ def config_types() -> list[type[CondenserConfig]]:
 
 
 def config_of(condenser: Condenser) -> CondenserConfig:
-    """Return the configuration that makes ``condenser`` again. Raises ``InvalidCondenser`` where there is none."""
+    """Return the configuration of ``condenser``, from which an equal one can be made. Raises ``InvalidCondenser`` where
+    there is none.
+    """
     made_by = next((kind for kind, made in CONDENSER_REGISTRY.items() if made is type(condenser)), None)
     if made_by is None:
         raise InvalidCondenser(
@@ -191,12 +195,16 @@ def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolve
 
 
 def parse_llm_config(value: Any, path: str) -> LLMConfig | None:
-    """Return the model that a table describes. Raises ``InvalidCondenser`` as ``parse_config`` does; for a name too."""
+    """Return the model that a table describes; a model is returned as it is.
+
+    Raises ``InvalidCondenser`` as ``parse_config`` does, and also for the name of a table: without a file there are no
+    tables ``[llm]``.
+    """
     if value is None or isinstance(value, LLMConfig):
         return value
     if not isinstance(value, Mapping):
         raise InvalidCondenser(
-            f"{path}: should be a table with a 'model', not {told(value)}; there are no tables [llm] here"
+            f"{path}: should be a table with a 'model', not {told(value)}; only a TOML file has tables [llm] to name"
         )
     return _validated(LLMConfig, value, path)
 

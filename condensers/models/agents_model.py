@@ -22,7 +22,7 @@ _NAME_ONE = (
 
 @dataclass(frozen=True, slots=True)
 class AgentsModel:
-    """Stands for the agent's model until it is known. A call raises ``InvalidCondenser``."""
+    """The place of the agent's model until that is known. A call raises ``InvalidCondenser``."""
 
     model: str = "the agent's model"
     supports_function_calling: bool = True
@@ -43,7 +43,7 @@ AGENTS_MODEL: Final = AgentsModel()
 
 
 def with_agents_model(condenser: T, agent_llm: AgentModel | None) -> T:
-    """Return the condenser with the agent's model, if its field ``llm`` stands for it; else the condenser itself.
+    """Return the condenser with the agent's model, if it uses ``AGENTS_MODEL``; else the condenser itself.
 
     Raises ``InvalidCondenser`` where there is no such model, or where it cannot be asked.
     """

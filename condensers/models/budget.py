@@ -1,4 +1,4 @@
-"""The token budget of a View: how far it has outgrown it, and how much of its tail would fit again."""
+"""The token budget of a View: how many tokens it is over its limit, and how much of its tail would fit again."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Overrun", "TokenBudget", "overrun", "start_of_tail_that_fits", "toke
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """How large a prompt may grow.
+    """The limits of a prompt.
 
-    ``max_tokens`` is the user's own limit, ``margin_ratio`` the part of the model's input that is left free because
-    servers add to a prompt what no one else can count.
+    ``max_tokens`` is the user's own limit. ``margin_ratio`` is the part of the model's input that stays free, because
+    servers add tokens to a prompt that only they can count.
     """
 
     max_tokens: int | None = None
@@ -31,8 +31,9 @@ class TokenBudget:
         """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
         The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. The room for
-        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why. Without
-        a model there is no limit, as in the reference: who steps without one passes an estimate, see ``counting``.
+        an answer counts as at most half of the input: docs/decisions/0040-room-for-the-answer.md says why. Without a
+        model there is no limit, as in the reference; a step without the agent's model passes an estimate, see
+        ``counting``.
         """
         if agent_llm is None:
             return None
@@ -74,7 +75,7 @@ class Overrun:
 
 
 def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Overrun | None:
-    """Return the View's overrun; None if it fits, and if there is no limit.
+    """Return the overrun of the View; None if it fits or if there is no limit.
 
     If there is a limit and tokens cannot be counted, they are estimated: see ``condensers.models.estimate``.
     """
@@ -101,8 +102,8 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
 
 
 def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentModel | None) -> list[int | None]:
-    """Return, for each of ``lengths``, the tokens of the prompt that the View made when it had that many events and had
-    only grown by appended events since; None if they cannot be counted.
+    """Return for each of ``lengths`` the tokens of the prompt of the View at the time when it had that many events;
+    since then it has only grown at its end. Return None if they cannot be counted.
 
     Cost: the View, once; for each length at which it cannot be split into two independent prompts, also the events
     before.
@@ -126,8 +127,8 @@ def _stands_alone(view: View) -> Callable[[int], bool]:
     """Return a test whether the prompt of ``view[:length]`` is the beginning of the prompt of ``view``, message for
     message.
 
-    It is if no unit has events on both sides, except for a whole tool loop; if the same system prompt is sent; and if
-    the next event is the agent's, so that no two messages of the user are merged.
+    This holds if no unit has events on both sides, except for a whole tool loop; if the same system prompt is sent; and
+    if the next event is the agent's, so that no two messages of the user are merged.
     """
     events, fit = view.events, view.fit_positions
     found = units(events, view.left_behind)

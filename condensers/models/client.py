@@ -47,7 +47,7 @@ _GRACE_S = 1.0
 """A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""Parts of the model names whose tokenizer litellm fetches from the Hugging Face Hub."""
+"""Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
 
 
 class LLM:
@@ -161,7 +161,7 @@ class LLM:
             raise ModelCallFailed(self.model, "context_window", problem)
 
     def _waits(self) -> Iterator[float | None]:
-        """Yield how long to wait after each attempt that failed; None after the last."""
+        """Yield the time to wait after each failed attempt; None after the last."""
         for retry in range(self.config.retries):
             yield min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
         yield None
@@ -221,7 +221,7 @@ class LLM:
 
     @property
     def is_known(self) -> bool:
-        """Whether litellm knows the model: else it counts with a tokenizer for all, and knows no limit."""
+        """Whether litellm knows the model. If not, litellm counts with a general tokenizer, and knows no limit."""
         return _known(self.model) is not None
 
     def token_sums(self, view: View) -> Sequence[int]:
@@ -279,7 +279,7 @@ def _known_limit(model: str, limit: str) -> int | None:
 
 
 def _known(model: str) -> Mapping[str, Any] | None:
-    """Return what litellm knows of a model; None of a name that it does not know."""
+    """Return litellm's entry for a model; None for a name that it does not know."""
     litellm = _litellm()
     try:
         known: Mapping[str, Any] = litellm.get_model_info(model)

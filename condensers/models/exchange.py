@@ -91,7 +91,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
 
 
 def says_something(reply: Reply) -> bool:
-    """Return whether this reply has a word or a call."""
+    """Return whether this reply has any text or call."""
     return bool(reply.tool_calls or (reply.text and reply.text.strip()))
 
 

@@ -1,4 +1,4 @@
-"""Name the failure of a model call in one of a few words.
+"""Give the failure of a model call one of a few names.
 
 litellm raises about fifty kinds of errors. They are told apart by name and status, so litellm is not imported here.
 """
@@ -27,7 +27,7 @@ PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable
 """Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that litellm raises by accident for a reply or a message that is not a chat completion."""
+"""Errors that litellm raises by mistake for a reply or a message that is not a chat completion."""
 
 RETRY_WAIT_MAX_S = 60.0
 """The longest wait between two attempts, even if a server asks for more."""
@@ -70,8 +70,8 @@ def is_connection_refused(error: BaseException | None) -> bool:
 
 
 def problem_of(text: str) -> str:
-    """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters: only the last line of a traceback
-    that litellm pastes into its errors, and the beginning of a page that a server sends.
+    """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters. Of a traceback that litellm puts
+    into its errors only the last line stays, and of a page that a server sends only the beginning.
     """
     said, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])

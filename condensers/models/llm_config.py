@@ -28,7 +28,9 @@ class LLMConfig(BaseModel):
 
     model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
     api_key: SecretStr | None = Field(
-        default=None, min_length=1, description="else api_key_env, else what litellm finds in the environment"
+        default=None,
+        min_length=1,
+        description="the key; by default api_key_env, else the key that litellm finds in the environment",
     )
     api_key_env: str | None = Field(
         default=None, min_length=1, description="name of the environment variable that has the key"
@@ -37,55 +39,61 @@ class LLMConfig(BaseModel):
         default=None,
         pattern=r"^https?://",
         repr=False,  # an address may hold a password
-        description="the server's address, for a proxy or a server of one's own",
+        description="the address of a proxy or of your own server",
     )
-    api_version: str | None = Field(default=None, description="for servers that want one, such as Azure's")
+    api_version: str | None = Field(default=None, description="the API version, for servers such as Azure's")
     max_input_tokens: int | None = Field(
-        default=None, ge=1, description="input limit; else litellm's entry for the model"
+        default=None, ge=1, description="input limit; by default litellm's entry for the model"
     )
     max_output_tokens: int | None = Field(
-        default=None, ge=1, description="output limit, sent with a call; else the model's"
+        default=None, ge=1, description="output limit, sent with a call; by default the model's"
     )
-    temperature: float | None = Field(default=None, ge=0, description="else the server's own")
+    temperature: float | None = Field(default=None, ge=0, description="temperature; by default the server's")
     timeout_s: float = Field(
         default=120.0,
         gt=0,
         validation_alias=AliasChoices("timeout_s", "timeout"),
-        description="for one attempt, in seconds",
+        description="time limit of one attempt, in seconds",
     )
     retries: int = Field(
-        default=2, ge=0, validation_alias=AliasChoices("retries", "num_retries"), description="attempts after the first"
+        default=2,
+        ge=0,
+        validation_alias=AliasChoices("retries", "num_retries"),
+        description="number of attempts after the first",
     )
     retry_wait_s: float = Field(
-        default=1.0, ge=0, description="before the first retry, doubled before each further one"
+        default=1.0, ge=0, description="wait before the first retry, doubled before each further retry"
     )
     fallbacks: tuple[LLMConfig, ...] = Field(
-        default=(), description="models to ask, in turn, when this one gives no reply"
+        default=(), description="models to ask, one after the other, if this one gives no reply"
     )
     function_calling: bool | None = Field(
-        default=None, description="whether it can be made to call a tool; else litellm knows"
+        default=None, description="whether the model can be made to call a tool; by default litellm's entry"
     )
     response_schema: bool | None = Field(
-        default=None, description="whether it can be held to a schema; else litellm knows"
+        default=None, description="whether the model's reply can be held to a schema; by default litellm's entry"
     )
     tokenizer: str | None = Field(
-        default=None, min_length=1, description="the model whose tokenizer counts, if not its own"
+        default=None, min_length=1, description="another model, whose tokenizer counts the tokens"
     )
     caching_prompt: bool = Field(
-        default=True, description="mark the agent's prompts for providers that cache only what is marked"
+        default=True, description="mark the agent's prompts for providers that cache only marked parts"
     )
     dialect: Literal["openai", "litellm"] | None = Field(
-        default=None, description="form of the agent's messages: openai for a plain server; else by the model's name"
+        default=None,
+        description="form of the agent's messages: openai for a plain server; by default, the model's name decides",
     )
     extra: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
+        default_factory=dict, repr=False, description="further arguments of litellm.completion, passed on unchanged"
     )
 
     @field_validator("api_key")
     @classmethod
     def _is_not_masked(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and set(key.get_secret_value()) == {"*"}:
-            raise ValueError("the key is masked, as JSON of a configuration shows it; give it, or api_key_env")
+            raise ValueError(
+                "the key is masked, because it was copied from printed JSON; give the key itself, or api_key_env"
+            )
         return key
 
     @field_validator("extra")

@@ -36,7 +36,7 @@ class _Measured(NamedTuple):
 
 
 class PromptSums:
-    """The sums of Views, by ``counter``. Thread-safe; remembers the last View of each of some conversations."""
+    """The sums of Views, counted by ``counter``. Thread-safe. It remembers the last View of some conversations."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter

@@ -1,8 +1,8 @@
 """Remove keys from the texts of servers before they go into an error, and so into the log. A server that refuses a key
 often repeats it, and a proxy may repeat whole requests with their headers.
 
-It is unknown where litellm found the key that it sent, so every text that may be a key is removed from an error. From a
-reply, only texts that certainly are keys are removed.
+It is unknown where litellm found the key that it sent. So every text that may be a key is removed from an error. From a
+reply only certain keys are removed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def without_secrets(text: str, config: LLMConfig, key: str | None) -> str:
 
 
 def without_keys(text: str, config: LLMConfig, key: str | None) -> str:
-    """Return ``text`` with ``***`` for every key in it. It is for summaries, which must not lose other words: a text
-    that is only perhaps a secret stays.
+    """Return ``text`` with ``***`` for every key in it. It is used for summaries, which must not lose other words: a
+    text that is only perhaps a key stays.
     """
     return _without(text, _keys(config, key, _SURE_KEY_NAMES))
 

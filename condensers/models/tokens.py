@@ -1,4 +1,4 @@
-"""Exact token counts of what a View makes a prompt of.
+"""Count the tokens of the prompt of a View exactly.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
 each rendered message is counted once and its count is kept, and a step counts only new messages.
@@ -57,8 +57,8 @@ class TokenCounter:
         return self._keep(key, 2 * one - two)
 
     def frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return the tokens beside the messages: a constant and the tools, which take fewer tokens with a system
-        prompt.
+        """Return the tokens of a prompt besides its messages: a constant, and the tools, which take fewer tokens if
+        there is a system prompt.
         """
         if not tools:
             return self._constant()
@@ -87,4 +87,4 @@ def _key(message: Mapping[str, Any]) -> Hashable:
 
 
 _PLAIN = 2
-"""The version of marshal's format that depends on values alone; later ones tell apart equal objects."""
+"""The version of marshal's format that depends only on values. Later versions give equal objects different bytes."""

@@ -36,7 +36,7 @@ def _is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 
 def _where(output: Observation, urls: Mapping[object, object]) -> str:
-    """Say what an output shows: the address that it or its call names, else the tool."""
+    """Return a line about an output: the address that it or its call names, else the tool."""
     url = output.extras.get("url") or urls.get(output.cause) or urls.get(output.call_id)
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 

@@ -56,8 +56,8 @@ class DigestCondenser(SummarizingCondenser):
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The facts of ``count`` events. ``lines`` holds the lines of each section by subject, oldest first; ``left_out``
-    counts the omitted ones; ``earlier`` holds the texts of other summaries, which are not digests.
+    """The facts of ``count`` events. ``lines`` holds the lines of each section by subject, oldest first. ``left_out``
+    holds the number of omitted lines of each section. ``earlier`` holds the texts of summaries that are not digests.
     """
 
     count: int
@@ -124,9 +124,9 @@ class Digest:
     def text(self, max_length: int) -> str:
         """Return the digest in at most ``max_length`` characters.
 
-        Every section may take its share; the rest of the room goes to sections that were cut, in turn. Within a section
-        the newest lines stay. The user's newest request stays whole, or its beginning and end as far as the section has
-        room. The first request stays too, and the beginnings of others as far as there is room.
+        Every section gets its share; the remaining room goes to sections that were cut, one after the other. Within a
+        section the newest lines stay. The user's newest request stays whole, or its beginning and end as far as the
+        section has room. The first request stays too, and the beginnings of others as far as there is room.
         """
         title = f"# Digest of {self.count} events"
         left = max_length - len(title)
@@ -179,7 +179,7 @@ _SHARES: Mapping[Section | str, float] = {
 """The share of a digest that is reserved for a section, the most important section first."""
 
 _ASKED_TIMES = 1.6
-"""The most that the user's requests may take, as a multiple of their share: a long one must not fill the digest."""
+"""The most room for the user's requests, as a multiple of their share: a long request must not fill the digest."""
 
 _ASK_LENGTHS = (2_000, 1_000, 500, 320, 240, 160)
 """Lengths to which older requests are cut, in turn. If the shortest does not fit, requests are omitted."""

@@ -69,9 +69,10 @@ class CondenserPipeline(Condenser):
 
 
 def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:
-    """Return the condensation that a part made of the View it saw, its summary at the same place of the whole View.
+    """Return the condensation that a part made of the View it saw, with its summary at the same place of the whole
+    View.
 
-    Parts before it may have hidden events that are still there.
+    Earlier parts may have hidden events that the whole View shows.
     """
     action = condensation.action
     if action.summary_offset is None or len(seen) == len(whole) or action.summary_offset >= len(seen):

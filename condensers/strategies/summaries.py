@@ -18,7 +18,7 @@ _PIECES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary for the forgotten events: a text, its metadata for the condensation, and its cost."""
+    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost."""
 
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -29,13 +29,14 @@ from projections import View
 __all__ = ["SelectionRule", "SummarizingCondenser"]
 
 SelectionRule = Literal["openhands-v1", "openhands-v0"]
-"""Whose arithmetic. V1's: a request halves the View as it is, the first system prompt always stays, and there is always
-room for a tail. V0's: a request aims at half of ``max_size``, ``keep_first`` alone says what stays at the head, and
-where that leaves room for nothing but the summary, everything else is forgotten."""
+"""The version of OpenHands whose arithmetic chooses the events. V1: a request halves the present View, the first system
+prompt always stays, and there is always room for a tail. V0: a request aims at half of ``max_size``, ``keep_first``
+alone decides the head, and if that leaves room only for the summary, everything else is forgotten.
+"""
 
 TailRule = Literal["half", "fits"]
 """How much of the tail stays if tokens are over their limit: as much as brings the prompt to half of the limit, or as
-much as fits the limit beside a summary. The first condenses rarely, the second shows more events.
+much as fits the limit beside a summary. The first one condenses rarely, the second one shows more events.
 """
 
 MAX_SIZE = 100
@@ -83,7 +84,7 @@ class SummarizingCondenser(RollingCondenser):
         """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
     def shorter(self, text: str) -> str | None:
-        """Return a shorter summary if it takes too much of the prompt. None by default: a model's text is not
+        """Return a shorter summary if it takes too much of the prompt. By default None: a model's text is not
         truncated.
         """
         return None
@@ -301,9 +302,10 @@ def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:
 
 
 _ROOM = 3 / 4
-"""The part of a token limit that a View should take after a condensation at most: half of it for its head and tail, a
-quarter for the summary, and the rest to grow in. A summary that can be made shorter is."""
+"""The largest part of a token limit that a View should take after a condensation: half of the limit for its head and
+tail, and a quarter for the summary; the rest is room to grow. A summary that can be shortened is shortened to it.
+"""
 
 _HALF = 1 / 2
 _BESIDE_A_SUMMARY = 7 / 8
-"""The part of a token limit for head and tail if the tail is as long as fits; the rest is for the summary."""
+"""The part of a token limit for head and tail if the tail is as long as fits. The rest is for the summary."""

@@ -430,7 +430,7 @@ def test_no_key_is_shown_by_an_error(toml, text):
 
 
 def test_a_name_in_place_of_a_model_needs_a_file():
-    with pytest.raises(InvalidCondenser, match=r"condenser.llm_config: .*there are no tables \[llm\] here"):
+    with pytest.raises(InvalidCondenser, match=r"condenser.llm_config: .*only a TOML file has tables \[llm\] to name"):
         condenser_from_config({"type": "llm", "llm_config": "cheap"})
 
 
