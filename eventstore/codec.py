@@ -305,7 +305,7 @@ def _not_storable(event: _Known) -> str | None:
     """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be bytes itself."""
     values = _values(event)
     alone = {name: value for name, value in values.items() if isinstance(value, bytes) and name != "data"}
-    return not_json(alone) or not_json(values, or_bytes=not isinstance(event, DocumentChanges))
+    return not_json(alone) or not_json(values, or_bytes=True)
 
 
 def _values(event: _Known) -> dict[str, Any]:

@@ -136,9 +136,9 @@ class History:
 
         ``expected_version`` is the version on which the decision was made, 0 for a new history, or ``ANY_VERSION``. A
         repeated ``idempotency_key`` with the same events appends nothing and returns the recorded events. ``documents``
-        are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events. With them, the
-        events may be empty: see ``eventstore.Documents.append``. ``dedupe="origin"`` leaves out imported events whose
-        source id the history already has: see ``eventstore.Store.append``.
+        are new values of documents by name, JSON and bytes, or ``DELETED``, in the same transaction as the events. With
+        them, the events may be empty: see ``eventstore.Documents.append``. ``dedupe="origin"`` leaves out imported
+        events whose source id the history already has: see ``eventstore.Store.append``.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;

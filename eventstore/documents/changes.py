@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final, Literal
 
 import msgspec
@@ -41,6 +42,7 @@ from eventstore.store import Store
 from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.results import Recorded
+from eventstore.values.bodies import taken_out
 from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation, find_meant
 
@@ -246,18 +248,20 @@ def _checked_name(name: object) -> str:
 
 
 def _own(name: str, value: Any) -> Any:
-    """Return a copy of a value as JSON has it. Raises ``InvalidEvent`` where the copy would be another value."""
+    """Return a copy of a value as JSON has it, with its bytes. Raises ``InvalidEvent`` where the copy would be another
+    value.
+    """
     try:
         copy = _decode(_encode(value))
         if copy == value:
             return copy
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
         pass  # Python's own encoder knows lone surrogates and long numbers
-    problem = not_json({name: value})
+    problem = not_json({name: value}, or_bytes=True)
     if problem is not None:
         raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {problem}")
     try:
-        copy = json.loads(json.dumps(value, allow_nan=False))
+        copy = _copied(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {error}") from error
     if copy != value:
@@ -266,3 +270,17 @@ def _own(name: str, value: Any) -> Any:
             f"lists, texts and numbers"
         )
     return copy
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy as JSON has it, with its bytes. Raises ``ValueError`` for NaN, and for a list that holds itself."""
+    json.dumps(value, allow_nan=False, default=lambda found: None)
+    holder = {"value": deepcopy(value)}
+    found = taken_out(holder)
+    copy = json.loads(json.dumps(holder))
+    for path, plain in found:
+        container = copy
+        for step in path[:-1]:
+            container = container[step]
+        container[path[-1]] = plain
+    return copy["value"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -106,7 +107,8 @@ def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue
 
 
 def json_text(value: Any) -> bytes:
+    """Return a value as JSON, with bytes as base64: as long as it is, not as it is stored."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
-        return json.dumps(value).encode()
+        return json.dumps(value, default=lambda plain: base64.b64encode(plain).decode("ascii")).encode()

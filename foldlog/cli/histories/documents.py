@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventstore.values.json_values import said
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -39,11 +40,11 @@ def run(
         terminal.emit({"conversation": conversation, "version": version, "documents": documents})
         return DONE
     if not documents:
-        said = f"{terminal.printable(conversation, one_line=True)} has no documents at version {version}."
-        terminal.console().print(said, markup=False, soft_wrap=True)
+        none = f"{terminal.printable(conversation, one_line=True)} has no documents at version {version}."
+        terminal.console().print(none, markup=False, soft_wrap=True)
     lines = terminal.PrintedLines()
     for each, value in documents.items():
-        text = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False, default=said)
         lines.write(
             (f"{terminal.printable(each, one_line=True)}  ", "bold"), (terminal.printable(text, one_line=True), "")
         )

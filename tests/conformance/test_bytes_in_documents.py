@@ -1,0 +1,177 @@
+"""Bytes in documents on every recorder: as in events, and kept once with those of the events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
+from eventstore.maintenance.copy_store import compare_stores, copy_store
+from eventstore.maintenance.detach import detach
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.redact import redact
+from eventstore.maintenance.rekey import rekey
+from eventstore.stored.row_codec import WriteSettings
+from foldlog.archives import read_archive, write_archive
+from projections import Views
+from tests.conformance.conftest import OpenRecorder
+from tests.conformance.test_bytes import (
+    IMAGE,
+    OTHER_KEYS,
+    SETTINGS,
+    SMALL,
+    fresh,
+    kept,
+    problems,
+    said,
+    stored_bytes,
+)
+
+STATE = {"image": IMAGE, "blobs": [{"type": "msgpack", "at": SMALL}], "$bytes": [{"at": ["x"]}], "n": 1}
+
+
+@pytest.fixture(params=SETTINGS)
+def settings(request: pytest.FixtureRequest) -> WriteSettings:
+    return SETTINGS[request.param]
+
+
+@pytest.fixture
+def store(settings: WriteSettings, open_recorder: OpenRecorder) -> Store:
+    store = Store(open_recorder(), settings)
+    store.register(Views(store))
+    return store
+
+
+def put(store: Store, **values: Any) -> None:
+    Documents(store).append("c", (), values)
+
+
+def read(store: Store, name: str = "state", conversation: str = "c", version: int | None = None) -> Any:
+    return Documents(fresh(store)).get(conversation, name, version=version)
+
+
+@pytest.mark.parametrize("value", [STATE, IMAGE, [[SMALL]], {"lone": "\udcff", "at": b""}, {"n": 10**30, "at": SMALL}])
+def test_bytes_come_back_as_bytes_at_any_version(store: Store, value: Any):
+    put(store, state=value)
+    put(store, state={"changed": value}, other=1)
+    assert read(store) == {"changed": value}
+    assert read(store, version=1) == value
+    assert type(read(store, "state", version=1)) is type(value)
+    assert problems(store) == []
+
+
+def test_a_value_with_bytes_belongs_to_its_owner(store: Store):
+    given = {"list": [SMALL]}
+    put(store, state=given)
+    given["list"].append(b"more")
+    assert read(store) == {"list": [SMALL]}
+
+
+def test_the_same_bytes_are_kept_once_beside_events_and_documents(store: Store):
+    documents = Documents(store)
+    documents.append("c", said(IMAGE), {"state": {"image": IMAGE}})
+    for n in range(70):
+        documents.append("c", (), {"state": {"image": IMAGE, "turn": n, "copy": [IMAGE]}})
+    assert kept(store.database.recorder) == 1
+    assert read(store) == {"image": IMAGE, "turn": 69, "copy": [IMAGE]}
+    last = list(store.events("c"))[-1]
+    assert isinstance(last, DocumentChanges)
+    put(store, state=DELETED)
+    assert read(store, version=5)["image"] == IMAGE
+
+
+def test_what_stays_the_same_adds_nothing_and_what_differs_is_new(store: Store):
+    put(store, state=STATE)
+    put(store, state=STATE)
+    assert store.version("c") == 1
+    put(store, state={**STATE, "image": IMAGE[:-1] + b"x"})
+    put(store, text="AP8=")
+    put(store, text=SMALL)
+    assert store.version("c") == 4, "bytes are not the text that writes them in base64"
+    assert read(store, "text") == SMALL
+
+
+def test_a_retry_is_recognized_by_its_bytes(store: Store):
+    documents = Documents(store)
+    first = documents.append("c", said(SMALL), {"state": STATE}, idempotency_key="k")
+    assert Documents(fresh(store)).append("c", said(SMALL), {"state": STATE}, idempotency_key="k") == first
+    with pytest.raises(IdempotencyConflict):
+        documents.append("c", said(SMALL), {"state": {**STATE, "image": SMALL}}, idempotency_key="k")
+
+
+def test_attributes_hold_none(store: Store):
+    with pytest.raises(InvalidEvent, match="attributes are a map of names to texts"):
+        put(store, attributes={"title": SMALL})
+    assert kept(store.database.recorder) == 0
+
+
+@pytest.mark.parametrize("target", SETTINGS)
+def test_copies_and_archives_have_them(store: Store, open_recorder: OpenRecorder, tmp_path: Path, target: str):
+    put(store, state=STATE, attributes={"title": "t"})
+    put(store, state={**STATE, "n": 2})
+    copy, imported = (Store(open_recorder(), SETTINGS[target]) for _ in range(2))
+    list(copy_store(store, copy))
+    write_archive(store, tmp_path / "archive", ["c"])
+    list(read_archive(imported, tmp_path / "archive"))
+    for other in (copy, imported):
+        assert (read(other), read(other, version=1)) == ({**STATE, "n": 2}, STATE)
+        assert other.conversation("c").head == store.conversation("c").head
+        assert kept(other.database.recorder) == kept(store.database.recorder)
+        assert (problems(other), list(compare_stores(store, other))) == ([], list(compare_stores(store, store)))
+
+
+@pytest.mark.parametrize("target", [*SETTINGS.values(), WriteSettings(keys=OTHER_KEYS)], ids=[*SETTINGS, "other key"])
+def test_every_change_of_form_keeps_them(store: Store, settings: WriteSettings, target: WriteSettings):
+    put(store, state=STATE)
+    before = kept(store.database.recorder)
+    decrypt = settings.keys is not None and target.keys is None
+    both = target._replace(keys=settings.keys) if decrypt else target
+    changed = Store(store.database.recorder, both._replace(compression=target.compression or "none"))
+    assert [each.damaged for each in rekey(changed, decrypt=decrypt)] == [()]
+    again = Store(store.database.recorder, target)
+    assert read(again) == STATE
+    assert problems(again) == []
+    assert kept(store.database.recorder) == before
+
+
+def test_an_encrypted_store_holds_neither_the_bytes_nor_their_hash(open_recorder: OpenRecorder):
+    from hashlib import sha256
+
+    for keys, holds in ((None, True), (OTHER_KEYS, False)):
+        store = Store(open_recorder(), WriteSettings(keys=keys))
+        put(store, state=IMAGE)
+        (stored,) = stored_bytes(store)
+        assert (IMAGE[:16] in stored) is (sha256(IMAGE).digest() in stored) is holds
+
+
+def test_an_erasure_leaves_no_bytes(store: Store):
+    put(store, state=STATE)
+    erase(store, "c", reason="asked to")
+    assert kept(store.database.recorder) == 0
+    assert problems(store) == []
+
+
+def test_a_redaction_takes_bytes_that_no_other_event_has(store: Store):
+    put(store, state={"image": IMAGE, "at": SMALL})
+    put(store, state=DELETED)
+    put(store, state={"at": SMALL})
+    assert kept(store.database.recorder) == 2
+    redact(store, "c", 0, reason="asked to", by="me")
+    assert kept(store.database.recorder) == 1
+    assert read(store) == {"at": SMALL}
+    assert "image" not in str(read(store, version=1))
+    assert problems(store) == []
+
+
+def test_a_fork_reads_its_parents_documents_and_has_its_own(store: Store):
+    put(store, state=STATE)
+    store.fork("c", 1, "f")
+    Documents(store).append("f", (), {"state": {**STATE, "more": b"fork"}})
+    put(store, state={**STATE, "more": b"parent"})
+    assert read(store, conversation="f") == {**STATE, "more": b"fork"}
+    detach(store.database, "f")
+    erase(store, "c", reason="asked to")
+    assert read(store, conversation="f") == {**STATE, "more": b"fork"}
+    assert problems(store) == []
