@@ -224,6 +224,14 @@ class LLM:
         """Whether litellm knows the model. If not, litellm counts with a general tokenizer, and knows no limit."""
         return _known(self.model) is not None
 
+    @property
+    def tokenizer(self) -> str:
+        """The name of what counts the tokens: a model, or, where litellm does not know it, a tokenizer for all."""
+        if self.config.tokenizer or self.is_known:
+            return self.config.tokenizer or self.model
+        name = _bare_name(_litellm(), self.model)
+        return _tokenizer_for_all(name)
+
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
         return self._sums.of(view)
@@ -299,6 +307,18 @@ def _bare_name(litellm: Any, model: str) -> str:
     except litellm.exceptions.BadRequestError:
         return model
     return name
+
+
+def _tokenizer_for_all(name: str) -> str:
+    """Return the tokenizer that litellm takes for an OpenAI model, and for a name that it does not know."""
+    import tiktoken
+
+    if "gpt-4o" in name:
+        return "o200k_base"
+    try:
+        return tiktoken.encoding_name_for_model(name)
+    except KeyError:
+        return "cl100k_base"
 
 
 def _countable(schema: Any) -> Any:

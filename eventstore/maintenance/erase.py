@@ -42,8 +42,9 @@ def erase(
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
     """Erase ``conversation``. Return its tombstone, which says whether bytes of its events are still in the files. If
-    so, ``vacuum`` or the next erasure removes them; without ``complete``, this call does not try to. Call it again to
-    finish an interrupted erasure. It works in small transactions, so other writers wait only briefly.
+    so, ``vacuum`` or the next erasure removes them, on PostgreSQL autovacuum or a call as the owner of the tables;
+    without ``complete``, this call does not try to. Call it again to finish an interrupted erasure. It works in small
+    transactions, so other writers wait only briefly.
 
     A reader that was opened before keeps the bytes in the files: the erasure waits up to ``patience_s`` seconds for it,
     then raises ``StoreUnavailable``, and has to be run again.

@@ -81,9 +81,9 @@ def rekey(
             staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
-        purge(database.recorder, patience_s, "all events are stored in their new form")
+        gone = purge(database.recorder, patience_s, "all events are stored in their new form")
         if last is not None:
-            yield last._replace(bytes_pending=database.bytes_pending)
+            yield last._replace(bytes_pending=not gone or database.bytes_pending)
 
 
 def _wanted(database: Database, conversation: str | None) -> Iterator[Conversation]:

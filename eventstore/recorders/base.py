@@ -256,7 +256,8 @@ class RecorderOnDisk(Protocol):
 
     def purge(self) -> bool:
         """Overwrite deleted and replaced rows in the files. Return whether all are overwritten: False where only
-        ``compact`` can do the rest. ``StillRead`` while a reader that needs them is open: try again.
+        ``compact``, or the owner of a server's tables, can do the rest. ``StillRead`` while a reader that needs them is
+        open: try again.
         """
 
     def check(self) -> Iterator[str]:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from condensers import LLM, AgentModel, Condenser
 
-__all__ = ["AgentModelName", "CountingModelName", "agent_model", "counting_model", "load_condenser_for"]
+__all__ = [
+    "AgentModelName",
+    "CountingModelName",
+    "agent_model",
+    "counted_words",
+    "counting_model",
+    "load_condenser_for",
+]
 
 _TOKENIZER = "gpt-4o"
 _SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
@@ -63,7 +70,7 @@ def counting_model(name: str | None) -> LLM | None:
     return model
 
 
-def agent_model(name: str | None) -> AgentModel | None:
+def agent_model(name: str | None) -> LLM | None:
     """Return the model of that name. Without a name, return one that counts tokens and has no limit, or None if
     litellm, which counts, is not installed. Raises ``InvalidCondenser`` if a name is given and litellm is not
     installed.
@@ -94,12 +101,20 @@ def _say_if_unknown(model: LLM) -> None:
 
     if model.is_known:
         return
-    tokens = "its tokens are counted as another model's"
     try:
         model.count_tokens(_SHORT_PROMPT)
+        tokens = f"its tokens are counted with the tokenizer {model.tokenizer}"
     except TokensUnknown:
         tokens = "its tokens cannot be counted"
     terminal.complain(f"litellm does not know the model {model.model!r}: {tokens}, and its limit is not known")
+
+
+def counted_words(model: LLM) -> str:
+    """Say what counts tokens, as the end of a sentence that begins with them."""
+    name = terminal.printable(model.model, one_line=True)
+    if model.tokenizer == model.model:
+        return f"as {name} counts them"
+    return f"as the tokenizer {model.tokenizer} counts them, since none is known for {name}"
 
 
 def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) -> Condenser:

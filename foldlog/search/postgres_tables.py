@@ -13,7 +13,8 @@ import psycopg
 from psycopg import sql
 
 from eventstore import StoreUnavailable
-from foldlog.search.hits import Hit, IndexedText, Term, Wanted, hit_of, marked
+from eventstore.recorders.postgres.setup import command_of_owner
+from foldlog.search.hits import Hit, IndexedText, SearchRefused, Term, Wanted, hit_of, marked
 
 __all__ = ["PostgresTables"]
 
@@ -63,12 +64,19 @@ class PostgresTables:
         self._connect = connect
         self._lock = threading.RLock()
         self._open: psycopg.Connection[Any] | None = None
-        with self._used() as connection:
+        try:
+            with self._used() as connection:
+                if not self._is_there(connection):
+                    self._make(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self, connection: psycopg.Connection[Any]) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
             if not self._is_there(connection):
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
-                    if not self._is_there(connection):
-                        connection.execute(self._sql(_SCHEMA))
+                connection.execute(self._sql(_SCHEMA))
 
     def _is_there(self, connection: psycopg.Connection[Any]) -> bool:
         found = connection.execute("SELECT to_regclass(%s)", (f"{self._schema}.search_texts",)).fetchone()
@@ -180,8 +188,17 @@ class PostgresTables:
                 if self._open is None or self._open.closed:
                     self._open, self._name = self._connect()
                 yield self._open
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise SearchRefused(self._lacks_rights()) from error
             except psycopg.Error as error:
                 raise StoreUnavailable(f"the search index cannot be used: {error}") from error
+
+    def _lacks_rights(self) -> str:
+        """Say what the owner has to run where this role may not make or change the index."""
+        assert self._open is not None  # the server refused a statement of this connection
+        info, is_there = self._open.info, self._is_there(self._open)
+        problem = "may not change the search index" if is_there else "may not make the search index that is missing"
+        return f"the role {info.user!r} {problem}; {command_of_owner(self._open, self._name, 'search --rebuild')}"
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:

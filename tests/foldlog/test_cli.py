@@ -295,6 +295,19 @@ def test_a_summary_that_stands_for_an_event_still_is_shown_once(foldlog, five_me
     assert "it was summarized as (summary -7), which stands for it still:" in out
 
 
+def test_why_shows_the_beginning_of_a_long_summary_and_names_the_command_for_the_rest(foldlog):
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("long", [Message(source="user", content="first")], expected_version=ANY_VERSION)
+        lines = "\n".join([f"line {n}." for n in range(40)])
+        forgets = CondensationAction(forgotten_event_ids=[0], summary=lines, summary_offset=0)
+        store.append("long", [forgets], expected_version=ANY_VERSION)
+    out = foldlog("why", "long", 0).out
+    assert ("line 11." in out, "line 12." in out) == (True, False)
+    assert "(28 more lines: foldlog show long -3)" in out
+    assert "line 39." in foldlog("show", "long", "-3").out
+    assert "line 39." in foldlog("why", "long", 0, "--json").document["summary"]["text"]
+
+
 def test_a_declined_condensation_says_why(foldlog):
     declined = CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "all is recent"})
     with open_store("sqlite:///foldlog.db") as store:

@@ -98,12 +98,22 @@ def test_people_read_a_table(foldlog, work, config):
     assert "what that cost" not in out, "where no model was asked nothing is said of one"
 
 
+@pytest.mark.parametrize("command", [("compare", "c1"), ("condense", "c1", "--dry-run")])
+def test_a_count_names_the_tokenizer_where_litellm_does_not_know_the_model(foldlog, work, command):
+    ran = foldlog(*command, "--agent-model", "gpt-99")
+    assert "as the tokenizer cl100k_base counts them, since none is known for gpt-99" in " ".join(ran.out.split())
+    document = foldlog(*command, "--agent-model", "gpt-99", "--json").document
+    assert document.get("tokens", document)["counted_as"] == "cl100k_base"
+    named = foldlog(*command, "--agent-model", "openai/gpt-4o", "--json").document
+    assert named.get("tokens", named)["counted_as"] == "openai/gpt-4o"
+
+
 @pytest.mark.parametrize("command", [("compare", "c1"), ("condense", "c1", "--dry-run"), ("report", "c1")])
 def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldlog, work, command):
     ran = foldlog(*command, "--agent-model", "gpt-99", "--json")
     assert (ran.status, ran.err) == (
         0,
-        "foldlog: litellm does not know the model 'gpt-99': its tokens are counted as another model's, "
+        "foldlog: litellm does not know the model 'gpt-99': its tokens are counted with the tokenizer cl100k_base, "
         "and its limit is not known\n",
     )
     assert foldlog(*command, "--agent-model", "gpt-4o", "--json").err == ""

@@ -313,7 +313,9 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
 def test_rekey_says_where_bytes_of_the_old_form_are_left(foldlog, store, monkeypatch):
     assert "bytes" not in foldlog("rekey").err
     monkeypatch.setattr(Database, "bytes_pending", property(lambda self: True))
-    assert "the file may still hold bytes of the old form; run 'foldlog vacuum --db " in foldlog("rekey").err
+    assert (
+        "the file of the store may still hold bytes of the old form; run 'foldlog vacuum --db " in foldlog("rekey").err
+    )
     assert json.loads(foldlog("rekey", "--json").out)["bytes_pending"] is True
 
 

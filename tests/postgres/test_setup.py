@@ -12,10 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, StoreUnusable, open_store
+from eventstore.maintenance.erase import erase
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup
 from eventstore.recorders.urls import without_password
 from foldlog.cli.application import build
+from foldlog.cli.stores import bytes_pending_words
+from foldlog.search import SearchIndex, SearchRefused
 
 from .servers import Server, new_primary
 
@@ -199,11 +202,11 @@ def role(url: str, postgres_server: Server) -> Iterator[str]:
     schema = schema_of(url)
     open_store(url).close()
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [statements] = [block for block in page.split("```") if block.startswith("sql") and "ROLE foldlog LOGIN" in block]
+    [statements] = [block for block in page.split("```") if block.startswith("sql") and "ON ALL TABLES" in block]
     lines = [line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")]
     for before, after in (("SCHEMA foldlog", f"SCHEMA {schema}"), ("foldlog.", f"{schema}."), ("foldlog", "worker")):
         lines = [line.replace(before, after) for line in lines]
-    postgres_server.sql("\n".join(lines))
+    postgres_server.sql("\n".join(["CREATE ROLE worker LOGIN;", *lines]))
     yield "worker"
     postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
 
@@ -221,17 +224,34 @@ def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(url: str
                 connection.rollback()
 
 
-def test_a_role_that_may_not_vacuum_is_told_so_when_it_erases(url: str, role: str, postgres_server: Server):
+def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
+    url: str, role: str, postgres_server: Server
+):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("secret"), expected_version=0)
-        with pytest.raises(StoreUnusable, match="grant this role MAINTAIN, or do it as the owner"):
-            store.erase("c1", reason="asked for")
+        assert erase(store, "c1", reason="asked for").bytes_pending
+        assert "run this command again as the owner of the tables" in bytes_pending_words(store, url, "it")
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
             postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
-            store.erase("c1", reason="asked for")
+            assert not erase(store, "c1", reason="asked for").bytes_pending
     with open_store(url) as store:
-        store.erase("c1", reason="asked for")
+        assert not erase(store, "c1", reason="asked for").bytes_pending
         assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.events") == "0"
+
+
+def test_a_role_that_may_not_make_the_search_index_is_told_what_the_owner_runs(url: str, role: str):
+    with open_store(url.replace("postgres@", f"{role}@")) as store:
+        store.append("c1", said("a flaky test"), expected_version=0)
+        words = "role 'worker' may not make the search index that is missing; as 'postgres', .*foldlog search --rebuild"
+        with pytest.raises(SearchRefused, match=words):
+            SearchIndex(store)
+    with open_store(url) as store, SearchIndex(store) as index:
+        index.rebuild()
+    with open_store(url.replace("postgres@", f"{role}@")) as store, SearchIndex(store) as index:
+        index.catch_up()
+        assert [hit.id for hit in index.search("flaky")] == [0]
+        with pytest.raises(SearchRefused, match="may not change the search index; as 'postgres'"):
+            index.rebuild()
 
 
 @pytest.fixture

@@ -78,10 +78,10 @@ def _begin_epoch(wire: Wire, info: psycopg.ConnectionInfo, schema: str) -> None:
         ) from error
 
 
-def as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
+def as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: str = "list") -> str:
     """Return the command that the owner of a store has to run."""
     option = "" if schema == "foldlog" else f"&schema={schema}"
     return (
-        f"as {owner!r}, the owner of its tables, run: foldlog list --db 'postgresql://{owner}@{info.host}:{info.port}/"
+        f"as {owner!r}, the owner of its tables, run: foldlog {command} --db 'postgresql://{owner}@{info.host}:{info.port}/"
         f"{info.dbname}?mode=rwc{option}'"
     )

@@ -193,10 +193,13 @@ class PostgresRecorder:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
         its archive and in backups until these are deleted. Only a conversation whose key is erased is unreadable there.
 
-        Raises ``StillRead`` where an older transaction may still read them, ``ProgrammingError`` where this role may
-        not vacuum. Cost: a look at every page of the tables that is not all visible, and at their indices.
+        Return False where this role may not vacuum. Raises ``StillRead`` where an older transaction may still read
+        them. Cost: a look at every page of the tables that is not all visible, and at their indices.
         """
-        readable = self._patiently(lambda connection: status.vacuum(connection, self._schema))
+        try:
+            readable = self._patiently(lambda connection: status.vacuum(connection, self._schema))
+        except status.MayNotVacuum:
+            return False
         if readable:
             time.sleep(_PURGE_PAUSE_S)  # it will be asked again, and each time costs something
             raise StillRead(

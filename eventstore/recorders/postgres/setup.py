@@ -13,7 +13,7 @@ from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.postgres.greeting import as_owner
 from eventstore.recorders.statements import migrations
 
-__all__ = ["prepare"]
+__all__ = ["command_of_owner", "prepare"]
 
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for a table. Later users of the table wait for it, so it fails early and is
@@ -43,12 +43,19 @@ def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, w
             if found == 0:
                 raise
     if found == 0:
-        raise DatabaseError(f"schema {schema!r} of this database has no store; open it for writing to make one")
+        raise DatabaseError(
+            f"schema {schema!r} of this database has no store; to make one, open it with ?mode=rwc in its URL"
+        )
     if found < newest:
         raise DatabaseError(
             f"the store in schema {schema!r} has schema version {found}, this version of foldlog needs {newest}; "
             f"{as_owner(_owner(connection, schema), connection.info, schema)}"
         )
+
+
+def command_of_owner(connection: psycopg.Connection[Any], schema: str, command: str) -> str:
+    """Return the command of foldlog that the owner of the store has to run, as part of an error."""
+    return as_owner(_owner(connection, schema), connection.info, schema, command)
 
 
 def _owner(connection: psycopg.Connection[Any], schema: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Final, LiteralString
 import psycopg
 from psycopg import sql
 
-from eventstore.recorders.errors import ProgrammingError
 from eventstore.recorders.server import Holder, Lag, Status
 from eventstore.recorders.statements import statements
 
@@ -52,11 +51,15 @@ def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
     )
 
 
+class MayNotVacuum(Exception):
+    """This role may not vacuum a table: only its owner may, and from PostgreSQL 17 on a role with ``MAINTAIN``."""
+
+
 def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
     """Vacuum every table from which rows are deleted. Return how many deleted rows may still be readable: 0 if none of
     those that were deleted before this call is. Rows that other commands delete at the same time do not count.
 
-    Raises ``ProgrammingError`` where the role may not vacuum: the server itself only warns.
+    Raises ``MayNotVacuum`` where the role may not vacuum: the server itself only warns.
     """
     warnings: list[str] = []
     reports: list[str] = []
@@ -72,8 +75,7 @@ def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
         reports.clear()
         connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
         if warnings:
-            problem = warnings[0].strip()
-            raise ProgrammingError(f"{problem}; grant this role MAINTAIN, or do it as the owner of the tables")
+            raise MayNotVacuum(warnings[0].strip())
         if not _removed_all_before(next_number, reports):
             kept += _one(connection, _DEAD_ROWS, schema, table)
     return kept

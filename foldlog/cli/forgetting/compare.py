@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
+from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.forgetting.fork_replays import make_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -20,7 +20,7 @@ from foldlog.cli.stores import open_existing, resolved
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from condensers import AgentModel, Condenser, Replay
+    from condensers import LLM, AgentModel, Condenser, Replay
     from eventstore import Store
 
 __all__ = ["run"]
@@ -166,7 +166,7 @@ def _named(name: str) -> Iterator[None]:
 def _document(
     conversation: str,
     version: int,
-    model: AgentModel | None,
+    model: LLM | None,
     replays: Mapping[str, Replay],
     rows: list[dict[str, Any]],
     verdict: list[str],
@@ -176,7 +176,7 @@ def _document(
     return {
         "conversation": conversation,
         "version": version,
-        "counted_as": None if model is None else model.model,
+        "counted_as": None if model is None else model.tokenizer,
         "plot": None if plot is None else str(plot),
         "html": None if html is None else str(html),
         "verdict": verdict,
@@ -219,7 +219,7 @@ def _show(
     console: Console,
     conversation: str,
     version: int,
-    model: AgentModel | None,
+    model: LLM | None,
     rows: list[dict[str, Any]],
     verdict: list[str],
 ) -> None:
@@ -244,7 +244,7 @@ def _show(
     if model is None:
         console.print("Tokens were not counted; for that: pip install 'foldlog[llm]'")
     else:
-        console.print(f"Tokens as {terminal.printable(model.model)} counts them. The store was not changed.")
+        console.print(f"Tokens {counted_words(model)}. The store was not changed.")
 
 
 def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
+from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import open_existing, whole
@@ -18,7 +18,7 @@ from foldlog.words.reasons import because, requests_before
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from condensers import AgentModel
+    from condensers import LLM
     from condensers.reports import Report
     from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary
     from foldlog.histories import Histories
@@ -161,7 +161,7 @@ class _Account(NamedTuple):
     before: View
     after: View
     tokens: tuple[int, int] | None
-    tokenizer: str
+    counter: LLM | None
     spending: _Spending
     requests: Sequence[CondensationRequest]
 
@@ -177,7 +177,7 @@ class _Account(NamedTuple):
         return None
 
 
-def _account(made: _Made, model: AgentModel | None) -> _Account:
+def _account(made: _Made, model: LLM | None) -> _Account:
     from condensers.models.budget import tokens_of
     from condensers.reports import reports_of
 
@@ -187,14 +187,14 @@ def _account(made: _Made, model: AgentModel | None) -> _Account:
         made.before,
         made.after,
         None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
-        "" if model is None else model.model,
+        model,
         _Spending.of(reports_of(made.action)),
         made.requests,
     )
 
 
 def _document(conversation: str, dry_run: bool, account: _Account) -> dict[str, Any]:
-    action, before, after, tokens, tokenizer, spending, _ = account
+    action, before, after, tokens, counter, spending, _ = account
     return {
         "conversation": conversation,
         "dry_run": dry_run,
@@ -206,7 +206,9 @@ def _document(conversation: str, dry_run: bool, account: _Account) -> dict[str, 
         "forgotten_summaries": list(action.forgotten.summaries),
         "summary": None if (found := account.summary) is None else _summary(*found),
         "events": {"before": len(before), "after": len(after)},
-        "tokens": None if tokens is None else {"before": tokens[0], "after": tokens[1], "counted_as": tokenizer},
+        "tokens": None
+        if tokens is None or counter is None
+        else {"before": tokens[0], "after": tokens[1], "counted_as": counter.tokenizer},
         "model": spending._asdict(),
         "metadata": action.metadata,
     }
@@ -216,8 +218,10 @@ def _summary(position: int, summary: CondensationSummary) -> dict[str, Any]:
     return {"id": summary.id, "position": position, "text": summary.content}
 
 
-def _not_counted(tokenizer: str) -> str:
-    return "could not be counted" if tokenizer else "not counted; for that: pip install 'foldlog[llm]'"
+def _tokens(tokens: tuple[int, int] | None, counter: LLM | None) -> str:
+    if counter is None:
+        return "not counted; for that: pip install 'foldlog[llm]'"
+    return "could not be counted" if tokens is None else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
 
 
 def _show(console: Console, conversation: str, dry_run: bool, account: _Account) -> None:
@@ -227,7 +231,7 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
     from foldlog.cli.styles import interval_words, summary_text
     from foldlog.words.gist import count, forgotten_words
 
-    action, before, after, tokens, tokenizer, spending, requests = account
+    action, before, after, tokens, counter, spending, requests = account
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.printable(conversation, one_line=True)
     intervals, summaries = action.forgotten
@@ -236,10 +240,7 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
         ("why", because(action, requests)),
         ("forgot", f"{forgotten_words(intervals, summaries)}{ids}"),
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
-        (
-            "tokens",
-            f"{tokens[0]:,} → {tokens[1]:,}, as {tokenizer} counts them" if tokens else _not_counted(tokenizer),
-        ),
+        ("tokens", _tokens(tokens, counter)),
         ("cost", _cost(spending)),
     ]
     found = account.summary

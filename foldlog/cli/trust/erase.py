@@ -12,7 +12,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing, whole
+from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.words.gist import count, gist
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def run(
         except ConversationHasForks as error:
             raise Refused(str(error)) from error
         left = _erase_from_search(store)
+        pending = bytes_pending_words(store, db, "it")
         problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
     if as_json:
         terminal.emit(_document(receipt))
@@ -77,9 +78,7 @@ def run(
         said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if receipt.bytes_pending:
-        terminal.warn(
-            f"bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db {db}'"
-        )
+        terminal.warn(f"bytes pending: {pending}")
     if left is not None:
         terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
     if problem is not None:

@@ -11,7 +11,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing, whole
+from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust.erase import check_audit, erase_there
 from foldlog.words.gist import count, gist
 
@@ -69,14 +69,13 @@ def run(
             raise Refused(str(error)) from error
         touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])
         problem = None if audit is None else erase_there(store, audit, list(touched))
+        pending = bytes_pending_words(store, db, "it")
     if as_json:
         terminal.emit(_document(receipt))
     else:
         _show(receipt)
     if receipt.bytes_pending:
-        terminal.warn(
-            f"bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db {db}'"
-        )
+        terminal.warn(f"bytes pending: {pending}")
     for name in receipt.unconfirmed:
         terminal.warn(f"a read model may still hold the content, because it has not confirmed the redaction: {name}")
     if problem is not None:

@@ -9,7 +9,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import conversations_total, open_existing, whole
+from foldlog.cli.stores import bytes_pending_words, conversations_total, open_existing, whole
 
 __all__ = ["run"]
 
@@ -24,10 +24,12 @@ def run(
 ) -> int:
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
-    FOLDLOG_COMPRESSION is none, zlib or zstd. FOLDLOG_KEY, or the file that FOLDLOG_KEY_FILE names, holds keys: the
-    first encrypts, the others only decrypt. To change the key, put the new one first, run this command, and then take
-    the old one away. A setting that is not given leaves that part of the events as it is. Encrypted events become plain
-    text only with --decrypt. Heads stay as they are. When the command ends, the old form is gone from the file.
+    FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key encrypts; all of them
+    decrypt. To change the key: put the new key before the old one, run this command, then remove the old key.
+
+    FOLDLOG_COMPRESSION is none, zlib or zstd. Without a key, encrypted events stay encrypted; --decrypt stores them as
+    plain text. Without a compression, each event keeps its own. Heads do not change. When the command ends, the old
+    form is gone from the file.
 
     Example: FOLDLOG_KEY_FILE=key foldlog rekey
     """
@@ -47,7 +49,8 @@ def run(
             for each in rekey_store(store, name, decrypt=decrypt):
                 bars.advance(bar)
                 done.append(each)
-        pending = store.database.bytes_pending
+        pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
+        remedy = bytes_pending_words(store, db, "the old form")
     if as_json:
         changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
         for document in changed:
@@ -65,5 +68,5 @@ def run(
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
     if pending:
-        terminal.warn(f"the file may still hold bytes of the old form; run 'foldlog vacuum --db {db}' to remove them")
+        terminal.warn(remedy)
     return FINDINGS if any(each.damaged or each.problem for each in done) else DONE

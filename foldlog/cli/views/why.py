@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "run"]
 
+_SUMMARY_LINES = 12
+
 SETTINGS = {"ignore_unknown_options": True}
 """Let the id of a summary, which begins with a minus, pass as an argument."""
 
@@ -44,7 +46,7 @@ def run(
         terminal.emit(_document(conversation, answer, requests))
     else:
         with paged():
-            _show(terminal.console(), answer, requests)
+            _show(terminal.console(), conversation, answer, requests)
     return DONE
 
 
@@ -88,7 +90,7 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
     return f"{answer.reason}, {why}" if why else answer.reason
 
 
-def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]) -> None:
+def _show(console: Console, conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     from rich.text import Text
 
     from foldlog.cli.styles import LABEL_COLUMNS, STYLES
@@ -106,16 +108,23 @@ def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]
     reason = terminal.printable(_reason(answer, requests), one_line=True)
     console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
     still = "" if answer.stands_in != answer.summary else ", which stands for it still"
-    _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary)
+    _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
-        _show_summary(console, "what stands for it now{}:", answer.stands_in)
+        _show_summary(console, "what stands for it now{}:", answer.stands_in, conversation)
 
 
-def _show_summary(console: Console, words: str, summary: CondensationSummary | None) -> None:
+def _show_summary(console: Console, words: str, summary: CondensationSummary | None, conversation: str) -> None:
     from rich.text import Text
 
     from foldlog.cli.styles import summary_text
 
     if summary is not None:
         console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))
-        terminal.print_indented(console, Text(summary_text(summary.content), style="magenta"), 8)
+        lines = summary_text(summary.content).split("\n")
+        left = len(lines) - _SUMMARY_LINES
+        shown = lines if left <= 1 else lines[:_SUMMARY_LINES]
+        terminal.print_indented(console, Text("\n".join(shown), style="magenta"), 8)
+        if left > 1:
+            name = terminal.printable(conversation, one_line=True)
+            all_of_it = f"        ({left} more lines: foldlog show {name} {summary.id})"
+            console.print(Text(all_of_it, style="dim"), soft_wrap=True)
