@@ -204,8 +204,12 @@ def _show(db: str, shown: _Shown) -> None:
         told = terminal.printable(" ".join(answer.summary.content.split()), one_line=True)
         console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
     _heading("Try next")
-    for command, what in _commands(db, shown):
-        console.print(f"  {terminal.printable(command):<66}  {what}", soft_wrap=True)
+    commands = [(terminal.printable(command), what) for command, what in _commands(db, shown)]
+    room = max(len(command) for command, _ in commands)
+    narrow = terminal.has_edge() and console.width < 2 + room + 2 + max(len(what) for _, what in commands)
+    for command, what in commands:
+        between = "\n      " if narrow else " " * (room - len(command) + 2)
+        console.print(f"  {command}{between}{what}", soft_wrap=True)
 
 
 def _heading(text: str) -> None:

@@ -288,6 +288,15 @@ def test_an_audit_names_condensations_by_their_event_and_says_why_they_were_aske
     assert foldlog("why", "c1", 2, "--json").document["requests"] == audited["condensations"][1]["requests"]
 
 
+@pytest.mark.parametrize("columns", ["60", "140"])
+def test_no_line_of_the_demo_is_longer_than_the_screen(foldlog, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    out = foldlog("demo").out
+    assert [line for line in out.splitlines() if len(line) > int(columns)] == []
+    assert ("\n      all conversations\n" in out) is (columns == "60")
+
+
 def test_a_summary_that_stands_for_an_event_still_is_shown_once(foldlog, five_messages):
     foldlog("import", five_messages)
     out = foldlog("why", "five", 1).out

@@ -336,8 +336,12 @@ def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
 def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:
-        with pytest.raises(StoreUnusable, match="permission denied for database"):
+        with pytest.raises(StoreUnusable, match=r"permission denied for database .*has to grant this role its rights"):
             open_store(url.replace("postgres@", "nobody_much@"))
+        open_store(url).close()
+        with pytest.raises(StoreUnusable, match=r"permission denied for schema .*; the owner of the store") as refused:
+            open_store(url.replace("postgres@", "nobody_much@"))
+        assert "SELECT" not in str(refused.value)
     finally:
         postgres_server.sql("DROP ROLE nobody_much")
 

@@ -37,6 +37,7 @@ once. A message in another language counts as a server that is unreachable.
 """
 _NO_NUMBER: Final = "22P02"
 """Our statements that check something return a number, or fail because a text is not a number."""
+_NO_RIGHT: Final = "42501"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 """Broken connections, a server that shuts down, starts or became a standby, and a session that the server ended."""
 _AGAIN: Final = ("40", "55P03", "53300")
@@ -59,6 +60,9 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Re
     """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
+    if state == _NO_RIGHT:
+        problem = error.diag.message_primary or str(error)
+        text = f"{server}: {problem}; the owner of the store has to grant this role its rights: see docs/POSTGRESQL.md"
     fault: RecorderError
     if "unsupported startup parameter" in text or "prepared statement" in text:
         text += " (through a pooler, the URL needs pooler=transaction)"

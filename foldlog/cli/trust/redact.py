@@ -75,7 +75,7 @@ def run(
     else:
         _show(receipt)
     if receipt.bytes_pending:
-        terminal.warn(f"bytes pending: {pending}")
+        terminal.complain(f"bytes pending: {pending}")
     for name in receipt.unconfirmed:
         terminal.warn(f"a read model may still hold the content, because it has not confirmed the redaction: {name}")
     if problem is not None:
