@@ -130,14 +130,28 @@ class Undecodable(ValueError):
 
 _new = tuple.__new__  # what Encoded(...) calls, without the call around it
 _encoder = msgspec.json.Encoder()
+_to_json = _encoder.encode
 _strict = msgspec.json.Decoder(_Known, strict=True)
 _any = msgspec.json.Decoder()
-_Flat = Message | Action | Observation
 _flat_sources = frozenset({"user", "agent", "environment"})
-_flat_shapes: set[tuple[type, ...]] = set()
-"""Type names with the types of their fields: the shapes of which one flat event was read back, see ``_own_copy``. There
-are few shapes, because JSON has few types.
-"""
+
+
+class _FlatKind(NamedTuple):
+    """A kind whose events are mostly flat: texts, flags, numbers, and maps of texts.
+
+    Whether a flat event can be read again depends only on its shape: the types of its fields. So one event of each shape
+    is read back, and later events of the same shape are not. ``shapes`` are the shapes of which one event was read
+    back. There are few, because JSON has few types.
+    """
+
+    kind: str
+    schema: int
+    shapes: set[tuple[type, ...]]
+
+
+_FLAT: Mapping[type, _FlatKind] = {
+    type_: _FlatKind(_NAME_OF[type_], _SCHEMA_OF[_NAME_OF[type_]], set()) for type_ in (Message, Action, Observation)
+}
 
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
@@ -152,15 +166,17 @@ def encode(event: Event) -> Encoded:
     registered event. Cost: one encoding. Except for flat events also one decoding, which proves that the stored form
     can be read and has the same meaning.
     """
+    flat = _FLAT.get(type(event))
+    if flat is not None and tuple(map(type, astuple(event))) in flat.shapes:
+        own = _own_copy(event)
+        if own is not None:
+            try:
+                body = _to_json(own if own.id == NOT_RECORDED else replace(own, id=NOT_RECORDED))
+            except UnicodeEncodeError:
+                pass  # lone surrogates
+            else:
+                return _new(Encoded, (flat.kind, flat.schema, own.shown, False, body, own))
     kind = _NAME_OF.get(type(event))
-    flat = None if kind is None else _own_copy(event)
-    if kind is not None and flat is not None:
-        try:
-            body = _encoder.encode(flat if flat.id == NOT_RECORDED else replace(flat, id=NOT_RECORDED))
-        except UnicodeEncodeError:
-            pass  # lone surrogates
-        else:
-            return _new(Encoded, (kind, _SCHEMA_OF[kind], flat.shown, False, body, flat))
     if kind is not None and (event.redacted is not None or isinstance(event, Redaction)):
         raise InvalidEvent(
             f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
@@ -170,47 +186,41 @@ def encode(event: Event) -> Encoded:
 
 
 def _own_copy(event: Event) -> Event | None:
-    """Return a flat event as a reader of its stored form sees it, sharing no mutable value with ``event``. Return None
-    if it is not flat, or if only a decoding can tell how it is read. Its texts may still be ones that JSON cannot hold.
-
-    Most events are flat: texts, flags, numbers, and maps of texts. Whether a flat event can be read again depends only
-    on its shape: the types of its fields. So one event of each shape is read back, and later events of the same shape
-    are not.
+    """Return an event of a flat shape as a reader of its stored form sees it, sharing no mutable value with ``event``.
+    Return None if one of its values may be read back as another value. Its texts may still be ones that JSON cannot
+    hold.
     """
-    if _shape(event) not in _flat_shapes or not _is_flat(event):
+    timestamp, meta = event.timestamp, event.meta
+    if (
+        event.extra
+        or event.source not in _flat_sources
+        or (timestamp is not None and timestamp.tzinfo is not UTC)
+        or (meta and not _holds_texts(meta))
+    ):
         return None
     if type(event) is Message:
-        return replace(event, meta=event.meta.copy(), extra={})
+        return None if event.thinking else replace(event, meta=meta.copy(), extra={})
     if type(event) is Observation:
-        return replace(event, meta=event.meta.copy(), extra={}, extras=event.extras.copy())
+        extras = event.extras
+        return replace(event, meta=meta.copy(), extra={}, extras=extras.copy()) if _holds_texts(extras) else None
     assert type(event) is Action  # no other kind has a flat shape
     arguments = event.arguments
+    if event.thinking or (type(arguments) is dict and not _holds_texts(arguments)):
+        return None
     return replace(
         event,
-        meta=event.meta.copy(),
+        meta=meta.copy(),
         extra={},
         arguments=arguments.copy() if type(arguments) is dict else arguments,
     )
 
 
-def _shape(event: Event) -> tuple[type, ...]:
-    return type(event), *map(type, astuple(event))
-
-
 def _is_flat(event: Event) -> bool:
-    """Return whether every value of an event is read back as the same value. The types of its fields are right."""
-    timestamp, meta = event.timestamp, event.meta
-    if event.extra or event.source not in _flat_sources or (timestamp is not None and timestamp.tzinfo is not UTC):
+    """Return whether an event that was read back as the same event can stand for its shape: see ``_FlatKind``."""
+    if event.origin is not None or event.redacted is not None or not isinstance(event, Message | Action | Observation):
         return False
-    if meta and not _holds_texts(meta):
-        return False
-    if type(event) is Message:
-        return type(event.content) is str and not event.thinking
-    if type(event) is Action:
-        arguments = event.arguments
-        is_text = type(event.thought) is str and not event.thinking
-        return is_text and (type(arguments) is not dict or _holds_texts(arguments))
-    return type(event) is Observation and type(event.content) is str and _holds_texts(event.extras)
+    text = event.thought if isinstance(event, Action) else event.content
+    return type(text) is str and _own_copy(event) is not None
 
 
 def _holds_texts(texts: dict[str, Any]) -> bool:
@@ -252,10 +262,9 @@ def encode_ours(event: Event) -> Encoded:
     if len(body) > _DEPTH_MAX:
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
-    shape = _shape(event)
-    is_ours = event.origin is None and event.redacted is None
-    if is_ours and isinstance(event, _Flat) and shape == _shape(read_back) and _is_flat(event):
-        _flat_shapes.add(shape)
+    shape = tuple(map(type, astuple(event)))
+    if shape == tuple(map(type, astuple(read_back))) and _is_flat(event):
+        _FLAT[type(event)].shapes.add(shape)
     return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
 
 

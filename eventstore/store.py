@@ -111,9 +111,7 @@ class Store:
         if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
             _check_given(conversation, idempotency_key, dedupe)
         batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
-        own_code = guard is not None or not self._own_clock
-        if self._projections and not own_code:
-            own_code = any(map(_is_structural, batch))
+        any_thread = guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch)))
         work = Appending(
             self.database,
             conversation,
@@ -127,10 +125,10 @@ class Store:
         )
         try:
             try:
-                recorded = self._recorder.transact(work, any_thread=not own_code)
+                recorded = self._recorder.transact(work, any_thread=any_thread)
             except origins.NotIndexed:
                 origins.index(self, conversation)
-                recorded = self._recorder.transact(work, any_thread=not own_code)
+                recorded = self._recorder.transact(work, any_thread=any_thread)
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
             raise unavailable(error) from error
         if generation is not None:
@@ -295,7 +293,8 @@ class Store:
 
     def _encode(self, event: Event) -> Encoded:
         encoded = encode(event)
-        size = len(encoded.body) if type(encoded.body) is bytes else size_of(encoded.body)
+        body = encoded.body
+        size = len(body) if type(body) is bytes else size_of(body)
         if size > self.database.event_bytes_max:
             raise InvalidEvent(
                 f"this {encoded.kind} takes {size:,} bytes; the most for one event is "

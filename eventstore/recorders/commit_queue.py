@@ -1,9 +1,9 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-One thread at a time leads: it alone uses the connection. The first thread to come takes the write lock, then all jobs
-that wait by then become its group. A job runs in the thread of its own caller, so that a guard finds its caller's
-context, and so that what a signal handler raises reaches the caller whose thread it interrupted: the leader runs its
-own job, then passes leadership to the thread of the next. The last of the group commits for all.
+One thread at a time leads: it alone uses the connection. The first thread to come takes the write lock, then its job
+and all that wait by then become its group. A job runs in the thread of its own caller, so that a guard finds its
+caller's context, and so that what a signal handler raises reaches the caller whose thread it interrupted: the leader
+runs its own job, then passes leadership to the thread of the next. The last of the group commits for all.
 
 Jobs that run no code but foldlog's, which are most, the leader runs itself, since waking a thread takes as long as an
 append. The main thread does not: it is the one that Python interrupts for signals.
@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 
 from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested, note_committed
 
 __all__ = ["CommitQueue", "Fault", "Job", "Writing"]
 
@@ -93,7 +93,7 @@ class Job(Struct, Generic[T], eq=False):
     """A piece of work on its way through the queue, and then its outcome."""
 
     work: Callable[[Any], T] | None
-    thread: int
+    mark: Mark
     patience_s: float
     any_thread: bool = False
     ran: bool = False
@@ -169,16 +169,16 @@ class CommitQueue:
         mark = get_ident(), self._database
         if mark in INSIDE:
             raise nested(self._name)
-        job = Job(work, mark[0], self._patience_s, any_thread)
+        job = Job(work, mark, self._patience_s, any_thread)
         try:
             try:
                 INSIDE.add(mark)
                 with self._mutex:
-                    self._waiting.append(job)
                     if self._leader is None:
                         self._leader = job
                     else:
                         _prepare_to_wait(job)
+                        self._waiting.append(job)
                 while not job.done:
                     if self._leader is job:
                         self._lead(job)
@@ -225,7 +225,7 @@ class CommitQueue:
         """Lead without a group for as long as the block lasts: no other thread writes. The block may take the lock."""
         self.refuse_nested()
         mark = mark_of(self._database)
-        job: Job[None] = Job(None, mark[0], self._patience_s)
+        job: Job[None] = Job(None, mark, self._patience_s)
         try:
             INSIDE.add(mark)
             self._come_to_lead(job)
@@ -241,7 +241,7 @@ class CommitQueue:
         mark = mark_of(self._database)
         if mark in INSIDE:
             return False
-        job: Job[None] = Job(None, mark[0], patience_s)
+        job: Job[None] = Job(None, mark, patience_s)
         try:
             self._come_to_lead(job)
         except OperationalError:
@@ -262,11 +262,11 @@ class CommitQueue:
 
     def _come_to_lead(self, job: Job[Any]) -> None:
         with self._mutex:
-            self._waiting.append(job)
             if self._leader is None:
                 self._leader = job
             else:
                 _prepare_to_wait(job)
+                self._waiting.append(job)
         while self._leader is not job:
             self._wait(job)
 
@@ -278,7 +278,7 @@ class CommitQueue:
         with self._mutex:
             if job.done or self._leader is job:
                 return
-            leader = None if self._leader is None else self._leader.thread
+            leader = None if self._leader is None else self._leader.mark[0]
             left = self._take_out(job)
         if left:
             raise self._writing.waited(leader)
@@ -290,13 +290,15 @@ class CommitQueue:
         """Run the leader's job, and those of others that it may run; then pass leadership on, or commit."""
         if not self._group:
             self._writing.take(leader)
-            with self._mutex:
-                if len(self._waiting) == 1:
-                    self._group, self._waiting = self._waiting, []
-                else:
-                    self._collect()
+            if self._waiting:
+                self._collect(leader)
+            else:
+                self._group = [leader]
         job = leader
         while self._attempt(job, leader):
+            if self._group == [leader] and not self._spoiled:  # it has run, and no other thread changes this group
+                self._committing = True
+                break
             with self._mutex:
                 if self._spoiled:
                     break
@@ -306,7 +308,7 @@ class CommitQueue:
                 else:
                     self._committing = True
                     break
-                if not following.any_thread or leader.thread == self._main_thread or leader.done:
+                if not following.any_thread or leader.mark[0] == self._main_thread or leader.done:
                     self._pass_to(following, leader)
                     return
                 self._running = job = following
@@ -324,11 +326,12 @@ class CommitQueue:
         else:
             self._end_group(True)
 
-    def _collect(self) -> None:
-        """Make those who wait the group, up to the first who leads alone. The mutex is held."""
-        waiting = self._waiting
-        end = next((place for place, job in enumerate(waiting) if job.work is None), len(waiting))
-        self._group, self._waiting = waiting[:end], waiting[end:]
+    def _collect(self, leader: Job[Any]) -> None:
+        """Make the leader and those who wait the group, up to the first who leads alone."""
+        with self._mutex:
+            waiting = [job for job in self._waiting if job is not leader]
+            end = next((place for place, job in enumerate(waiting) if job.work is None), len(waiting))
+            self._group, self._waiting = [leader, *waiting[:end]], waiting[end:]
 
     def _attempt(self, job: Job[Any], leader: Job[Any]) -> bool:
         """Run a job in the transaction, which is begun where it is not. False where the whole group has failed."""
@@ -418,10 +421,13 @@ class CommitQueue:
                     _wake(job)
             self._begun = self._committing = self._spoiled = False
             self._running, self._group = None, []
-            self._waiting = again + self._waiting
-            self._leader = self._waiting[0] if self._waiting else None
-            if self._leader is not None:
+            if again:
+                self._waiting = again + self._waiting
+            if self._waiting:
+                self._leader = self._waiting[0]
                 _wake(self._leader)
+            else:
+                self._leader = None
 
     # -- leaving ------------------------------------------------------------------------------------------------------
 

@@ -54,12 +54,14 @@ _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter
 _new = tuple.__new__  # what Row(...) calls, without the call around it
 _each_salt = Struct(f"{SALT_BYTES}s").iter_unpack
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEARS = range(YEAR_10000)
+"""The moments that can be recorded: 1970 to 9999."""
 
 
 def present() -> int:
     """Return the present moment in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside of 1970 to 9999."""
     now = time.time_ns() // 1_000
-    return now if 0 <= now < YEAR_10000 else moment(now)
+    return now if now in _YEARS else moment(now)
 
 
 def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
@@ -69,7 +71,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
     Each event has a new salt of its own. ``hash_chain.link`` and ``hash_chain.checksum`` are repeated inline, because
     every append does this. Cost: one hash and one checksum of each body.
     """
-    _, name, _, salt, event_id, updated_at, head, before, turns, *_ = conversation
+    key, name, created_at, salt, event_id, updated_at, head, before, turns, *others = conversation
     if head is None:
         head = hash_chain.seed(name, salt)
     if event_id == conversation.parent_version:
@@ -94,7 +96,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         before += shown
         turns += structural
     left = _new(Conversation, (
-        *conversation[:4], event_id, recorded_at, head, before, turns, *conversation[9:]
+        key, name, created_at, salt, event_id, recorded_at, head, before, turns, *others
     ))  # fmt: skip
     return rows, left
 
@@ -110,7 +112,7 @@ class Batch(NamedTuple):
 def note_batch(batches: list[Batch], before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
     """Add a batch. A batch that exceeds the limit is left out: then a reader asks the store."""
     if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
-        batches.append(Batch(before, after, rows))
+        batches.append(_new(Batch, (before, after, rows)))
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

@@ -44,7 +44,7 @@ from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
 from eventstore.values.bodies import Body
 
-__all__ = ["InlineProjection", "Record", "WriteTransaction", "project", "staged", "staged_keys"]
+__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "project", "staged", "staged_keys"]
 
 T = TypeVar("T")
 
@@ -64,18 +64,6 @@ class WriteTransaction(ReadTransaction):
     _reader: Transaction
     _wrote = False
     _changed = False
-
-    def __init__(
-        self, transaction: Transaction, conversation: Conversation, database: Database, codec: RowCodec | None = None
-    ) -> None:
-        # What the base class does, without another call in every append.
-        self._reader = transaction
-        self.found = conversation
-        self._database = database
-        self._known_codec = codec
-        self._beside = {}
-        if conversation.parent is not None:
-            self._begins, self._past = conversation.begins, None
 
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
         """Keep records; a record of the same version is replaced."""
@@ -120,18 +108,17 @@ class WriteTransaction(ReadTransaction):
         return self._insert(rows, left, True), rows[0].recorded_at
 
     def _insert(self, rows: Sequence[Row], left: Conversation, follow: bool) -> Place:
-        found = self.found
+        found, database = self.found, self._database
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
         has_bytes = Body in map(type, map(_body, rows))  # as ``row_codec.have_bytes``
-        written = self._database.written.get(found.id)
-        before, plain = found, rows
-        if has_bytes or found.sealed_key is not None or not self._database.writes_plain:
+        written = database.written.get(found.id)
+        if written is not None and not has_bytes:
+            note_batch(written, found, left, rows)
+        if has_bytes or found.sealed_key is not None or not database.writes_plain:
             rows = self._encoded(rows)
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
-        if written is not None and not has_bytes:
-            note_batch(written, before, left, plain)
         self.found, self._changed = left, True
         return self._reader.insert(found.key, rows, follow=follow)
 
@@ -204,17 +191,13 @@ class WriteTransaction(ReadTransaction):
         if not self._changed:
             return
         stored = plain = self.found
-        codec, known = self._known_codec, self._reader.known
-        if codec is not None and codec.data_key is None and plain.id in known:
-            known[plain.id] = self._database.known[plain.id] = _new(Known, (stored, plain, codec))
-            return
         codec = self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, plain, codec.mark)
             self._reader.change(plain.key, NewMark(mark))
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
-        self._database.learn(stored, plain, codec, known)
+        self._database.learn(stored, plain, codec, self._reader.known)
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database
@@ -245,6 +228,22 @@ class WriteTransaction(ReadTransaction):
         past = encode_past(decode_past(found.past, codec.data_key), data_key)
         self._reader.change(found.key, NewPast(past, found.parent_version or 0))
         self.found = self.found._replace(past=past)
+
+
+def append_plain(
+    transaction: Transaction, database: Database, known: Known, batch: Sequence[Encoded], now: int
+) -> tuple[Place, int]:
+    """Do what ``WriteTransaction`` does for the usual append: to a plain conversation of which the transaction knows
+    how it left it, events that are stored as they are. Return where they are, and when they were recorded.
+    """
+    _, found, codec = known
+    name = found.id
+    rows, left = chained(found, batch, now)
+    written = database.written.get(name)
+    if written is not None:
+        note_batch(written, found, left, rows)
+    transaction.known[name] = database.known[name] = _new(Known, (left, left, codec))
+    return transaction.insert(found.key, rows, follow=True), rows[0].recorded_at
 
 
 def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransaction], T]) -> T:

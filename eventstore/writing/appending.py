@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import count, repeat
 from operator import attrgetter
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -36,7 +36,7 @@ from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import dense_events, event_of, from_microseconds, stored_event_of, with_times
-from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction, append_plain
 from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
@@ -45,8 +45,13 @@ __all__ = ["Appending"]
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
-_event, _id, _cause = attrgetter("event"), attrgetter("id"), attrgetter("cause")
-_timestamp, _origin = attrgetter("timestamp"), attrgetter("origin")
+_event, _timestamp, _origin = attrgetter("event"), attrgetter("timestamp"), attrgetter("origin")
+
+_what_matters = attrgetter("event.__class__", "event.id", "event.cause", "body.__class__")
+_SIMPLE: Final = frozenset((kind, NOT_RECORDED, None, bytes) for kind in UNRULED)
+"""What ``_what_matters`` returns of a simple event: no rule but the expected version applies to it, so that it gets its
+id and its time once it is committed, and no bytes stand beside its body.
+"""
 
 
 class Appending(Struct, eq=False):
@@ -64,20 +69,45 @@ class Appending(Struct, eq=False):
     dedupe: bool
     generation: Generation | None
     met: int | None = None
-    """The key of the conversation that it appends to."""
+    """The key of the conversation that it appends to, where a generation did not know it."""
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-        database, generation, replaces, codec = self.database, self.generation, None, None
+        database, batch, generation = self.database, self.batch, self.generation
         known: Known | None = transaction.known.get(self.conversation)
-        if known is not None and (generation is None or generation.key == known.plain.key):
-            found: Conversation | None = known.plain
-            codec = known.codec
+        if known is None or (generation is not None and generation.key != known.plain.key):
+            return self._in_full(transaction, None)
+        found = known.plain
+        version = found.version
+        if (
+            self.idempotency_key is not None
+            or self.guard is not None
+            or self.dedupe
+            or not batch
+            or not _SIMPLE.issuperset(map(_what_matters, batch))
+            or not database.writes_plain
+            or found.sealed_key is not None
+            or version == found.parent_version
+        ):
+            return self._in_full(transaction, known)
+        if self.expected_version is not ANY_VERSION and self.expected_version != version:
+            check_version(State(self.conversation, version), self.expected_version)  # which raises
+        place, recorded_at = append_plain(transaction, database, known, batch, database.now())
+        return partial(_recorded_simple, place, self.conversation, recorded_at, batch, version)
+
+    def _in_full(self, transaction: Transaction, known: Known | None) -> Callable[[], tuple[Recorded, ...]]:
+        """Append what is not usual, or to a conversation that is not known or not plain. ``known`` is the conversation
+        where it is.
+        """
+        database, batch, codec, replaces, decided, new = self.database, self.batch, None, None, None, None
+        found: Conversation | None
+        if known is None:
+            found, replaces = find_meant(database, transaction, self.conversation, self.generation)
         else:
-            found, replaces = find_meant(database, transaction, self.conversation, generation)
-        version, batch, decided, new = 0, self.batch, None, None
+            _, found, codec = known
+        version = 0
         if found is not None:
             self.met, version = found.key, found.version
-        is_simple = not self.dedupe and _is_simple(batch)
+        is_simple = not self.dedupe and len(batch) > 0 and _SIMPLE.issuperset(map(_what_matters, batch))
         if not is_simple or self.idempotency_key is not None or self.guard is not None:
             reading = None if found is None else ReadTransaction(transaction, found, database)
             if reading is not None:
@@ -93,8 +123,8 @@ class Appending(Struct, eq=False):
                 batch = new.batch
             if not is_simple:
                 decided = self._decided(version, batch, self.expected_version, reading)
-        if is_simple and self.expected_version is not ANY_VERSION and self.expected_version != version:
-            check_version(State(self.conversation, version), self.expected_version)  # which raises
+        if is_simple:
+            check_version(State(self.conversation, version), self.expected_version)
         now = database.now()
         if found is None:
             found = begin_new(transaction, self.conversation, now, replaces=replaces)
@@ -151,22 +181,6 @@ class Appending(Struct, eq=False):
             Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
             for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
         )
-
-
-def _is_simple(batch: Sequence[Encoded]) -> bool:
-    """Return whether only the expected version is a rule for these events: then they get ids and times after the
-    commit. Cost: a few steps, whatever their number.
-    """
-    if len(batch) == 1:
-        event = batch[0].event
-        return type(event) in UNRULED and event.id == NOT_RECORDED and event.cause is None
-    events = list(map(_event, batch))
-    return (
-        len(events) > 0
-        and UNRULED.issuperset(map(type, events))
-        and list(map(_id, events)).count(NOT_RECORDED) == len(events)
-        and list(map(_cause, events)).count(None) == len(events)
-    )
 
 
 def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: Sequence[Encoded]) -> bool:

@@ -130,6 +130,16 @@ def fresh(store: Store) -> Store:
     return Store(store.database.recorder, store.database.settings)
 
 
+def test_bytes_follow_events_that_have_none(store: Store):
+    """An event without bytes is written in fewer steps where the conversation is known: this one is not."""
+    for _ in range(3):
+        store.append("c1", Message(source="user", content="see"), expected_version=ANY_VERSION)
+    for _ in range(2):
+        store.append("c1", said(IMAGE), expected_version=ANY_VERSION)
+    assert values(fresh(store).events("c1"))[3:] == [READ[0], READ[0]]
+    assert problems(store) == []
+
+
 def test_bytes_come_back_as_bytes(store: Store):
     recorded = store.append("c", TURN, expected_version=0)
     assert values(one.event for one in recorded) == READ

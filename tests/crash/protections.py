@@ -350,7 +350,7 @@ PROTECTIONS = {
     "own-thread": Protection(
         "a job runs in the thread of its caller",
         QUEUE,
-        "                if not following.any_thread or leader.thread == self._main_thread or leader.done:",
+        "                if not following.any_thread or leader.mark[0] == self._main_thread or leader.done:",
         "                if leader.done:",
         "tests/conformance/test_foreign_code.py -k thread_and_the_context and sqlite",
     ),

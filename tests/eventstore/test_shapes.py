@@ -58,8 +58,13 @@ def all_shapes() -> Iterator[Event]:
             yield Action(tool="x", arguments=arguments, call_id=first, response_id=second, **common)
 
 
+def forget_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, flat in codec._FLAT.items():
+        monkeypatch.setitem(codec._FLAT, kind, flat._replace(shapes=set()))
+
+
 def test_with_shapes_and_without_the_same_is_stored_or_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(codec, "_flat_shapes", set())
+    forget_shapes(monkeypatch)
     assert all(map(encode, all_shapes()))
     known = [(outcome(event), outcome(event)) for event in almost_flat()]  # at the second time also its own shape is
     monkeypatch.setattr(codec, "_own_copy", lambda _: None)
@@ -68,7 +73,7 @@ def test_with_shapes_and_without_the_same_is_stored_or_refused(monkeypatch: pyte
 
 
 def test_a_flat_event_is_read_back_once_for_its_shape(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(codec, "_flat_shapes", set())
+    forget_shapes(monkeypatch)
     decoded = []
     monkeypatch.setattr(codec, "decode", lambda *columns: decoded.append(columns) or decode(*columns))
     for n in range(5):

@@ -417,7 +417,7 @@ def together(recorder: SQLiteRecorder, works: list[object], *, held: bool = True
     for n in range(len(works)):
         threads.append(threading.Thread(target=run, args=(n,)))
         threads[-1].start()
-        while len(recorder._queue._waiting) <= n + (not held):  # who holds the lock is one of them
+        while len(recorder._queue._waiting) <= n:
             time.sleep(0.001)
     go_on.set()
     for thread in (holder, *threads):

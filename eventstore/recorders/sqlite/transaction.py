@@ -249,8 +249,9 @@ class SQLiteTransaction(SQLiteReader):
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
-            self._execute(_INSERT[rows[0].encoding == _PLAIN], (position, key, *rows[0]))
-            if type(rows[0].body) is Body:
+            row = rows[0]
+            self._execute(_INSERT[row.encoding == _PLAIN], (position, key, *row))
+            if type(row.body) is Body:
                 self._attach(key, rows)
             return
         for first in range(0, len(rows), _TOGETHER):

@@ -67,6 +67,7 @@ class SQLiteWriting:
         self._file = file
         self._path = file.path
         self._lock = lock
+        self.release = lock.release
         self._checkpoints = checkpoints
         self._durable = durable
         self._patience_s = patience_s
@@ -220,9 +221,6 @@ class SQLiteWriting:
         outcome = NOT_KNOWN if self._commit_failed and is_of_disk(error) else NOTHING_WRITTEN
         doing = f"write to {self._path}"
         return lambda: translate(copy(error), doing, outcome)
-
-    def release(self) -> None:
-        self._lock.release()
 
     def waited(self, leader: int | None) -> OperationalError:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
