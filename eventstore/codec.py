@@ -139,9 +139,9 @@ _flat_sources = frozenset({"user", "agent", "environment"})
 class _FlatKind(NamedTuple):
     """A kind whose events are mostly flat: texts, flags, numbers, and maps of texts.
 
-    Whether a flat event can be read again depends only on its shape: the types of its fields. So one event of each shape
-    is read back, and later events of the same shape are not. ``shapes`` are the shapes of which one event was read
-    back. There are few, because JSON has few types.
+    Whether a flat event can be read again depends only on its shape: the types of its fields. So one event of each
+    shape is read back, and later events of the same shape are not. ``shapes`` are the shapes of which one event was
+    read back. There are few, because JSON has few types.
     """
 
     kind: str

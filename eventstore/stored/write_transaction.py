@@ -233,8 +233,10 @@ class WriteTransaction(ReadTransaction):
 def append_plain(
     transaction: Transaction, database: Database, known: Known, batch: Sequence[Encoded], now: int
 ) -> tuple[Place, int]:
-    """Do what ``WriteTransaction`` does for the usual append: to a plain conversation of which the transaction knows
-    how it left it, events that are stored as they are. Return where they are, and when they were recorded.
+    """Append events that are stored as they are to a plain conversation that the transaction knows. Return where they
+    are, and when they were recorded.
+
+    Most appends are such ones. ``WriteTransaction.append`` does the same for every conversation, in more steps.
     """
     _, found, codec = known
     name = found.id
@@ -242,8 +244,9 @@ def append_plain(
     written = database.written.get(name)
     if written is not None:
         note_batch(written, found, left, rows)
+    place = transaction.insert(found.key, rows, follow=True)
     transaction.known[name] = database.known[name] = _new(Known, (left, left, codec))
-    return transaction.insert(found.key, rows, follow=True), rows[0].recorded_at
+    return place, rows[0].recorded_at
 
 
 def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransaction], T]) -> T:

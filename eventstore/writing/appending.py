@@ -49,8 +49,8 @@ _event, _timestamp, _origin = attrgetter("event"), attrgetter("timestamp"), attr
 
 _what_matters = attrgetter("event.__class__", "event.id", "event.cause", "body.__class__")
 _SIMPLE: Final = frozenset((kind, NOT_RECORDED, None, bytes) for kind in UNRULED)
-"""What ``_what_matters`` returns of a simple event: no rule but the expected version applies to it, so that it gets its
-id and its time once it is committed, and no bytes stand beside its body.
+"""The values of ``_what_matters`` for simple events: only the expected version is a rule for them, so that they get their
+ids and times after the commit, and no bytes stand beside their bodies.
 """
 
 
@@ -95,9 +95,7 @@ class Appending(Struct, eq=False):
         return partial(_recorded_simple, place, self.conversation, recorded_at, batch, version)
 
     def _in_full(self, transaction: Transaction, known: Known | None) -> Callable[[], tuple[Recorded, ...]]:
-        """Append what is not usual, or to a conversation that is not known or not plain. ``known`` is the conversation
-        where it is.
-        """
+        """Append any events to any conversation. ``known`` is the conversation, if the transaction knows it."""
         database, batch, codec, replaces, decided, new = self.database, self.batch, None, None, None, None
         found: Conversation | None
         if known is None:

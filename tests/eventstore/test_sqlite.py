@@ -23,6 +23,7 @@ from eventstore.recorders.sqlite import SQLiteRecorder, schema
 from eventstore.recorders.sqlite.log import checkpoints, space
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.statements import migrations
 from eventstore.recorders.types import Row, as_rows
 from eventstore.stored.read_transaction import find_existing
@@ -518,6 +519,22 @@ def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:
         return found.version
 
     return append
+
+
+def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path: str, monkeypatch: pytest.MonkeyPatch):
+    """Its transaction is committed, for it may have other jobs."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise IntegrityError("refused")
+
+    with open_store(f"sqlite:///{path}") as store:
+        for version in range(2):
+            store.append("c1", HI, expected_version=version)
+        with monkeypatch.context() as patched:
+            patched.setattr(SQLiteTransaction, "insert", refuse)
+            with pytest.raises(StoreUnavailable, match="refused"):
+                store.append("c1", HI, expected_version=2)
+        assert store.append("c1", HI, expected_version=2)[0].id == 2
 
 
 def test_what_was_rolled_back_is_forgotten(path: str):
