@@ -49,8 +49,8 @@ _event, _timestamp, _origin = attrgetter("event"), attrgetter("timestamp"), attr
 
 _what_matters = attrgetter("event.__class__", "event.id", "event.cause", "body.__class__")
 _SIMPLE: Final = frozenset((kind, NOT_RECORDED, None, bytes) for kind in UNRULED)
-"""The values of ``_what_matters`` for simple events: only the expected version is a rule for them, so that they get their
-ids and times after the commit, and no bytes stand beside their bodies.
+"""The values of ``_what_matters`` for simple events: only the expected version is a rule for them, so that they get
+their ids and times after the commit, and no bytes stand beside their bodies.
 """
 
 
