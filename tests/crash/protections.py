@@ -671,7 +671,7 @@ PROTECTIONS = {
     "bytes-with-events": Protection(
         "bytes that stand beside an event are written in its transaction",
         f"{SQLITE}/transaction.py",
-        "            if type(rows[0].body) is Body:\n                self._attach(key, rows)\n",
+        "            if type(row.body) is Body:\n                self._attach(key, rows)\n",
         "",
         "tests/conformance/test_bytes.py -k retry_is_recognized and plain-sqlite",
     ),
