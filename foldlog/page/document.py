@@ -25,6 +25,7 @@ from eventstore.events import (
 )
 from eventstore.stored.results import Border, Logged
 from foldlog.kinds import KINDS, label
+from foldlog.reports.savings import Saving, saving_of, total_of
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
 from projections.fold import summary_event
@@ -68,6 +69,7 @@ class PageFold:
         self._without_zone = False
         self._changes: list[dict[str, Any]] = []
         self._requests: list[CondensationRequest] = []
+        self._condensations: dict[int, CondensationAction] = {}
         self._masks: list[dict[str, Any]] = []
         self._summaries: dict[int, str] = {}
         self._calls = WaitingCalls()
@@ -128,6 +130,7 @@ class PageFold:
         elif isinstance(event, CondensationAction):
             if event.summary is not None:
                 self._summaries[summary_id(event.id)] = gist(summary_event(event), GIST)
+            self._condensations[event.id] = event
             told = {key: event.metadata[key] for key in _TOLD if event.metadata.get(key) is not None}
             self._changes.append(
                 {
@@ -152,6 +155,8 @@ class PageFold:
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
+        sizes = lives.sizes if self._condensations else ()
+        savings = {event_id: saving_of(event, sizes) for event_id, event in self._condensations.items()}
         return {
             "conversation": self.conversation,
             "title": self._title,
@@ -182,7 +187,8 @@ class PageFold:
                 for one in lives.summaries.values()
             ],
             "order": lives.order,
-            "changes": self._changes,
+            "changes": [_with_saving(change, savings.get(change["id"])) for change in self._changes],
+            **total_of(savings.values())._asdict(),
             "masks": self._masks,
         }
 
@@ -194,6 +200,13 @@ _TOLD = (
 """What of a condensation's metadata the page shows in its table."""
 
 _NEVER = -1
+
+
+def _with_saving(change: dict[str, Any], saving: Saving | None) -> dict[str, Any]:
+    """Return a change with the tokens that it saved, and whether they are derived, if it is a condensation."""
+    if saving is None:
+        return change
+    return {**change, "tokens_saved": saving.tokens, "derived": saving.derived}
 
 
 def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[int], list[int], list[Any]]:

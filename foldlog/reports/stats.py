@@ -11,6 +11,7 @@ from typing import Any
 from condensers import event_tokens
 from eventstore import Action, CondensationAction, CorruptEvent, Event, EventStoreError, Logged, Observation, Store
 from foldlog.kinds import label
+from foldlog.reports.savings import saving_of
 from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
 from projections import Views
 
@@ -42,8 +43,11 @@ class ModelFigures:
 
 @dataclass
 class CondensationFigures:
-    """Condensations by one strategy. ``tokens_saved`` are what they say of their tokens before and after, or else the
-    difference of the Views before and after, estimated. Summaries that were forgotten are not counted as events.
+    """Condensations by one strategy. Summaries that were forgotten are not counted as events.
+
+    ``tokens_saved``: the tokens before less those after, as each condensation recorded them, or else as the Views
+    before and after it tell, estimated. ``tokens_saved_derived``: the part of them that is estimated.
+    ``cost`` is None if no condensation recorded a cost; ``costs_recorded``: how many recorded one.
     """
 
     made: int = 0
@@ -51,7 +55,9 @@ class CondensationFigures:
     events_forgotten: int = 0
     summaries_forgotten: int = 0
     tokens_saved: int = 0
-    cost: float = 0.0
+    tokens_saved_derived: int = 0
+    cost: float | None = None
+    costs_recorded: int = 0
 
 
 @dataclass
@@ -115,7 +121,7 @@ def collect_stats(
     counted = 0
     for conversation in conversations:
         stats.conversations += 1
-        formats, silent = set[str](), list[tuple[int, str]]()
+        formats, silent = set[str](), list[CondensationAction]()
         for recorded_at, event in _sound(store, conversation, stats.findings):
             _count(stats, recorded_at, event, formats, silent)
             counted += 1
@@ -129,9 +135,11 @@ def collect_stats(
             except EventStoreError as error:
                 stats.findings.append(f"conversation {conversation!r}: the sizes of its View are not counted: {error}")
                 continue
-            for condensation, strategy in silent:
-                saved = sizes[condensation] - sizes[condensation + 1]
-                stats.condensations[strategy].tokens_saved += saved
+            for condensation in silent:
+                saved = saving_of(condensation, sizes).tokens or 0
+                figures = stats.condensations[_strategy(condensation)]
+                figures.tokens_saved += saved
+                figures.tokens_saved_derived += saved
             stats.view_tokens = sizes if len(conversations) == 1 else ()
     return stats
 
@@ -149,7 +157,9 @@ def _sound(store: Store, conversation: str, findings: list[str]) -> Iterator[Log
             return
 
 
-def _count(stats: Stats, recorded_at: datetime, event: Event, formats: set[str], silent: list[tuple[int, str]]) -> None:
+def _count(
+    stats: Stats, recorded_at: datetime, event: Event, formats: set[str], silent: list[CondensationAction]
+) -> None:
     stats.events[label(event)] += 1
     if event.origin is not None:
         formats.add(event.origin.format)
@@ -174,24 +184,24 @@ def _tool(stats: Stats, tool: str) -> ToolFigures:
     return stats.tools.setdefault(tool or NO_NAME, ToolFigures())
 
 
-def _count_condensation(stats: Stats, event: CondensationAction, silent: list[tuple[int, str]]) -> None:
-    """Count a condensation. One that says nothing of its tokens goes to ``silent``, with its strategy."""
+def _count_condensation(stats: Stats, event: CondensationAction, silent: list[CondensationAction]) -> None:
+    """Count a condensation. One that did not record its tokens goes to ``silent``."""
     figures = stats.condensations.setdefault(_strategy(event), CondensationFigures())
-    told = event.metadata
-    if told.get("outcome") == "declined":
+    saving = saving_of(event)
+    if saving.cost is not None:
+        figures.cost = (figures.cost or 0.0) + saving.cost
+        figures.costs_recorded += 1
+    if event.metadata.get("outcome") == "declined":
         figures.declined += 1
         return
     intervals, summaries = event.forgotten
     figures.made += 1
     figures.events_forgotten += sum(last - first + 1 for first, last in intervals)
     figures.summaries_forgotten += len(summaries)
-    before, after = told.get("tokens_before"), told.get("tokens_after")
-    if type(before) is int and type(after) is int:
-        figures.tokens_saved += before - after
+    if saving.tokens is None:
+        silent.append(event)
     else:
-        silent.append((event.id, _strategy(event)))
-    cost = told.get("cost")
-    figures.cost += float(cost) if isinstance(cost, int | float) else 0.0
+        figures.tokens_saved += saving.tokens
 
 
 def _strategy(event: CondensationAction) -> str:

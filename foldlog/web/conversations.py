@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from eventstore import CondensationAction, CondensationRequest, ConversationRow, EventStoreError, Store
+from condensers import event_tokens
+from eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.reports.overview import overview_of
+from foldlog.reports.savings import Saving, saving_of, total_of, without_record
 from foldlog.words.reasons import because
 from projections import Views
 
@@ -34,6 +36,7 @@ class ServedConversations:
         self._lock = threading.Lock()
         self._rows: dict[str, ConversationRow] = {}
         self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._sizes: dict[str, dict[int, int]] = {}
         self._seen = -1
         self._removals = ""
         self._wanted = threading.Event()
@@ -68,13 +71,11 @@ class ServedConversations:
         with self._lock:
             figures = [figures for _, figures in self._figures.values()]
             documents = [self._document(row) for row in self._rows.values()]
-        reasons: Counter[str] = Counter()
-        saved: Counter[str] = Counter()
+        savings: defaultdict[str, list[Saving]] = defaultdict(list)
         for one in figures:
-            for reason, number, tokens in one["reasons"]:
-                reasons[reason] += number
-                if tokens is not None:
-                    saved[reason] += tokens
+            for reason, saving in one["condensed"]:
+                savings[reason].append(saving)
+        everything = [saving for some in savings.values() for saving in some]
         slowest = sorted((one for one in documents if one.get("open_ms")), key=lambda one: -one["open_ms"])[:_SLOWEST]
         return {
             "conversations": len(documents),
@@ -82,12 +83,11 @@ class ServedConversations:
             "events": sum(one["events"] for one in documents),
             "bytes": None if self._path is None else os.path.getsize(self._path),
             "view_tokens": sum(one["tokens"] or 0 for one in figures),
-            "tokens_saved": sum(saved.values()) if saved else None,
-            "cost": sum(one["cost"] for one in figures),
-            "condensations": sum(reasons.values()),
+            "condensations": len(everything),
+            **total_of(everything)._asdict(),
             "reasons": [
-                {"reason": reason, "condensations": number, "tokens_saved": saved.get(reason)}
-                for reason, number in reasons.most_common()
+                {"reason": reason, "condensations": len(some), **total_of(some)._asdict()}
+                for reason, some in sorted(savings.items(), key=lambda item: -len(item[1]))
             ],
             "slowest": [
                 {"id": one["id"], "title": one["title"], "open_ms": one["open_ms"], "events": one["events"]}
@@ -104,9 +104,11 @@ class ServedConversations:
         with self._lock:
             if removals != self._removals:  # titles may be words of a redacted event, also of one that a fork shares
                 self._figures.clear()
+                self._sizes.clear()
             self._seen, self._rows, self._removals = version, rows, removals
             for gone in self._figures.keys() - rows.keys():
                 del self._figures[gone]
+                self._sizes.pop(gone, None)
         self._wanted.set()
 
     def _is_counted(self, row: ConversationRow) -> bool:
@@ -121,7 +123,7 @@ class ServedConversations:
             "updated_at": row.updated_at.isoformat(),
             "title": None,
             **({} if row.parent is None else {"parent": row.parent, "parent_version": row.parent_version}),
-            **{name: value for name, value in figures.items() if name != "reasons"},
+            **{name: value for name, value in figures.items() if name != "condensed"},
         }
 
     def _count(self) -> None:
@@ -135,46 +137,60 @@ class ServedConversations:
                 if not rows:
                     break
                 row = max(rows, key=lambda one: one.updated_at)
-                figures = _figures(self._store, row)
+                with self._lock:
+                    sizes = self._sizes.get(row.id, {})
+                figures, sizes = _figures(self._store, row, sizes)
                 with self._lock:
                     if removals == self._removals:  # else they may be of what was removed while they were counted
                         self._figures[row.id] = row.version, figures
+                        self._sizes[row.id] = sizes
 
 
-def _figures(store: Store, row: ConversationRow) -> dict[str, Any]:
-    """Return the figures of one conversation. Cost: its View, its structural events, and some events at its ends."""
+def _figures(store: Store, row: ConversationRow, sizes: dict[int, int]) -> tuple[dict[str, Any], dict[int, int]]:
+    """Return the figures of one conversation, and the sizes of its Views before and after condensations that did not
+    record them. ``sizes`` are those that are known.
+
+    Cost: its View, its structural events, and some events at its ends; all events, once, for a condensation that
+    recorded no tokens and whose sizes are not known yet.
+    """
     views = Views(store)
+    structural: list[Event] = []
+    opened = 0.0
     began = time.perf_counter()
     try:
         views.current(row.id)
         opened = time.perf_counter() - began
         structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
+        sizes = _sizes(views, row.id, structural, sizes)
     except EventStoreError:
-        opened, structural = 0.0, []
-    found = overview_of(store, views, row)._asdict()
-    reasons, cost = _condensations(structural)
-    return {**found, "open_ms": round(1_000 * opened, 2), "cost": cost, "reasons": reasons}
+        pass  # the overview names it as the problem
+    condensed = _condensed(structural, sizes)
+    found = {
+        **overview_of(store, views, row)._asdict(),
+        "open_ms": round(1_000 * opened, 2),
+        **total_of(saving for _, saving in condensed)._asdict(),
+        "condensed": condensed,
+    }
+    return found, sizes
 
 
-def _condensations(structural: Iterable[Any]) -> tuple[list[tuple[str, int, int | None]], float]:
-    """Return how many condensations had each reason and what tokens they saved, None where none recorded it, and what
-    all cost.
-    """
-    number: Counter[str] = Counter()
-    saved: Counter[str] = Counter()
-    cost = 0.0
+def _sizes(views: Views, conversation: str, structural: Iterable[Event], known: dict[int, int]) -> dict[int, int]:
+    """Return the tokens of the Views before and after each condensation that did not record them."""
+    silent = without_record(event for event in structural if isinstance(event, CondensationAction))
+    if all(event.id in known for event in silent):
+        return known
+    sizes = views.lifetimes(conversation, event_tokens).sizes
+    return {version: sizes[version] for event in silent for version in (event.id, event.id + 1)}
+
+
+def _condensed(structural: Iterable[Event], sizes: Mapping[int, int]) -> list[tuple[str, Saving]]:
+    """Return the reason of each condensation, and what it saved and cost."""
+    condensed = []
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):
             requests.append(event)
-        if not isinstance(event, CondensationAction):
-            continue
-        reason = because(event, requests) or "no reason given"
-        requests = []
-        number[reason] += 1
-        before, after = event.metadata.get("tokens_before"), event.metadata.get("tokens_after")
-        if isinstance(before, int) and isinstance(after, int):
-            saved[reason] += before - after
-        paid = event.metadata.get("cost")
-        cost += paid if isinstance(paid, int | float) else 0.0
-    return [(reason, number[reason], saved.get(reason)) for reason in number], cost
+        elif isinstance(event, CondensationAction):
+            condensed.append((because(event, requests) or "no reason given", saving_of(event, sizes)))
+            requests = []
+    return condensed

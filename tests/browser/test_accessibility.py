@@ -78,7 +78,7 @@ def test_a_screen_reader_is_told_what_the_page_shows(chromium, report):
         assert spoken.startswith("246 of 286, ≈")
         live = [one for one in told if one.role == "status"]
         assert all(one.properties["live"] == "polite" for one in live)
-        assert "The model is shown 23 events and 2 summaries" in page.text(".told")
+        assert "The model is sent 22 events and 2 summaries" in page.text(".told")
         options = [one.name for one in told if one.role == "option"]
         assert options[0].startswith("0 system You are a coding agent.")
         assert "▸" not in "".join(options)

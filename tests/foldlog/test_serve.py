@@ -19,7 +19,6 @@ from eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
-from foldlog.web.conversations import _condensations
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
@@ -142,16 +141,26 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     assert usual["title"] == "Find out why the build fails, and repair it."
     fleet = client.get("/api/fleet").json()
     assert fleet["events"] == sum(one["events"] for one in listed["conversations"])
-    assert fleet["cost"] == pytest.approx(0.0123)
+    assert (fleet["cost"], fleet["costs_recorded"]) == (pytest.approx(0.0123), 1)
+    sizes = foldlog.Histories(store)["usual"].lifetimes().sizes
+    saved = sum(sizes[event] - sizes[event + 1] for event in (42, 44))
+    assert (usual["tokens_saved"], usual["tokens_saved_derived"], usual["cost"]) == (saved, saved, 0.0123)
+    history = client.get("/api/history", params={"id": "usual"}).json()
+    keys = ("tokens_saved", "tokens_saved_derived", "cost", "costs_recorded")
+    assert [history[key] for key in keys] == [usual[key] for key in keys]
     assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
 
 
-def test_tokens_that_no_condensation_recorded_are_not_told_as_0():
-    silent, told = CondensationAction(forgotten_event_ids=(1,)), {"tokens_before": 9, "tokens_after": 9}
-    reasons, _ = _condensations(
-        [silent, CondensationAction(forgotten_event_ids=(2,), metadata={"reason": "events", **told})]
-    )
-    assert [saved for *_, saved in reasons] == [None, 0]
+def test_a_cost_that_no_condensation_recorded_is_not_told_as_0(store):
+    told = {"tokens_before": 900, "tokens_after": 300}
+    store.append("told", [Message(source="user", content=str(n)) for n in range(4)], expected_version=0)
+    store.append("told", CondensationAction(forgotten_event_ids=(1,), metadata=told), expected_version=4)
+    with asking(application(store, token=None)) as client:
+        listed = {}
+        while listed.get("told", {}).get("cost", 0) is not None:
+            listed = {one["id"]: one for one in client.get("/api/conversations").json()["conversations"]}
+    one = listed["told"]
+    assert (one["tokens_saved"], one["tokens_saved_derived"], one["costs_recorded"]) == (600, 0, 0)
 
 
 @pytest.mark.parametrize(

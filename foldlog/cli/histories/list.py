@@ -41,7 +41,7 @@ _SORTS: dict[str, Callable[[Any], Any]] = {
     "view": lambda line: _number(line.more.view_events),
     "tokens": lambda line: _number(line.more.tokens),
     "condensations": lambda line: _number(line.more.condensations),
-    "activity": lambda line: (line.more.last_event_at or "").replace("T", " "),
+    "activity": lambda line: _activity(line),
 }
 _OF_LONG = {"view", "tokens", "condensations", "activity"}
 """Sorts that need the columns of a long list."""
@@ -139,7 +139,7 @@ def _chosen(
 
     if sort == "id" and not reverse:
         return map(describe, islice(rows, limit))
-    key = _SORTS[sort]
+    key = _activity_key(reverse) if sort == "activity" else _SORTS[sort]
     candidates = map(describe, rows) if sort in _OF_LONG else map(_Line, rows)
     if limit is None:
         ordered = sorted(candidates, key=key, reverse=reverse)
@@ -304,6 +304,11 @@ def _figure(figure: int | None) -> str:
 def _activity(line: _Line) -> str:
     at = "" if line.more is None else line.more.last_event_at or ""
     return terminal.printable(at, one_line=True).replace("T", " ", 1)[:19]
+
+
+def _activity_key(reverse: bool) -> Callable[[Any], Any]:
+    """Return the key that puts conversations without a time last, in either order."""
+    return lambda line: (bool(_activity(line)) == reverse, _activity(line))
 
 
 def _moment(at: datetime) -> str:

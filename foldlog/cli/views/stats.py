@@ -16,7 +16,7 @@ from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
 
 if TYPE_CHECKING:
-    from foldlog.reports.stats import Stats
+    from foldlog.reports.stats import CondensationFigures, Stats
 
 __all__ = ["run"]
 
@@ -35,7 +35,8 @@ def run(
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
     For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
-    events: 'meta' of native events, the usage in imported records.
+    events: 'meta' of native events, the usage in imported records. Tokens saved that no condensation recorded are
+    derived from the Views before and after it, which the sign ≈ says.
 
     Example: foldlog stats tidewatch --plot tidewatch.png
     """
@@ -165,14 +166,31 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.declined:,}" if one.declined else "",
             f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
-            f"{one.tokens_saved:,}" if one.tokens_saved else "",
-            f"${one.cost:,.4f}" if one.cost else "",
+            f"{'≈ ' if one.tokens_saved_derived else ''}{one.tokens_saved:,}" if one.made else "",
+            _cost_words(one),
         )
         for name, one in stats.condensations.items()
     ]
     headings = ("condensations", "declined", "events forgotten", "summaries forgotten", "tokens saved", "cost")
     columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
     print_rows(terminal.console(), columns, rows)
+    if derived := sum(one.tokens_saved_derived for one in stats.condensations.values()):
+        out = terminal.PrintedLines()
+        out.write(
+            (
+                f"  ≈ {derived:,} of these tokens are not recorded: they are derived from the Views before and after,",
+                "dim",
+            )
+        )
+        out.write(("  estimated event by event", "dim"))
+
+
+def _cost_words(one: CondensationFigures) -> str:
+    """Return what condensations cost, and of how many that is known."""
+    if one.cost is None:
+        return "not recorded"
+    some = one.costs_recorded < one.made + one.declined
+    return f"${one.cost:,.4f}" + (f" (of {one.costs_recorded:,})" if some else "")
 
 
 def _show_view(stats: Stats) -> None:

@@ -29,6 +29,7 @@ export class Chart {
     this.tip = el("div", { class: "tip", hidden: true });
     this.node = el("div", { class: "canvas", onpointerleave: () => this.leave() }, this.base, this.over, this.slider, this.tip);
     this.over.addEventListener("pointerdown", (event) => this.press(event));
+    this.over.addEventListener("click", (event) => event.pointerType === "touch" && this.pick(event));
     this.over.addEventListener("pointermove", (event) => this.move(event));
     this.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     new ResizeObserver(() => app.changed("size")).observe(this.node);
@@ -282,16 +283,27 @@ export class Chart {
       context.lineTo(LEFT + this.box.plotWidth, Math.round(scale(limit)) + 0.5);
       context.stroke();
       context.setLineDash([]);
-      context.textAlign = "left";
-      const words = `limit ${short(limit)}`;
-      const y = Math.max(sizesTop + 1, scale(limit) - 8);
-      context.fillStyle = this.colors.ground;
-      context.globalAlpha = 0.85;
-      context.fillRect(LEFT + 1, y - 7, context.measureText(words).width + 6, 14);
-      context.globalAlpha = 1;
-      context.fillStyle = this.colors.limit;
-      context.fillText(words, LEFT + 4, y);
     }
+    this.limitAt = limit && limit <= most ? Math.max(sizesTop + 1, scale(limit) - 8) : null;
+  }
+
+  // The words at the line of the limit: at the left, or beside the lines of the versions that would cross them there.
+  drawLimit(context, version, pinned) {
+    if (this.limitAt === null) return;
+    const words = `limit ${short(this.history.limit)}`;
+    context.font = `11px ${this.colors.font}`;
+    const width = context.measureText(words).width + 6;
+    const lines = [version, pinned].filter((each) => each !== null && this.isInWindow(each)).map((each) => this.middle(each));
+    let left = LEFT + 1;
+    for (const x of lines.sort((a, b) => a - b)) if (left - 3 < x && x < left + width + 3) left = x + 4;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillStyle = this.colors.ground;
+    context.globalAlpha = 0.85;
+    context.fillRect(left, this.limitAt - 7, width, 14);
+    context.globalAlpha = 1;
+    context.fillStyle = this.colors.limit;
+    context.fillText(words, left + 3, this.limitAt);
   }
 
   drawAxis(context) {
@@ -535,7 +547,7 @@ export class Chart {
     const changes = Array.from(this.history.changes.values()).filter(
       (change) => change.kind !== "request" && change.id >= this.window[0] && change.id < this.window[1],
     );
-    const saved = ({ id }) => this.history.total[id] - this.history.total[id + 1];
+    const saved = ({ id }) => this.history.unmasked[id] - this.history.unmasked[id + 1];
     const most = Math.floor(this.box.livesHeight / 36);
     const labelled = changes.length > most ? changes.sort((a, b) => saved(b) - saved(a)).slice(0, most) : changes;
     for (const change of labelled) {
@@ -570,6 +582,7 @@ export class Chart {
     const pinned = from !== null && from !== version ? from : null;
     if (pinned !== null) this.drawLine(context, pinned, true);
     this.drawLine(context, version, false);
+    this.drawLimit(context, version, pinned);
     this.drawTags(context, version, pinned);
     if (this.hover) {
       context.fillStyle = this.colors.soft;
@@ -623,12 +636,20 @@ export class Chart {
     });
   }
 
+  lineEnd(version) {
+    return Math.max(this.box.livesTop, this.y(this.tops[this.place(version)]));
+  }
+
+  // From the sizes down to the diagonal: below it are the events that came later, and the labels at their rows.
   drawLine(context, version, dashed) {
     if (!this.isInWindow(version)) return;
-    const { sizesTop, livesTop, livesHeight } = this.box;
+    const { sizesTop } = this.box;
     const x = Math.round(this.middle(version));
+    const end = this.lineEnd(version);
     // Labels stay readable: the line goes on below them.
-    const labels = this.labelSpots.filter(([from, to]) => from - 3 < x && x < to + 3).sort((a, b) => a[2] - b[2]);
+    const labels = this.labelSpots
+      .filter(([from, to, above]) => from - 3 < x && x < to + 3 && above < end)
+      .sort((a, b) => a[2] - b[2]);
     const line = () => {
       context.beginPath();
       context.moveTo(x, sizesTop - 4);
@@ -636,7 +657,7 @@ export class Chart {
         context.lineTo(x, above);
         context.moveTo(x, below);
       }
-      context.lineTo(x, livesTop + livesHeight);
+      context.lineTo(x, end);
       context.stroke();
     };
     context.strokeStyle = this.colors.ground;
@@ -714,14 +735,17 @@ export class Chart {
       this.over.addEventListener("pointerup", () => (this.dragging = false), { once: true });
       this.over.addEventListener("pointercancel", () => (this.dragging = false), { once: true });
       this.app.go(version);
-    } else {
-      const edge = this.edgeAt(x, y);
-      if (edge !== null) this.app.choose(edge, edge + 1);
-      else {
-        const id = this.rowAt(y);
-        this.app.choose(id, version);
-      }
-    }
+    } else if (event.pointerType !== "touch") this.pick(event);
+  }
+
+  // Choose the event or the condensation under the pointer. A finger may scroll the page: it chooses when it is lifted.
+  pick(event) {
+    if (!this.history?.version) return;
+    const { x, y } = this.at(event);
+    if (y < this.box.livesTop) return;
+    const edge = this.edgeAt(x, y);
+    if (edge !== null) this.app.choose(edge, edge + 1);
+    else this.app.choose(this.rowAt(y), this.versionAt(x));
   }
 
   // The condensation whose line is under the pointer.

@@ -133,7 +133,9 @@ export class Detail {
     fact("condenser", change.condenser);
     fact("outcome", change.outcome);
     fact("model", change.model);
-    fact("cost", typeof change.cost === "number" ? `$${change.cost.toFixed(4)}` : undefined);
+    const condensed = change.kind === "condensation" && change.outcome !== "declined";
+    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : `${count(change.tokens_saved, "token")}, ${change.derived ? "derived from the Views before and after" : "as recorded"}`);
+    fact("cost", typeof change.cost === "number" ? `$${change.cost.toFixed(4)}, as recorded` : condensed ? "not recorded" : undefined);
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);
     const summary = change.summary;
@@ -260,13 +262,21 @@ export class Detail {
     const most = history.largest();
     return el("p", { class: "about" }, "The View was largest at ",
       el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`),
-      `: ${history.about}${short(history.total[most])} tokens.`, this.cost());
+      `: ${history.about}${short(history.total[most])} tokens.`);
   }
 
-  cost() {
-    const { cost, condensations } = this.app.history;
-    if (!condensations.length) return "";
-    return cost === null ? " No condensation recorded a cost." : ` The condensations cost $${cost.toFixed(4)}.`;
+  // What condensing saved over the whole history, and what it cost; and whether these figures are recorded.
+  savings() {
+    const { condensations, cost, costs_recorded: priced, tokens_saved: saved, tokens_saved_derived: derived } = this.app.history;
+    if (!condensations.length) return null;
+    const who = condensations.length === 1 ? "it" : "each";
+    const from = `derived from the View before and after ${who}`;
+    const source = !derived ? " (as recorded)" : derived === saved ? ` (${from}; not recorded)` : ` (${short(derived)} of them ${from}, the others as recorded)`;
+    const part = priced < condensations.length ? `, as ${grouped(priced)} of them recorded` : ", as recorded";
+    return el("p", { class: "about" },
+      condensations.length === 1 ? "The condensation saved " : `The ${grouped(condensations.length)} condensations saved `,
+      el("b", {}, saved === null ? "tokens that are not known" : `${derived ? "≈ " : ""}${short(saved)} tokens`), saved === null ? "" : source,
+      ...(cost === null ? [". What that cost was ", el("b", {}, "not recorded"), "."] : [" and cost ", el("b", {}, `$${cost.toFixed(4)}`), `${part}.`]));
   }
 
   overview() {
@@ -275,7 +285,8 @@ export class Detail {
     const heading = el("div", { class: "heading" }, el("h2", {}, "Why not more?"));
     if (!history.version) return [heading, el("p", { class: "soft" }, "The conversation has no events yet.")];
     const facts = this.facts();
-    if (!changes.length) return [heading, facts, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The model is shown all that its View can show.`)];
+    const savings = this.savings();
+    if (!changes.length) return [heading, facts, ...(savings ? [savings] : []), el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The model is shown all that its View can show.`)];
     const shown = changes.slice(-MOST).reverse();
     const rows = shown.map((change) => {
       const took = this.app.removed(change.id);
@@ -286,6 +297,7 @@ export class Detail {
         el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${grouped(change.id)}`, onclick: () => this.app.choose(change.id) }, grouped(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
+        el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${change.derived ? "≈ " : ""}${short(change.tokens_saved)}` : "–"),
         el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${grouped(until.by)}` : "stands"),
         el("td", {}, change.reason || "no reason given"),
       );
@@ -293,7 +305,8 @@ export class Detail {
     return [
       heading,
       facts,
-      el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
+      savings,
+      el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
       changes.length > MOST ? el("p", { class: "soft" }, `The last ${MOST} of ${grouped(changes.length)}.`) : null,
     ].filter(Boolean);
   }

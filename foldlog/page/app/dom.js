@@ -34,6 +34,36 @@ function labelOf(node) {
   return node.getAttribute("aria-label") ?? node.textContent;
 }
 
+// Windows so narrow that the whole page scrolls, and no part of it by itself.
+export const phone = matchMedia("(max-width: 620px)");
+
+// The part of a long list that is in sight: the list scrolls by itself, or on a phone with the page.
+export class Sight {
+  constructor(node, inner, draw) {
+    this.node = node;
+    this.inner = inner;
+    node.addEventListener("scroll", draw, { passive: true });
+    addEventListener("scroll", () => phone.matches && draw(), { passive: true });
+    phone.addEventListener("change", draw);
+    new ResizeObserver(draw).observe(node);
+  }
+
+  get top() {
+    return phone.matches ? Math.max(0, -this.inner.getBoundingClientRect().top) : this.node.scrollTop;
+  }
+
+  get height() {
+    return phone.matches ? innerHeight : this.node.clientHeight;
+  }
+
+  set top(top) {
+    if (phone.matches) scrollTo(0, scrollY + this.inner.getBoundingClientRect().top + top - ABOVE);
+    else this.node.scrollTop = top;
+  }
+}
+
+const ABOVE = 48; // Pixels for what sticks to the top of the page.
+
 export function sentence(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -30,7 +30,7 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions"]) {
+    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "tokens_saved", "tokens_saved_derived", "cost", "costs_recorded"]) {
       this[name] = document[name];
     }
     this.version = document.version;
@@ -257,9 +257,11 @@ export class History {
     }
   }
 
-  // The tokens that the View of each version sends, by group, each on top of the one before.
+  // The tokens that the View of each version sends, by group, each on top of the one before. ``unmasked`` are those
+  // that it would send without masks: condensations change these.
   setSizes() {
     const count = GROUPS.length - 1;
+    const maskedAway = new Float64Array(this.version + 2);
     const changes = Array.from({ length: count }, () => new Float64Array(this.version + 2));
     for (const id of this.ordered) {
       const group = this.group(id);
@@ -270,8 +272,13 @@ export class History {
         span.sent.forEach((version, place) => (changes[group][version] += place % 2 ? -tokens : tokens));
         if (span.sent.length % 2 && span.stop) changes[group][span.stop] -= tokens;
         if (masked && masked >= span.start && (!span.stop || masked < span.stop)) {
-          changes[group][masked] -= Math.max(0, tokens - MASK);
-          if (span.stop) changes[group][span.stop] += Math.max(0, tokens - MASK);
+          const away = Math.max(0, tokens - MASK);
+          changes[group][masked] -= away;
+          maskedAway[masked] += away;
+          if (span.stop) {
+            changes[group][span.stop] += away;
+            maskedAway[span.stop] -= away;
+          }
         }
       }
     }
@@ -281,6 +288,8 @@ export class History {
     });
     this.total = new Float64Array(this.version + 1);
     for (const column of this.sizes) column.forEach((tokens, version) => (this.total[version] += tokens));
+    let away = 0;
+    this.unmasked = this.total.map((tokens, version) => tokens + (away += maskedAway[version]));
   }
 
   // The version from ``first`` to ``until`` whose View sends most tokens, the first of these.
@@ -288,12 +297,6 @@ export class History {
     let most = first;
     for (let version = first; version <= until; version += 1) if (this.total[version] > this.total[most]) most = version;
     return most;
-  }
-
-  // What condensations cost, as they recorded it; null where none did.
-  get cost() {
-    const costs = this.condensations.map((change) => change.cost).filter((cost) => typeof cost === "number");
-    return costs.length ? costs.reduce((sum, cost) => sum + cost, 0) : null;
   }
 
   // The summary that stands for a departed event at a version, and the changes that led there.

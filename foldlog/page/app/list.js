@@ -1,6 +1,6 @@
 // The View of a version, one line for each event, or the hits of a search. Only the lines in sight are elements.
 
-import { count, el, grouped, printable, said, short } from "./dom.js";
+import { Sight, count, el, grouped, phone, printable, said, short } from "./dom.js";
 
 const ROW = 26;
 
@@ -17,7 +17,6 @@ export class List {
       {
         class: "list", tabindex: 0,
         onkeydown: (event) => this.key(event),
-        onscroll: () => this.draw(),
       },
       this.inner,
     );
@@ -25,7 +24,7 @@ export class List {
       const line = event.target.closest("[data-place]");
       if (line) this.open(Number(line.dataset.place));
     });
-    new ResizeObserver(() => this.draw()).observe(this.node);
+    this.sight = new Sight(this.node, this.inner, () => this.draw());
   }
 
   show(entries, name, empty) {
@@ -48,9 +47,10 @@ export class List {
 
   // Draw the lines in sight, and as many above and below them.
   draw() {
-    const height = this.node.clientHeight || 1;
-    const first = Math.max(0, Math.floor((this.node.scrollTop - height) / ROW));
-    const last = Math.min(this.entries.length, Math.ceil((this.node.scrollTop + 2 * height) / ROW));
+    const { top } = this.sight;
+    const height = this.sight.height || 1;
+    const first = Math.max(0, Math.floor((top - height) / ROW));
+    const last = Math.min(this.entries.length, Math.ceil((top + 2 * height) / ROW));
     for (const [place, line] of this.lines) {
       if (place < first || place >= last) {
         line.remove();
@@ -184,9 +184,11 @@ export class List {
   }
 
   scrollTo(place) {
-    const top = place * ROW;
-    const { scrollTop, clientHeight } = this.node;
-    if (top < scrollTop || top + ROW > scrollTop + clientHeight) this.node.scrollTop = Math.max(0, top - clientHeight / 3);
+    // On a phone the page stays where it is: its list may be hidden behind the details.
+    if (phone.matches && document.activeElement !== this.node) return;
+    const wanted = place * ROW;
+    const { top, height } = this.sight;
+    if (wanted < top || wanted + ROW > top + height) this.sight.top = Math.max(0, wanted - height / 3);
   }
 
   // Up and down go through all lines. Enter opens what is forgotten, follows a fork to its parent, and goes to the text

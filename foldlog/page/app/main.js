@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, grouped, moment, printable, refill, said, sentence, short } from "./dom.js";
+import { Live, count, el, grouped, moment, phone, printable, refill, said, sentence, short } from "./dom.js";
 import { GROUPS, History } from "./history.js";
 import { List } from "./list.js";
 import { Overview } from "./overview.js";
@@ -21,6 +21,7 @@ class App {
     this.opened = new Set();
     this.words = [];
     this.hits = null;
+    this.tab = "list";
     this.waiting = new Set();
     this.takings = new Map();
     this.chart = new Chart(this);
@@ -79,11 +80,31 @@ class App {
     this.chart.reveal(this.version);
     this.changed("moment", "chosen");
     if (id !== null) this.toReveal = id;
+    this.showTab(id === null ? "list" : "detail");
+  }
+
+  // On a phone either the View or the details are shown below the version. Come back to the list where it was left.
+  showTab(tab) {
+    if (tab === "detail" && this.tab === "list") this.listAt = scrollY;
+    this.toTab = this.tab === tab && tab === "list" ? undefined : tab;
+    this.tab = this.main.dataset.tab = tab;
+    for (const [name, button] of Object.entries(this.tabs)) button.setAttribute("aria-pressed", name === tab);
+    this.changed("over");
+  }
+
+  // Once it is drawn, scroll to what a phone shows below the version, where it is not in sight.
+  scrollToTab() {
+    const tab = this.toTab;
+    this.toTab = undefined;
+    if (!phone.matches || tab === undefined) return;
+    const below = scrollY + this.momentary.getBoundingClientRect().bottom;
+    if (tab === "list") scrollTo(0, this.listAt ?? scrollY);
+    else if (below < scrollY || below > scrollY + 0.6 * innerHeight) scrollTo(0, below);
   }
 
   // Choose an event, and go to its text with the keyboard.
   read(id) {
-    if (this.event !== id) this.choose(id);
+    this.choose(id);
     this.detail.node.focus();
   }
 
@@ -95,6 +116,7 @@ class App {
     this.toChange = from !== null;
     this.chart.reveal(to);
     this.changed("moment", "chosen");
+    this.showTab("list");
   }
 
   toggleGap(gap) {
@@ -156,6 +178,7 @@ class App {
     this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
     this.hits = null;
     this.detail.shown = null;
+    this.showTab("list");
     if (!this.words.length) {
       this.status.textContent = "";
       return this.changed("moment", "chosen");
@@ -216,8 +239,8 @@ class App {
     const events = ids.filter((each) => each >= 0).length;
     const summaries = ids.length - events;
     const words = [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
-    const before = history.total[id] ?? 0;
-    const after = history.total[id + 1] ?? 0;
+    const before = history.unmasked[id] ?? 0;
+    const after = history.unmasked[id + 1] ?? 0;
     const change = history.changes.get(id);
     const verb = change.kind === "retraction" ? "took back" : "forgot";
     const taking = {
@@ -250,6 +273,7 @@ class App {
     if (waiting.has("moment") || (waiting.has("gists") && !this.momentTold)) this.showMoment();
     if (waiting.has("moment") || waiting.has("gists")) this.showList();
     if (waiting.has("chosen") || waiting.has("moment")) this.detail.show();
+    this.nameTabs();
     if (this.toChange) {
       const place = this.list.entries.findIndex((entry) => entry.mark);
       if (place >= 0) this.list.scrollTo(place);
@@ -259,6 +283,7 @@ class App {
       this.list.reveal(this.toReveal);
       this.toReveal = undefined;
     }
+    this.scrollToTab();
     this.chart.drawOver();
     if (waiting.has("moment") || waiting.has("chosen")) this.writeAddress();
     this.drawn = (this.drawn ?? 0) + 1;
@@ -276,21 +301,20 @@ class App {
   showMoment() {
     const { history, version, from } = this;
     const view = history.view(version);
-    const summaries = view.filter((id) => history.kind(id) === "summary").length;
-    const events = view.length - summaries;
-    const { gone, by, states } = history.tally(version);
-    const back = states.get("taken back") ?? 0;
+    const sent = view.filter((id) => SENT.has(history.state(id, version)));
+    const summaries = sent.filter((id) => history.kind(id) === "summary").length;
+    const events = sent.length - summaries;
+    const { by, states } = history.tally(version);
     const condensations = Array.from(by).filter((id) => history.changes.get(id)?.kind !== "retraction").length;
     const tokens = history.total[version] ?? 0;
     this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
     const time = version ? moment(history.time(version - 1), history.zone) : "";
     this.sentence.replaceChildren(
       ...(version
-        ? ["The model is shown ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
-        : ["Before the first event the model is shown nothing."]),
-      gone > back ? ` ${grouped(gone - back)} of ${count(version, "event")} ${gone - back === 1 ? "is" : "are"} forgotten, by ${count(condensations, "condensation")}.` : "",
-      back ? ` ${count(back, "event")} ${back === 1 ? "is" : "are"} taken back.` : "",
+        ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
+        : ["Before the first event the model is sent nothing."]),
     );
+    this.sum.replaceChildren(...this.sumParts(states, condensations));
     const next = version < history.version ? version : null;
     const wrote = next !== null && history.group(next) === 3;
     refill(
@@ -308,12 +332,33 @@ class App {
     this.states.replaceChildren(...this.stateParts());
   }
 
+  // What became of all events up to this version, in numbers that add up, and one line of help for those not sent.
+  sumParts(states, condensations) {
+    const { version } = this;
+    const number = (...names) => names.reduce((sum, name) => sum + (states.get(name) ?? 0), 0);
+    const masked = number("masked");
+    const forgotten = number("summarized", "forgotten");
+    const never = version - [...states].reduce((sum, [state, some]) => sum + (state === "never shown" ? 0 : some), 0);
+    const parts = [
+      [number("shown", "masked"), (some) => `${some} sent${masked ? ` (${grouped(masked)} masked)` : ""}`],
+      [number("pending"), (some) => `${some} pending`], [number("unsent"), (some) => `${some} unsent`],
+      [forgotten, (some) => `${some} forgotten by ${count(condensations, "condensation")}`],
+      [number("taken back"), (some) => `${some} taken back`], [never, (some) => `${some} never shown`],
+    ].filter(([some]) => some).map(([some, words]) => words(grouped(some)));
+    const help = [
+      number("pending") && "Pending (light): waits for an observation, not sent yet.",
+      number("unsent") && "Unsent (light): another part of its call is gone, so it cannot be sent.",
+      never && "Never shown: bookkeeping, such as condensations.",
+    ].filter(Boolean).join(" ");
+    return version ? [`${count(version, "event")}: ${parts.join(" + ")}.`, help ? el("span", { class: "hint", title: help }, ` ${help}`) : ""] : [];
+  }
+
   // Say the version to those who do not see it, once it stays for a moment.
   tell() {
     const { version, history } = this;
     clearTimeout(this.telling);
     this.telling = setTimeout(() => {
-      const words = `Version ${version} of ${history.version}. ${this.sentence.textContent}`;
+      const words = `Version ${version} of ${history.version}. ${this.sentence.textContent} ${this.sum.firstChild?.textContent ?? ""}`;
       if (this.told.textContent !== words) this.told.textContent = words;
     }, 200);
   }
@@ -386,6 +431,7 @@ class App {
     this.states = el("div", { class: "states" });
     this.title = el("h2");
     this.sentence = el("p", { class: "sentence" });
+    this.sum = el("p", { class: "sum" });
     this.next = el("p", { class: "next" });
     this.comparing = el("div", { class: "comparing" });
     this.told = el("div", { class: "told", role: "status" });
@@ -395,10 +441,12 @@ class App {
       this.chart.layOut();
       this.changed("window");
     } }, name);
+    const tab = (name) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showTab(name) });
+    this.tabs = { list: tab("list"), detail: tab("detail") };
     const back = this.source instanceof Server ? el("a", { class: "back", href: "./" }, "All conversations") : null;
     this.root.replaceChildren(
       el("header", {}, back, el("h1", {}, said(this.name)), this.source instanceof Server ? this.live.node : null, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
-      el("main", { class: "history" },
+      this.main = el("main", { class: "history", "data-tab": this.tab },
         el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
           this.legend,
           this.chart.node,
@@ -410,15 +458,22 @@ class App {
               el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => this.chart.zoom(1 / 1.6) }, "+"),
               el("button", { onclick: () => this.chart.setWindow(0, this.history.version + 1) }, "Whole history")))),
         el("section", { class: "moment", "aria-label": "One version" },
-          el("div", { class: "momentary" },
+          (this.momentary = el("div", { class: "momentary" },
             el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
               step("before", "⇤", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "⇥", "Next condensation (Page Down)"))),
-            this.sentence, this.next, this.comparing),
+            this.sentence, this.sum, el("div", { class: "below" }, this.next, this.comparing))),
+          el("div", { class: "tabs choices", role: "group", "aria-label": "Show below" }, this.tabs.list, this.tabs.detail),
           this.list.node),
         this.detail.node),
       this.helpDialog(), this.told);
     this.box.addEventListener("keydown", (event) => this.searchKey(event));
     document.title = `${printable(this.name)} · foldlog`;
+  }
+
+  nameTabs() {
+    const { event, history } = this;
+    this.tabs.list.textContent = this.hits ? "Events found" : this.from === null ? "The View" : "What changed";
+    this.tabs.detail.textContent = event === null ? "Why not more?" : `${sentence(history.kind(event))} ${String(event).replace("-", "−")}`;
   }
 
   // What people know it by: its title, or what the user asked first.
@@ -432,10 +487,11 @@ class App {
     const first = moment(times[0] ?? null, "").slice(0, 10);
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
     return [
+      first && (first === last ? first : `${first} to ${last}`),
+      count(history.version, "event"), count(history.condensations.length, "condensation"),
       this.name === history.conversation ? "" : printable(history.conversation),
       history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
-      count(history.version, "event"), count(history.condensations.length, "condensation"), history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated",
-      first && (first === last ? first : `${first} to ${last}`),
+      history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated",
     ].filter(Boolean).join(" · ");
   }
 
@@ -528,7 +584,10 @@ class App {
     this.from = number("from", 0, last);
     this.event = number("e", -last - 1, last - 1);
     if (this.chart.history) this.chart.reveal(this.version);
-    if (this.event !== null) this.toReveal = this.event;
+    if (this.event !== null) {
+      this.toReveal = this.event;
+      this.showTab("detail");
+    }
     this.toChange = this.from !== null;
     this.changed("moment", "chosen");
   }
@@ -542,9 +601,10 @@ class App {
   }
 }
 
-const LEGEND = ["pending", "masked", "summarized", "forgotten", "taken back"];
+const SENT = new Set(["shown", "masked"]);
+const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
-  ["g3", "full colour: shown to the model"], ["k-pending", "light: pending, or not sent, for example an action without its observation"],
+  ["g3", "full colour: shown to the model"], ["k-pending", "light: in the View, but not sent. Pending: it waits for its observation, or for that of a parallel call. Unsent: another part of its call was forgotten"],
   ["k-masked", "pale: masked, a line stands in place of its content"], ["k-summarized", "hatched red: summarized, a summary stands for it"],
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];

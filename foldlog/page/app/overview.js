@@ -1,17 +1,18 @@
 // All conversations of a store, and the figures over all of them.
 
-import { Live, bytes, count, el, grouped, moment, printable, refill, said, short } from "./dom.js";
+import { Live, Sight, bytes, count, el, grouped, moment, phone, printable, refill, said, short } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
+import { distinguished } from "./titles.js";
 
-const ROW_HEIGHT = 44;
 const COLUMNS = [
-  ["title", "Conversation", (one) => (one.title ?? one.id).toLowerCase()],
-  ["events", "Events", (one) => one.events],
-  ["view_events", "View", (one) => one.view_events ?? -1],
-  ["tokens", "Tokens", (one) => one.tokens ?? -1],
-  ["condensations", "Condensations", (one) => one.condensations ?? -1],
-  ["cost", "Cost", (one) => one.cost ?? -1],
-  ["updated_at", "Last event", (one) => one.last_event_at ?? one.updated_at],
+  ["title", "Conversation", (one) => (one.title ?? one.id).toLowerCase(), "By title"],
+  ["events", "Events", (one) => one.events, "Events in the log"],
+  ["view_events", "View", (one) => one.view_events ?? null, "Events that the View shows"],
+  ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens of the View, estimated"],
+  ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
+  ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations took out of the View. ≈ are derived from the Views before and after them, since they did not record their tokens."],
+  ["cost", "Cost", (one) => one.cost ?? null, "What the models of condensations cost, as recorded"],
+  ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
 ];
 
 export class Overview {
@@ -22,6 +23,7 @@ export class Overview {
     this.words = "";
     this.rows = [];
     this.found = null;
+    this.names = new Map();
     this.nodes = new Map();
   }
 
@@ -48,6 +50,7 @@ export class Overview {
     try {
       const [list, fleet] = await Promise.all([this.ask("conversations"), this.ask("fleet")]);
       this.all = list.conversations;
+      this.names = distinguished(this.all);
       this.total = list.total;
       this.counted = list.counted;
       this.showFleet(fleet);
@@ -89,14 +92,19 @@ export class Overview {
       },
     });
     this.status = el("span", { class: "status", role: "status" });
-    this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" });
+    this.tiles = el("div", { class: "tiles" });
+    this.panels = el("div", { class: "panels" });
+    this.more = el("details", { class: "more", open: !phone.matches }, el("summary", {}, "Reasons, and slowest Views"), this.panels);
+    phone.addEventListener("change", () => (this.more.open = !phone.matches));
+    this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" }, this.tiles, this.more);
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
-    this.buttons = new Map(COLUMNS.map(([name]) => [name, el("button", { class: "sort", onclick: () => this.sortBy(name) })]));
+    this.buttons = new Map(COLUMNS.map(([name, , , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
     this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the conversations" },
       ...COLUMNS.map(([name]) => el("span", { class: `cell c-${name}` }, this.buttons.get(name))));
     this.inner = el("div", { class: "lines", role: "presentation" });
-    this.list = el("div", { class: "rows", "aria-label": "Conversations", onscroll: () => this.draw(), onkeydown: (event) => this.key(event) }, this.inner);
-    new ResizeObserver(() => this.draw()).observe(this.list);
+    this.list = el("div", { class: "rows", "aria-label": "Conversations", onkeydown: (event) => this.key(event) }, this.inner);
+    this.sight = new Sight(this.list, this.inner, () => this.draw());
+    phone.addEventListener("change", () => this.all && this.choose());
     this.root.replaceChildren(
       el("header", {}, el("h1", {}, "foldlog"), this.live.node, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton()),
       el("main", { class: "overview" }, this.fleet, this.hits, el("section", { class: "conversations" }, this.head, this.list)),
@@ -105,6 +113,8 @@ export class Overview {
 
   showFleet(fleet) {
     const tile = (name, value, title) => el("div", { class: "tile", title }, el("b", {}, value), el("span", {}, name));
+    const { condensations, costs_recorded: priced, tokens_saved_derived: derived } = fleet;
+    const how = !derived ? "" : derived === fleet.tokens_saved ? ", derived" : `, ≈ ${short(derived)} derived`;
     const most = Math.max(1, ...fleet.reasons.map((each) => each.condensations));
     const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
     const bar = (part) => {
@@ -113,24 +123,25 @@ export class Overview {
       return el("span", { class: "track" }, node);
     };
     refill(
-      this.fleet,
-      el("div", { class: "tiles" },
-        tile(fleet.conversations === 1 ? "conversation" : "conversations", short(fleet.conversations)),
-        tile("events", short(fleet.events)),
-        tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
-        tile("tokens in Views", `≈ ${short(fleet.view_tokens)}`),
-        tile("condensations", short(fleet.condensations)),
-        tile("tokens saved", fleet.tokens_saved ? short(fleet.tokens_saved) : "–", "As condensations recorded it: what each took out of its View"),
-        tile("their cost", fleet.cost ? `$${fleet.cost.toFixed(fleet.cost < 1 ? 4 : 2)}` : "–", "As condensations recorded it: what their models cost")),
-      el("div", { class: "panels" },
-        el("div", { class: "panel" }, el("h2", {}, "Condensations by reason"),
-          fleet.reasons.length
-            ? el("dl", { class: "meters" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason)), el("dd", {}, bar(each.condensations / most), el("span", { class: "figure" }, grouped(each.condensations)))]))
-            : el("p", { class: "soft" }, "No condensation yet.")),
-        el("div", { class: "panel" }, el("h2", {}, "Slowest Views to open"),
-          fleet.slowest.length
-            ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, said(each.title ?? each.id))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${each.open_ms < 10 ? each.open_ms.toFixed(1) : Math.round(each.open_ms)} ms`))]))
-            : el("p", { class: "soft" }, "No conversation yet."))),
+      this.tiles,
+      tile(fleet.conversations === 1 ? "conversation" : "conversations", short(fleet.conversations)),
+      tile("events", short(fleet.events)),
+      tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
+      tile("tokens in Views", `≈ ${short(fleet.view_tokens)}`),
+      tile("condensations", short(condensations)),
+      tile(`tokens saved${how}`, saved(fleet), "What condensations took out of their Views: as they recorded it, or else derived from the Views before and after them"),
+      tile(priced && priced < condensations ? `cost, ${short(priced)} of ${short(condensations)} recorded` : condensations && !priced ? "was recorded" : "their cost", !condensations ? "–" : fleet.cost === null ? "no cost" : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
+    );
+    refill(
+      this.panels,
+      el("div", { class: "panel" }, el("h2", {}, "Condensations by reason"),
+        fleet.reasons.length
+          ? el("dl", { class: "meters" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason)), el("dd", {}, bar(each.condensations / most), el("span", { class: "figure long" }, `${grouped(each.condensations)} · ${saved(each)} saved`))]))
+          : el("p", { class: "soft" }, "No condensation yet.")),
+      el("div", { class: "panel" }, el("h2", {}, "Slowest Views to open"),
+        fleet.slowest.length
+          ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${each.open_ms < 10 ? each.open_ms.toFixed(1) : Math.round(each.open_ms)} ms`))]))
+          : el("p", { class: "soft" }, "No conversation yet.")),
     );
     this.facts.textContent = fleet.counted < fleet.conversations ? `${grouped(fleet.counted)} of ${count(fleet.conversations, "conversation")} counted` : "";
   }
@@ -144,7 +155,12 @@ export class Overview {
     });
     const key = COLUMNS.find(([name]) => name === this.sort)[2];
     const order = this.falling ? -1 : 1;
-    this.rows = matching.sort((a, b) => (key(a) < key(b) ? -order : key(a) > key(b) ? order : 0));
+    const keys = new Map(matching.map((one) => [one, key(one)]));
+    // What is not known comes last in either order.
+    this.rows = matching.sort((one, other) => {
+      const [a, b] = [keys.get(one), keys.get(other)];
+      return a === null || b === null ? (a === null) - (b === null) : a < b ? -order : a > b ? order : 0;
+    });
     for (const [name, title] of COLUMNS) {
       const button = this.buttons.get(name);
       const chosen = name === this.sort;
@@ -152,7 +168,7 @@ export class Overview {
       button.textContent = `${title}${chosen ? (this.falling ? " ↓" : " ↑") : ""}`;
       button.setAttribute("aria-label", chosen ? `${title}, ${this.falling ? "falling" : "rising"}` : title);
     }
-    this.inner.style.height = `${this.rows.length * ROW_HEIGHT}px`;
+    this.inner.style.height = `${this.rows.length * rowHeight()}px`;
     this.status.textContent = words.length ? count(this.rows.length, "conversation") : "";
     this.list.setAttribute("role", this.rows.length ? "list" : "group");
     this.list.querySelector(".empty")?.remove();
@@ -166,12 +182,14 @@ export class Overview {
     for (const [id, { node, place }] of this.nodes) {
       if (!node.contains(document.activeElement)) continue;
       const now = this.rows.findIndex((one) => one.id === id);
-      if (now >= 0) this.list.scrollTop += (now - place) * ROW_HEIGHT;
+      if (now >= 0 && now !== place && !phone.matches) this.list.scrollTop += (now - place) * rowHeight();
     }
   }
 
-  titleOf(id) {
-    return this.all.find((one) => one.id === id)?.title ?? id;
+  // The title of a conversation as elements, with what tells it from others that begin alike.
+  nameOf({ id, title }) {
+    const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
+    return [tag && said(tag, "span", { class: "tag" }), tag && " ", start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
   }
 
   sortBy(name) {
@@ -182,17 +200,19 @@ export class Overview {
 
   // Draw the rows in sight. One that is there already stays the element that it is, so the keyboard stays in it.
   draw() {
-    const first = Math.max(0, Math.floor(this.list.scrollTop / ROW_HEIGHT) - 20);
-    const last = Math.min(this.rows.length, Math.ceil((this.list.scrollTop + this.list.clientHeight) / ROW_HEIGHT) + 20);
+    const height = rowHeight();
+    const { top, height: seen } = this.sight;
+    const first = Math.max(0, Math.floor(top / height) - 20);
+    const last = Math.min(this.rows.length, Math.ceil((top + seen) / height) + 20);
     const before = this.nodes;
     this.nodes = new Map();
     for (let place = first; place < last; place += 1) {
       const one = this.rows[place];
-      const told = JSON.stringify(one);
+      const told = JSON.stringify([one, this.names.get(one.id)]);
       const known = before.get(one.id);
       before.delete(one.id);
       const node = known?.told === told ? known.node : this.row(one);
-      node.style.transform = `translateY(${place * ROW_HEIGHT}px)`;
+      node.style.transform = `translateY(${place * height}px)`;
       node.setAttribute("aria-setsize", this.rows.length);
       node.setAttribute("aria-posinset", place + 1);
       if (known && known.node !== node) {
@@ -214,9 +234,10 @@ export class Overview {
     if (place === undefined) return;
     event.preventDefault();
     const wanted = Math.min(last, Math.max(0, place));
-    const top = wanted * ROW_HEIGHT;
-    if (top < this.list.scrollTop) this.list.scrollTop = top;
-    else if (top + ROW_HEIGHT > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + ROW_HEIGHT - this.list.clientHeight;
+    const height = rowHeight();
+    const top = wanted * height;
+    if (top < this.sight.top) this.sight.top = top;
+    else if (top + height > this.sight.top + this.sight.height) this.sight.top = top + height - this.sight.height;
     this.draw();
     this.nodes.get(this.rows[wanted].id).node.firstChild.focus({ preventScroll: true });
   }
@@ -226,17 +247,20 @@ export class Overview {
     const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
     const fork = one.parent && `fork of ${one.parent} at version ${grouped(one.parent_version)}`;
     const time = when(one);
-    const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, el("span", { class: "told" }, ` ${unit}, `));
+    const told = (words) => el("span", { class: "told" }, words);
+    const cell = (name, text, unit, before = "") => el("span", { class: `cell c-${name}` }, told(before), text, el("span", { class: "told unit" }, ` ${unit}`), told(", "));
+    const condensed = known && one.condensations;
     return el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.id) },
       el("span", { class: "cell c-title" },
-        el("span", { class: "name" }, said(printable(one.title ?? one.id)), el("span", { class: "told" }, ", ")),
-        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")))),
+        el("span", { class: "name", title: printable(one.title ?? one.id) }, ...this.nameOf(one), told(", ")),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")), told(", "))),
       cell("events", grouped(one.events), one.events === 1 ? "event" : "events"),
       cell("view_events", figure(one.view_events, grouped), "in the View"),
       cell("tokens", figure(one.tokens), "tokens"),
-      cell("condensations", figure(one.condensations, grouped), "condensations"),
-      cell("cost", figure(one.cost || null, (cost) => `$${cost.toFixed(4)}`), "cost"),
-      el("span", { class: "cell c-updated_at" }, el("span", { class: "told" }, "last event "), el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10)))));
+      cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
+      el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [saved(one), el("span", { class: "told unit" }, " saved"), told(one.tokens_saved_derived ? ", derived, " : ", ")] : known ? "" : ["…"])),
+      el("span", { class: "cell c-cost" }, ...(condensed ? [el("span", { class: "told unit" }, "cost "), one.cost === null ? el("span", { class: "soft" }, "not recorded") : money(one.cost), told(", ")] : known ? "" : ["…"])),
+      el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
 
   // Search the texts of all events, where the store has an index of them.
@@ -259,7 +283,7 @@ export class Overview {
       el("h2", {}, reply.hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : reply.hits.length ? count(reply.hits.length, "event") : "No event contains these words."),
       ...(reply.hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
       ...reply.hits.slice(0, MOST_HITS).map((hit) =>
-        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(this.titleOf(hit.conversation))), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ id: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
     );
     this.choose();
   }
@@ -284,8 +308,27 @@ function address(id, event) {
   return `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 }
 
-function when(one) {
-  const given = one.last_event_at ?? one.updated_at;
+// The time of the last event in milliseconds; null where the source names no times, or they are not read yet.
+function timeOf(one) {
+  const given = one.last_event_at;
+  if (!given) return null;
   const at = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(given) ? given : `${given}Z`);
-  return Number.isNaN(at) ? "" : moment(at, "").slice(0, 16);
+  return Number.isNaN(at) ? null : at;
+}
+
+function when(one) {
+  return moment(timeOf(one), "").slice(0, 16);
+}
+
+// Tokens that condensations saved, with a sign before figures that are derived.
+function saved({ tokens_saved: tokens, tokens_saved_derived: derived }) {
+  return tokens === null ? "–" : `${derived ? "≈ " : ""}${short(tokens)}`;
+}
+
+function money(cost) {
+  return `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
+}
+
+function rowHeight() {
+  return phone.matches ? 100 : 44;
 }
