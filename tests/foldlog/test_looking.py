@@ -254,6 +254,27 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work, options, expected)
     assert [row["id"] for row in foldlog("list", *options, "--json").document["conversations"]] == expected
 
 
+def test_conversations_without_times_come_last_in_either_order(foldlog, work):
+    Path("chat.json").write_text('{"messages": [{"role": "user", "content": "no time"}]}')
+    assert foldlog("import", "chat.json", "--conversation", "a").status == 0
+    for options in ([], ["--reverse"], ["--limit", 9]):
+        rows = foldlog("list", "--long", "--sort", "activity", *options, "--json").document["conversations"]
+        assert [row["id"] for row in rows][-1] == "a", options
+        assert len(rows) == 4
+
+
+def test_figures_say_which_are_derived_and_that_no_cost_was_recorded(foldlog, work):
+    foldlog("import", str(SAMPLE))
+    out = foldlog("stats", "tidewatch").out
+    (line,) = (line for line in out.splitlines() if line.startswith("openhands-v1"))
+    assert "≈ 5" in line
+    assert line.endswith("not recorded")
+    assert "derived from the Views before and after" in out
+    figures = foldlog("stats", "tidewatch", "--json").document["condensations"]["openhands-v1 (not named)"]
+    assert figures["tokens_saved_derived"] == figures["tokens_saved"] > 50_000
+    assert (figures["cost"], figures["costs_recorded"]) == (None, 0)
+
+
 def test_a_long_list_says_what_a_conversation_is_about_and_how_large_its_view_is(foldlog, work):
     row = foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]
     assert (row["title"][:14], row["format"], row["condensations"]) == ("Please mend it", "foldlog", 0)

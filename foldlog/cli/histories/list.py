@@ -41,7 +41,7 @@ _SORTS: dict[str, Callable[[Any], Any]] = {
     "view": lambda line: _number(line.more.view_events),
     "tokens": lambda line: _number(line.more.tokens),
     "condensations": lambda line: _number(line.more.condensations),
-    "activity": lambda line: _activity(line),
+    "activity": lambda line: (line.more.last_event_at or "").replace("T", " "),
 }
 _OF_LONG = {"view", "tokens", "condensations", "activity"}
 """Sorts that need the columns of a long list."""
@@ -308,7 +308,8 @@ def _activity(line: _Line) -> str:
 
 def _activity_key(reverse: bool) -> Callable[[Any], Any]:
     """Return the key that puts conversations without a time last, in either order."""
-    return lambda line: (bool(_activity(line)) == reverse, _activity(line))
+    last = _SORTS["activity"]
+    return lambda line: (bool(last(line)) == reverse, last(line))
 
 
 def _moment(at: datetime) -> str:
