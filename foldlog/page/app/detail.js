@@ -134,7 +134,7 @@ export class Detail {
     fact("outcome", change.outcome);
     fact("model", change.model);
     const condensed = change.kind === "condensation" && change.outcome !== "declined";
-    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : `${count(change.tokens_saved, "token")}, ${change.derived ? "derived from the Views before and after" : "as recorded"}`);
+    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : `${change.derived ? "≈\u00a0" : ""}${count(change.tokens_saved, "token")}, ${change.derived ? "derived from the Views before and after" : "as recorded"}`);
     fact("cost", typeof change.cost === "number" ? `$${change.cost.toFixed(4)}, as recorded` : condensed ? "not recorded" : undefined);
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);

@@ -292,7 +292,7 @@ class App {
   showList() {
     if (this.hits) this.list.show(this.hits, "Events that contain the words", "No event contains these words.");
     else if (this.from === null) {
-      this.list.show(this.history.entries(this.version, null, "all", this.opened), "What the model is shown", "The model is shown nothing at this version.");
+      this.list.show(this.history.entries(this.version, null, "all", this.opened), "What the model is shown", "The model is sent nothing at this version.");
     } else {
       this.list.show(this.history.entries(this.version, this.from, this.only, this.opened), "What changed between the versions", "Nothing changed between these versions.");
     }
