@@ -490,7 +490,7 @@ export class Chart {
     return y;
   }
 
-  drawBorderLabels(context, free) {
+  drawBorderLabels(context, taken) {
     context.font = `600 11px ${this.colors.font}`;
     context.textBaseline = "middle";
     for (const [, x, y, words] of this.borderLabels) {
@@ -499,8 +499,11 @@ export class Chart {
       const room = leftward ? Math.min(x - LEFT - 14, 320) : this.box.width - RIGHT - x - 14;
       const text = fit(context, words, room);
       const width = context.measureText(text).width;
-      const right = leftward ? Math.min(x, this.x(this.history.version)) - 7 : x + 7 + width;
-      free(right, middle, width);
+      // Left of the rows that the text's upper half is beside.
+      const above = this.rowAt(middle - 6);
+      const least = Math.min(x, this.x(this.history.version), above === null ? Infinity : this.x(this.history.came(above)));
+      const right = leftward ? Math.max(least - 7, LEFT + 4 + width) : x + 7 + width;
+      taken.push([right - width, right, middle - 7, middle + 7]);
       context.fillStyle = this.colors.ground;
       context.fillRect(right - width - 3, middle - 8, width + 6, 16);
       context.fillStyle = this.colors.border;
@@ -518,7 +521,7 @@ export class Chart {
       taken.push(mine);
       return true;
     };
-    this.drawBorderLabels(context, free);
+    this.drawBorderLabels(context, taken);
     context.textAlign = "right";
     context.textBaseline = "middle";
     const bottom = this.box.livesTop + this.box.livesHeight - 7;

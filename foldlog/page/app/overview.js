@@ -189,7 +189,7 @@ export class Overview {
   // The title of a conversation as elements, with what tells it from others that begin alike.
   nameOf({ id, title }) {
     const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
-    return [tag && said(tag, "span", { class: "tag" }), tag && " ", start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
+    return [tag && said(tag, "span", { class: "tag" }), tag && el("span", { class: "told" }, ": "), start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
   }
 
   sortBy(name) {
