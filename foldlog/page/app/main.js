@@ -346,8 +346,8 @@ class App {
       [number("taken back"), (some) => `${some} taken back`], [never, (some) => `${some} never shown`],
     ].filter(([some]) => some).map(([some, words]) => words(grouped(some)));
     const help = [
-      number("pending") && "Pending (light): waits for an observation, not sent yet.",
-      number("unsent") && "Unsent (light): another part of its call is gone, so it cannot be sent.",
+      number("pending") && "Pending (faint): waits for an observation, not sent yet.",
+      number("unsent") && "Unsent (faint): another part of its call is gone, so it cannot be sent.",
       never && "Never shown: bookkeeping, such as condensations.",
     ].filter(Boolean).join(" ");
     return version ? [`${count(version, "event")}: ${parts.join(" + ")}.`, help ? el("span", { class: "hint", title: help }, ` ${help}`) : ""] : [];
@@ -604,7 +604,7 @@ class App {
 const SENT = new Set(["shown", "masked"]);
 const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
-  ["g3", "full colour: shown to the model"], ["k-pending", "light: in the View, but not sent. Pending: it waits for its observation, or for that of a parallel call. Unsent: another part of its call was forgotten"],
+  ["g3", "full colour: shown to the model"], ["k-pending", "faint: in the View, but not sent. Pending: it waits for its observation, or for that of a parallel call. Unsent: another part of its call was forgotten"],
   ["k-masked", "pale: masked, a line stands in place of its content"], ["k-summarized", "hatched red: summarized, a summary stands for it"],
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
