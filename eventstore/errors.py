@@ -65,10 +65,13 @@ class IdempotencyConflict(EventStoreError):
 class HistoryDiverged(EventStoreError):
     """A history differs from the one that was imported before. Nothing was written; import it under another id."""
 
-    def __init__(self, conversation: str, event_id: int, version: int) -> None:
+    def __init__(self, conversation: str, event_id: int, version: int, *, redacted: int | None = None) -> None:
+        if redacted is None:
+            problem = f"the given history differs from event {event_id} on"
+        else:
+            problem = f"the given history has the redacted event {redacted} once more, as event {event_id}"
         super().__init__(
-            f"conversation {conversation!r} has {version} events, and the given history differs from event "
-            f"{event_id} on; import it as another conversation"
+            f"conversation {conversation!r} has {version} events, and {problem}; import it as another conversation"
         )
         self.conversation, self.event_id, self.version = conversation, event_id, version
 

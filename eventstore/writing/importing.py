@@ -35,6 +35,8 @@ from eventstore.stored.rows import (
 from eventstore.stored.write_transaction import WriteTransaction, staged_keys
 from eventstore.stored.write_transaction import staged as staged_in
 from eventstore.values.bodies import size_of
+from eventstore.writing.after_receipts import ids_moved
+from eventstore.writing.origins import source_key
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -42,6 +44,8 @@ CHUNK = 1_000
 """The number of events in one transaction of an import. 1,000 events hold the write lock for some 10 to 50 ms."""
 
 _CHUNK_BYTES = 8 * 2**20
+_RECEIPT = "redaction"
+"""The kind of the receipt of a redaction."""
 _REST_S = 0.005
 """The pause between two chunks, in which waiting writers get the write lock. The time to encode the next chunk is part
 of it.
@@ -86,36 +90,44 @@ class Ingestion:
     # -- a conversation that is there ---------------------------------------------------------------------------------
 
     def _extend(self, found: Conversation, history: Iterator[Encoded]) -> tuple[int, int]:
-        compared = self._compare(found, history)
+        receipts = self._compare(found, history)
         added, version = 0, found.version
-        if compared < found.version:
+        if receipts is None:
             return added, version  # the history given is the beginning of what is stored
-        chunk = _chunk(history)
+        tail = (ids_moved(encoded, receipts) for encoded in history) if receipts else history
+        chunk = _chunk(tail)
         while chunk:
             count, version = self._recorder.transact(partial(self._append, chunk=chunk, at=version))
             added += count
-            chunk = _rested(history)
+            chunk = _rested(tail)
         return added, version
 
-    def _compare(self, found: Conversation, history: Iterator[Encoded]) -> int:
-        """Return the number of events of the history that are stored already. Raises ``HistoryDiverged`` at the first
-        that differs.
+    def _compare(self, found: Conversation, history: Iterator[Encoded]) -> list[int] | None:
+        """Compare the history with the stored events, and leave its new events. Return the ids of the receipts of
+        redactions among the stored ones; None where the history ends before them.
+
+        Raises ``HistoryDiverged`` at the first event that differs.
         """
-        compared = 0
+        version = 0
+        receipts: list[int] = []
         for row in self._stored(found):
+            if row.id != version:
+                break
+            version += 1
+            if row.kind == _RECEIPT and isinstance(stored_event_of(self._conversation, row), Redaction):
+                receipts.append(row.id)  # the source knows nothing of it
+                continue
             encoded = next(history, None)
             if encoded is None:
-                return compared
-            if row.id != compared:
-                break
+                return None
+            encoded = ids_moved(encoded, receipts)
             if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
                 stored = stored_event_of(self._conversation, row)  # raises where the row is damaged
                 if not _say_the_same(stored, encoded.event):
                     raise HistoryDiverged(self._conversation, row.id, found.version)
-            compared += 1
-        if compared < found.version:
-            raise CorruptEvent(self._conversation, compared, "it is missing")
-        return compared
+        if version < found.version:
+            raise CorruptEvent(self._conversation, version, "it is missing")
+        return receipts
 
     def _stored(self, found: Conversation) -> Iterator[Row]:
         def page(reader: Reader, start: int) -> Sequence[Row]:
@@ -196,10 +208,25 @@ class Ingestion:
             found = begin_new(transaction, self._conversation, now)
         rows, _ = chained(found, chunk, now)
         writing = WriteTransaction(transaction, found, self._database)
+        self._refuse_redacted(writing, [(row.id, encoded.event) for row, encoded in zip(rows, chunk, strict=True)])
         writing.insert(rows)
         self._project(writing, [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)])
         writing.end()
         return len(rows), writing.version
+
+    def _refuse_redacted(self, writing: WriteTransaction, events: Sequence[tuple[int, Event]]) -> None:
+        """Raise ``HistoryDiverged`` where a new event has the kind and the source's id of a redacted event: it would
+        bring the content back.
+        """
+        for event_id, event in events if writing.redactions else ():
+            origin = event.origin
+            key = None if origin is None else source_key(origin.format, origin.id)
+            recalled = None if key is None else writing.recall(key)
+            if recalled is None:
+                continue
+            for stored in writing.events(recalled.first_id, recalled.first_id + recalled.events):
+                if stored.redacted is not None and type(stored) is type(event):
+                    raise HistoryDiverged(self._conversation, event_id, writing.version, redacted=stored.id)
 
 
 def _say_the_same(stored: Event, given: Event) -> bool:

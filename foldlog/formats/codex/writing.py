@@ -154,7 +154,7 @@ def _items_of(event: Event, line: Line | None) -> list[Any]:
 
 
 def _added(event: Event) -> list[Any]:
-    if isinstance(event, Annotation | DocumentChanges | CondensationRequest | UnknownEvent):
+    if isinstance(event, Annotation | DocumentChanges | CondensationRequest | Redaction | UnknownEvent):
         return []
     records = [predicted(event, {}, Repeats())]
     if isinstance(event, Action) and event.thought:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import foldlog
 from eventstore import (
     Action,
     Annotation,
@@ -461,6 +462,16 @@ def test_a_condensation_that_was_declined_has_no_line():
     assert len(list(encode([*events, declined], CODEX, notes=notes.append))) == 2
     assert len(list(encode([*events, declined], "openai-chat", notes=notes.append))) == 2
     assert notes == []
+
+
+def test_the_receipt_of_a_redaction_has_no_line():
+    with foldlog.open("memory:") as histories:
+        history = histories["c1"]
+        history.append_records(said("SECRET", "b"), format=CODEX)
+        history.redact(0, reason="asked to", by="me")
+        notes = []
+        assert list(encode(history.events(), CODEX, notes=notes.append)) == said("[redacted]", "b")
+    assert notes[0].startswith("left out: 1 redaction receipt")
 
 
 # -- turns that were aborted ------------------------------------------------------------------------------------------

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from eventstore import codec
-from foldlog.formats import encode, open_sources
-from projections import View, well_formed
+from eventstore import Store, codec
+from eventstore.maintenance.redact import redact
+from eventstore.maintenance.verify import verify
+from eventstore.recorders.memory import MemoryRecorder
+from foldlog.formats import decode, encode, open_sources
+from projections import View, Views, well_formed
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
 FOLDERS = {
@@ -91,8 +95,6 @@ def test_the_events_of_a_prefix_are_the_prefix_of_the_events(format):
         events = list(source.events())
         records = list(encode(events, format))
         half = records[: len(records) // 2]
-        from foldlog.formats import decode
-
         prefix = list(decode(half, format))
         assert prefix == events[: len(prefix)]
         compared += len(prefix)
@@ -118,3 +120,49 @@ def test_the_view_of_every_sample_is_a_chat_in_which_each_call_is_answered_once(
     print(f"{format}: {dropped:,} of {shown:,} events shown are not fit for a model")  # noqa: T201 - to be looked at
     assert shown > 0
     assert dropped == 0 or format not in ("codex", "swe-agent")
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_a_sample_goes_on_growing_after_a_redaction(format):
+    """Everything but the receipt's place is as if the whole sample had been imported, and the event redacted then."""
+    compared = 0
+    for source in open_sources([SAMPLES / FOLDERS[format]]):
+        whole = list(source.events())
+        records = list(encode(whole, format))
+        half = list(decode(records[: len(records) // 2], format))
+        ids = Counter(str(event.origin.id) for event in whole)
+        texts = [
+            event.id
+            for event in half
+            if getattr(event, "content", "")
+            and event.shown
+            and (event.origin.id is None or ids[str(event.origin.id)] == 1)
+        ]
+        if not texts:
+            continue
+        redacted = texts[len(texts) // 2]
+        grown, reference = Store(MemoryRecorder()), Store(MemoryRecorder())
+        grown.ingest("c", half)
+        reference.ingest("c", whole)
+        for store in (grown, reference):
+            redact(store, "c", redacted, reason="asked to", by="me")
+        assert grown.ingest("c", whole) == (len(whole) - len(half), len(whole) + 1), source.path
+        assert grown.ingest("c", whole) == (0, len(whole) + 1)
+        assert encoded(grown, format) == encoded(reference, format), source.path
+        mine, theirs = (gist(Views(store).current("c")) for store in (grown, reference))
+        assert mine == theirs
+        assert problems(grown) == []
+        compared += 1
+    assert compared > 0
+
+
+def encoded(store, format):
+    return [json.dumps(record) for record in encode(store.events("c"), format)]
+
+
+def gist(view):
+    return [(type(event), getattr(event, "content", None), getattr(event, "call_id", None)) for event in view]
+
+
+def problems(store):
+    return [finding for each in verify(store) for finding in each.findings]
