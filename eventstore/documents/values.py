@@ -71,17 +71,30 @@ def newest_value(read: ReadTransaction, name: str, version: int | None = None, d
     document.
     """
     ids = newest_documents(read, version).ids
-    return read_value(read, name, ids[name]).value if name in ids else default
+    return _value(read, name, ids[name]) if name in ids else default
 
 
 def newest_values(read: ReadTransaction, version: int | None = None) -> dict[str, Any]:
     """Return all documents by name at a version, or now if ``version`` is None, in the order of their names."""
     ids = newest_documents(read, version).ids
-    return {name: read_value(read, name, ids[name]).value for name in sorted(ids)}
+    return {name: _value(read, name, ids[name]) for name in sorted(ids)}
 
 
 def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue:
     """Return the value that an event gave a document. Raises ``CorruptEvent`` where the events do not fit together."""
+    whole, changes = _stored(read, name, event_id)
+    value = _patched(read, name, event_id, whole, changes)
+    spent = sum(len(json_text(later["difference"])) for later in changes)
+    return DocumentValue(event_id, value, len(json_text(whole)), spent, len(changes))
+
+
+def _value(read: ReadTransaction, name: str, event_id: int) -> Any:
+    """Return the same without the sizes, which only a writer needs: they cost as much as encoding the value."""
+    return _patched(read, name, event_id, *_stored(read, name, event_id))
+
+
+def _stored(read: ReadTransaction, name: str, event_id: int) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the whole value that the value of an event builds on, and the changes since, in order."""
     changes: list[dict[str, Any]] = []
     place = event_id
     while True:
@@ -90,20 +103,20 @@ def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue
         if change is None or len(changes) > CHAIN_MAX:
             raise CorruptEvent(read.conversation, event_id, f"the value of document {name!r} builds on event {place}")
         if "value" in change:
-            break
+            changes.reverse()
+            return change["value"], changes
         changes.append(change)
         place = change["base"]
-    value = change["value"]
-    whole = len(json_text(value))
+
+
+def _patched(read: ReadTransaction, name: str, event_id: int, value: Any, changes: list[dict[str, Any]]) -> Any:
     try:
-        for later in reversed(changes):
+        for later in changes:
             value = patched(value, later["difference"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         problem = f"the differences of document {name!r} do not fit together"
         raise CorruptEvent(read.conversation, event_id, problem) from error
-    return DocumentValue(
-        event_id, value, whole, sum(len(json_text(later["difference"])) for later in changes), len(changes)
-    )
+    return value
 
 
 def json_text(value: Any) -> bytes:

@@ -107,6 +107,11 @@ class Reader(Protocol):
         bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
 
+    def id_from(self, start: str) -> str | None:
+        """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
+        there is none. Cost: one entry of an index.
+        """
+
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id; rows of kind ``document_changes``
         come newest first. Cost: the rows returned.

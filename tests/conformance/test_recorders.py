@@ -216,6 +216,25 @@ def test_conversations_are_paged_in_the_order_of_their_bytes(recorder: Recorder)
     assert first + rest == expected
 
 
+def test_the_next_id_is_that_of_the_next_published_conversation(recorder: Recorder):
+    names = ["b", "é", "aa", "日", "b/@1", "\ud800", "x" * 300 + "1", "x" * 300 + "2"]
+    for name in names:
+        begin(recorder, name, [row(0)])
+    stage(recorder, "b/0", [[row(0)]])
+    in_order = sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
+    found, start = [], ""
+    with recorder.read() as reader:
+        while (name := reader.id_from(start)) is not None:
+            found.append(name)
+            start = start_after(name)
+    assert found == in_order
+    with recorder.read() as reader:
+        assert reader.id_from("b") == "b"
+        assert reader.id_from("b/") == "b/@1"
+        assert reader.id_from("x" * 300 + "11") == "x" * 300 + "2"
+        assert reader.id_from("\U0010ffff") is None
+
+
 def test_positions_rise_over_all_conversations(recorder: Recorder):
     one, two = begin(recorder, "one", [row(0), row(1)]), begin(recorder, "two", [row(0)])
     recorder.transact(lambda transaction: transaction.insert(one, [row(2)]))

@@ -38,6 +38,7 @@ from eventstore import (
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored import hash_chain
+from eventstore.stored.moment import Moment
 from eventstore.stored.write_transaction import staged_keys
 
 
@@ -244,6 +245,27 @@ def test_conversations_are_paged(store: Store):
     page = store.conversations(limit=3)
     rest = store.conversations(after=page[-1].id)
     assert [c.id for c in page + rest] == [f"c{n}" for n in range(7)]
+
+
+def test_several_conversations_are_read_in_one_transaction(store: Store):
+    names = ["t", "t/", "t/a", *(f"t/b{n:03}" for n in range(40)), "t0", "u/b"]
+    for name in names:
+        store.append(name, [said(name)], expected_version=0)
+
+    def read(moment: Moment) -> tuple[list[str], list[str]]:
+        reading = moment.conversation("t")
+        assert moment.conversation("t") is reading
+        with pytest.raises(ConversationNotFound):
+            moment.conversation("t/x")
+        found = [each.id for each in moment.beginning_with("t/")]
+        assert found == names[2:-2]
+        assert [each.id for each in moment.beginning_with("t/b03")] == names[33:43]
+        assert list(moment.beginning_with("t/x")) == list(moment.beginning_with("u/b")) == []
+        said_there = [event.content for name in found for event in moment.conversation(name).events()]  # type: ignore[attr-defined]
+        return found, said_there
+
+    found, said_there = store.query_all(read)
+    assert found == said_there
 
 
 def test_follow_goes_on_where_it_ended(store: Store):

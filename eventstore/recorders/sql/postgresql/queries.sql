@@ -141,6 +141,11 @@ LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 ORDER BY substring(c.id, 1, 256), c.id
 
+-- name: id_from
+SELECT id FROM {schema}.conversations
+WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
+ORDER BY substring(id, 1, 256), id LIMIT 1
+
 -- name: staged_conversations
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,

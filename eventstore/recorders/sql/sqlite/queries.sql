@@ -78,6 +78,9 @@ WHERE c.key = ?
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
+-- name: id_from
+SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
+
 -- name: staged_conversations
 {conversations_as_found}
 WHERE NOT c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT)

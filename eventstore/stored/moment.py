@@ -1,0 +1,71 @@
+"""All conversations of a store as one transaction finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from eventstore.recorders.base import Reader
+from eventstore.recorders.types import Conversation
+from eventstore.stored.database import Database, start_after
+from eventstore.stored.read_transaction import ReadTransaction, find_existing
+
+__all__ = ["Moment", "beginning_with"]
+
+_FIRST_PAGE, _PAGE = 2, 1_000
+
+
+class Moment:
+    """All conversations of a store as one transaction finds them. Use it while the transaction is open."""
+
+    def __init__(self, database: Database, reader: Reader) -> None:
+        self._database, self._reader = database, reader
+        self._open: dict[str, ReadTransaction] = {}
+
+    def conversation(self, conversation: str) -> ReadTransaction:
+        """Return one conversation, the same object each time.
+
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one question, the first time.
+        """
+        found = self._open.get(conversation)
+        if found is None:
+            existing = find_existing(self._database, self._reader, conversation)
+            found = self._open[conversation] = ReadTransaction(self._reader, existing, self._database)
+        return found
+
+    def beginning_with(self, start: str) -> Iterator[Conversation]:
+        """Yield the conversations whose ids are longer than ``start`` and begin with it, erased ones too, in the order
+        of their UTF-8 bytes. One that is damaged has no head.
+
+        Cost: these. If there is none, one entry of an index.
+        """
+        first = self._reader.id_from(start_after(start))
+        if first is not None and first.startswith(start):
+            yield from beginning_with(start, partial(self._database.listed, self._reader))
+
+
+class HasId(Protocol):
+    """A conversation in a list, in whatever form."""
+
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=HasId)
+
+
+def beginning_with(start: str, listed: Callable[[str, int], Sequence[T]]) -> Iterator[T]:
+    """Yield the conversations whose ids are longer than ``start`` and begin with it. ``listed(after, limit)`` returns a
+    page of conversations; the pages grow, because the next one may hold others only.
+    """
+    after, size = start, _FIRST_PAGE
+    while True:
+        page = listed(after, size)
+        for each in page:
+            if not each.id.startswith(start):
+                return
+            yield each
+        if len(page) < size:
+            return
+        after, size = page[-1].id, min(8 * size, _PAGE)
