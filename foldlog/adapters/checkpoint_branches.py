@@ -8,31 +8,36 @@ which is made of its id and a number.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
-from itertools import count
 from typing import Any, TypeVar
 
 from eventstore import (
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
-    Event,
     ReadTransaction,
     VersionConflict,
 )
 from eventstore.documents.values import newest_values
-from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation, RecalledKey
-from eventstore.stored.database import translated
-from eventstore.stored.read_transaction import find_begun, read_existing
+from eventstore.stored.moment import Moment, beginning_with
 from foldlog.histories import Histories
 
-__all__ = ["CHECKPOINT", "HIDDEN", "Checkpoint", "ThreadBranch", "ThreadBranches", "keep", "numbered"]
+__all__ = [
+    "CHECKPOINT",
+    "HIDDEN",
+    "Checkpoint",
+    "ThreadBranch",
+    "ThreadBranches",
+    "appended_for",
+    "copied",
+    "keep",
+    "numbered",
+]
 
 CHECKPOINT = "checkpoint"
 """The name of the document that marks a version of a branch as a checkpoint."""
@@ -43,10 +48,7 @@ HIDDEN = "hidden"
 _FORKS = "/@"
 _KEPT = 64
 
-_PAGE = 1_000
-
 T = TypeVar("T")
-Listed = TypeVar("Listed", ConversationRow, Conversation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ class ThreadBranch:
     begins: int
     hidden: dict[str, Any] | None
 
+    @property
+    def has_own(self) -> bool:
+        """Whether it has a checkpoint that its parent does not have."""
+        return self.tip.value is not None and self.tip.version > self.begins
+
 
 class ThreadBranches:
     """The branches of all threads of a store."""
@@ -108,15 +115,24 @@ class ThreadBranches:
 
     def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread at one moment. Cost: the branches, one read each where they have grown."""
-        with translated():
-            return self._store.database.recorder.query(partial(self._read, thread))
+        return self._store.query_all(partial(self.at_moment, thread))
+
+    def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
+        """Return the branches of a thread in a transaction."""
+        branches: list[ThreadBranch] = []
+        with suppress(ConversationErased, ConversationNotFound):
+            first = moment.conversation(thread)
+            branches.append(self._known_branch(first.found) or self._branch(first))
+        forks = [fork for fork in moment.beginning_with(thread + _FORKS) if fork.erasure is None]
+        branches += [self._known_branch(fork) or self._branch(moment.conversation(fork.id)) for fork in forks]
+        return branches
 
     def conversations(self, name: str) -> Iterator[ConversationRow]:
         """Yield the conversation of this name and those below it, without erased ones."""
         with suppress(ConversationNotFound):
             if (row := self._store.conversation(name)).erased_at is None:
                 yield row
-        for row in _beginning_with(f"{name}/", self._store.conversations):
+        for row in beginning_with(f"{name}/", self._store.conversations):
             if row.erased_at is None:
                 yield row
 
@@ -141,22 +157,7 @@ class ThreadBranches:
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
         """Return the events that were appended to a conversation for a checkpoint, in order."""
-        return self._asked(branch, lambda reading: list(_appended(reading, checkpoint_id)))
-
-    def events_for(self, branch: str, checkpoint_id: str) -> list[Event]:
-        """Return the first event of each append to a conversation for a checkpoint, in order."""
-
-        def read(reading: ReadTransaction) -> list[Event]:
-            ids = [each.first_id for each in _appended(reading, checkpoint_id)]
-            return [event for event_id in ids for event in reading.events(event_id, event_id + 1)]
-
-        return self._asked(branch, read)
-
-    def _asked(self, branch: str, read: Callable[[ReadTransaction], list[T]]) -> list[T]:
-        try:
-            return self._store.query(branch, read)
-        except (ConversationNotFound, ConversationErased):
-            return []
+        return self._store.query_all(lambda moment: appended_for(moment, branch, checkpoint_id))
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the tip of the branch for a new checkpoint. Begin a fork first if it needs one."""
@@ -187,18 +188,6 @@ class ThreadBranches:
             self.begin_again(branch)
             return self.at(branch, self._histories[branch].version)
 
-    def _read(self, thread: str, reader: Reader) -> list[ThreadBranch]:
-        database = self._store.database
-        branches: list[ThreadBranch] = []
-        with suppress(ConversationErased):
-            if (first := find_begun(database, reader, thread)) is not None:
-                branches.append(self._known_branch(first) or self._branch(ReadTransaction(reader, first, database)))
-        for fork in _beginning_with(thread + _FORKS, partial(database.listed, reader)):
-            if fork.erasure is None:
-                branch = self._known_branch(fork)
-                branches.append(branch or read_existing(database, fork.id, self._branch, reader))
-        return branches
-
     def _known_branch(self, found: Conversation) -> ThreadBranch | None:
         known = self._known.get(found.id)
         return known[1] if known is not None and known[0] == found.head else None
@@ -206,10 +195,10 @@ class ThreadBranches:
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
         found = reading.found
         documents = newest_values(reading)
-        tip = Checkpoint(found.id, reading.version, deepcopy(documents.get(CHECKPOINT)), documents)
-        branch = ThreadBranch(tip, found.begins, documents.get(HIDDEN))
-        keep(self._known, found.id, (reading.head, replace(branch, tip=replace(tip, documents=None))))
-        return branch
+        value, hidden = documents.get(CHECKPOINT), documents.get(HIDDEN)
+        kept = Checkpoint(found.id, reading.version, copied(value))
+        keep(self._known, found.id, (reading.head, ThreadBranch(kept, found.begins, hidden)))
+        return ThreadBranch(Checkpoint(found.id, reading.version, kept.value, documents), found.begins, hidden)
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
         each = branch.tip
@@ -218,28 +207,22 @@ class ThreadBranches:
             each = self.at(each.branch, each.before)
 
 
-def _appended(reading: ReadTransaction, checkpoint_id: str) -> Iterator[RecalledKey]:
-    for number in count():
-        recalled = reading.recall(numbered(checkpoint_id, number))
-        if recalled is None:
-            return
-        yield recalled
+def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:
+    """Return the events that were appended to a conversation for a checkpoint, in order, in a transaction."""
+    appended: list[RecalledKey] = []
+    with suppress(ConversationErased, ConversationNotFound):
+        reading = moment.conversation(conversation)
+        while (recalled := reading.recall(numbered(checkpoint_id, len(appended)))) is not None:
+            appended.append(recalled)
+    return appended
 
 
-def _beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
-    """Yield the conversations whose ids are longer than ``start`` and begin with it, from pages that grow: most threads
-    have no fork, and the next page holds other threads.
-    """
-    after, size = start, 2
-    while True:
-        page = listed(after, size)
-        for each in page:
-            if not each.id.startswith(start):
-                return
-            yield each
-        if len(page) < size:
-            return
-        after, size = page[-1].id, min(8 * size, _PAGE)
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copied(each) for key, each in value.items()}
+    return [copied(each) for each in value] if kind is list else value
 
 
 def numbered(checkpoint_id: str, number: int) -> str:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore import (
     DELETED,
@@ -27,13 +26,17 @@ from eventstore import (
     IdempotencyConflict,
     VersionConflict,
 )
+from eventstore.documents.values import newest_values
 from eventstore.events import ATTRIBUTES
+from eventstore.stored.moment import Moment
 from foldlog.adapters.checkpoint_branches import (
     CHECKPOINT,
     HIDDEN,
     Checkpoint,
     ThreadBranch,
     ThreadBranches,
+    appended_for,
+    copied,
     keep,
     numbered,
 )
@@ -42,7 +45,7 @@ from foldlog.formats import Decoder, Encoder
 from foldlog.histories import Histories
 from foldlog.history import History
 
-__all__ = ["Checkpoint", "Checkpoints"]
+__all__ = ["Checkpoint", "Checkpoints", "WholeCheckpoint"]
 
 _NOTES = "/+writes"
 
@@ -58,6 +61,19 @@ class _Newest:
     history: History | None
     records: RecordList
     decoder: Decoder | None = None
+
+
+class WholeCheckpoint(NamedTuple):
+    """A checkpoint with all that belongs to it.
+
+    ``spans`` are the ids of the events of each record. ``notes`` are in the order in which they came.
+    """
+
+    checkpoint: Checkpoint
+    documents: dict[str, Any]
+    spans: list[Span]
+    records: list[Any]
+    notes: list[Any]
 
 
 class Checkpoints:
@@ -96,19 +112,43 @@ class Checkpoints:
         is_hidden = _is_hidden(thread, branches)
         return (each for each in walked if not is_hidden(each.id))
 
-    def documents(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """Return all documents of a checkpoint by name."""
-        if checkpoint.documents is not None:
-            return checkpoint.documents
-        return self.histories[checkpoint.branch].documents(checkpoint.version)
+    def newest(self, thread: str, *, hidden: bool = False) -> WholeCheckpoint | None:
+        """Return the newest checkpoint with all that belongs to it, of one moment; None if there is none.
 
-    def records(self, checkpoint: Checkpoint) -> tuple[list[Span], list[Any]]:
+        Cost: the branches of the thread, and the checkpoint: its documents, records and notes.
+        """
+
+        def read(moment: Moment) -> tuple[Checkpoint | None, WholeCheckpoint | None]:
+            branches = self._branches.at_moment(thread, moment)
+            found = max((each.tip for each in branches if each.has_own), key=lambda tip: tip.id, default=None)
+            if found is None or (not hidden and _is_hidden(thread, branches)(found.id)):
+                return found, None
+            return found, self._whole(thread, found, moment)
+
+        found, whole = self.histories.store.query_all(read)
+        if whole is None and found is not None:
+            found = self.find(thread)
+            return None if found is None else self.whole(thread, found)
+        return whole
+
+    def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
+        """Return a checkpoint with all that belongs to it, of one moment."""
+        return self.histories.store.query_all(partial(self._whole, thread, checkpoint))
+
+    def _whole(self, thread: str, checkpoint: Checkpoint, moment: Moment) -> WholeCheckpoint:
+        documents = checkpoint.documents
+        if documents is None:
+            documents = newest_values(moment.conversation(checkpoint.branch), checkpoint.version)
+        spans, records = self._records(checkpoint, moment)
+        return WholeCheckpoint(checkpoint, documents, spans, records, _notes(thread, checkpoint.id, moment))
+
+    def _records(self, checkpoint: Checkpoint, moment: Moment) -> tuple[list[Span], list[Any]]:
         """Return the records of a checkpoint, after the ids of their events."""
         found = checkpoint.ranges or ()
         intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
         encoder, spans, records = Encoder(self._format), list[Span](), list[Any]()
         start = None
-        for event in self._shown(checkpoint.branch, intervals):
+        for event in _shown(checkpoint.branch, intervals, moment):
             if event.origin is None or event.origin.format != self._format:
                 continue
             start = event.id if start is None else start
@@ -117,6 +157,10 @@ class Checkpoints:
                 spans.append((start, event.id + 1))
                 start = None
         return spans, records
+
+    def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
+        """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
+        return self.histories.store.query_all(partial(_notes, thread, checkpoint_id))
 
     def newest_records(self, thread: str) -> list[tuple[Span, bytes]]:
         """Return the event ids and the key of each record of the newest checkpoint. Cost: none, if it is in memory."""
@@ -163,7 +207,7 @@ class Checkpoints:
             before, history = newest.checkpoint, newest.history or self.histories[newest.checkpoint.branch]
             try:
                 events, records, decoder = self._changes(newest, keys or (), record)
-                value = deepcopy(dict(body))
+                value = copied(dict(body))
                 value |= {"id": checkpoint_id, "parent": parent, "records": None if keys is None else records.ranges}
                 value["before"] = before.before if before.id == checkpoint_id else before.version
                 removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
@@ -203,11 +247,6 @@ class Checkpoints:
             except ConversationErased:
                 self._branches.begin_again(conversation)
 
-    def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
-        events = self._branches.events_for(thread + _NOTES, checkpoint_id)
-        return [event.data for event in events if isinstance(event, Annotation)]
-
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide these checkpoints, and those with smaller ids than ``below``, from now on. The log keeps them."""
         history = self.histories[thread]
@@ -224,12 +263,14 @@ class Checkpoints:
         for each in reversed(list(self.walk(thread))):
             value = dict(each.value or {})
             keys, record = None, [None].__getitem__
+            whole = self.whole(thread, each)
             if each.ranges is not None:
-                records = self.records(each)[1]
-                keys, record = [self._key(one) for one in records], records.__getitem__
+                keys, record = [self._key(one) for one in whole.records], whole.records.__getitem__
             body = {name: value[name] for name in value if name not in ("before", "removed")}
-            self.put(target, each.id, each.parent, body, partial(self._replacing, self._others(each)), keys, record)
-            for note in self.notes(thread, each.id):
+            self.put(
+                target, each.id, each.parent, body, partial(self._replacing, _others(whole.documents)), keys, record
+            )
+            for note in whole.notes:
                 self.note(target, each.id, "copied", note)
 
     def erase(self, rows: Iterable[ConversationRow], reason: str) -> None:
@@ -254,32 +295,43 @@ class Checkpoints:
             return made
 
         def joins(start: int, stop: int) -> bool:
-            return not self._shown(before.branch, [(start, stop - 1)])
+            asked = partial(_shown, before.branch, [(start, stop - 1)])
+            return start >= stop or not self.histories.store.query_all(asked)
 
         events, spans = changes(newest.records, keys, decoder, record, before.removed)
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
 
-    def _others(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """Return the documents of a checkpoint beside its own."""
-        documents = self.documents(checkpoint) if checkpoint.version else {}
-        return {name: value for name, value in documents.items() if name not in (CHECKPOINT, HIDDEN, ATTRIBUTES)}
-
     def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> dict[str, Any]:
-        return {**dict.fromkeys(self._others(before), DELETED), **documents}
+        replaced = self.histories[before.branch].documents(before.version) if before.version else {}
+        return {**dict.fromkeys(_others(replaced), DELETED), **documents}
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
         """Return a checkpoint with its records: the known ones, or those in the log."""
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
-        spans, records = self.records(checkpoint)
+        spans, records = self.histories.store.query_all(partial(self._records, checkpoint))
         keys = [self._key(record) for record in records]
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
 
-    def _shown(self, branch: str, intervals: list[Span]) -> list[Event]:
-        """Return the events of inclusive intervals that a View may show."""
-        some = [interval for interval in intervals if interval[0] <= interval[1]]
-        return self.histories.store.query(branch, lambda reading: reading.shown_events(some)) if some else []
+
+def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
+    """Return the events of inclusive intervals that a View may show."""
+    some = [interval for interval in intervals if interval[0] <= interval[1]]
+    return moment.conversation(branch).shown_events(some) if some else []
+
+
+def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
+    """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
+    conversation = thread + _NOTES
+    ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
+    events = [event for event_id in ids for event in moment.conversation(conversation).events(event_id, event_id + 1)]
+    return [event.data for event in events if isinstance(event, Annotation)]
+
+
+def _others(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return documents of a checkpoint without those that say what it is."""
+    return {name: value for name, value in documents.items() if name not in (CHECKPOINT, HIDDEN, ATTRIBUTES)}
 
 
 def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:

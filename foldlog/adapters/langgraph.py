@@ -31,7 +31,7 @@ from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from condensers import Condensation
-from foldlog.adapters.checkpoints import Checkpoint, Checkpoints
+from foldlog.adapters.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters.langgraph_values import (
     Placed,
     Values,
@@ -86,9 +86,15 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, by default the newest one of the thread, as it was put; None if it does not exist."""
         conf = config["configurable"]
-        wanted, namespace = conf.get("checkpoint_id"), conf.get("checkpoint_ns", "")
-        found = self.checkpoints.find(self.thread(conf), wanted, hidden=self._hidden_too)
-        return None if found is None else self._tuple(conf["thread_id"], namespace, found, newest=not wanted)
+        wanted, thread = conf.get("checkpoint_id"), self.thread(conf)
+        if not wanted:
+            whole = self.checkpoints.newest(thread, hidden=self._hidden_too)
+        else:
+            found = self.checkpoints.find(thread, wanted, hidden=self._hidden_too)
+            whole = None if found is None else self.checkpoints.whole(thread, found)
+        if whole is None:
+            return None
+        return self._tuple(conf["thread_id"], conf.get("checkpoint_ns", ""), whole, newest=not wanted)
 
     def list(
         self,
@@ -268,20 +274,22 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
                 continue
             metadata = self._values.metadata(placed.checkpoint)
             if all(metadata.get(key) == value for key, value in filter.items()):
-                yield self._tuple(*placed, newest=False)
+                thread_id, namespace, found = placed
+                thread = self.thread({"thread_id": thread_id, "checkpoint_ns": namespace})
+                yield self._tuple(thread_id, namespace, self.checkpoints.whole(thread, found), newest=False)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def _tuple(self, thread_id: Any, namespace: str, found: Checkpoint, *, newest: bool) -> CheckpointTuple:
-        documents, config = self.checkpoints.documents(found), config_of(thread_id, namespace, found.id)
-        value, thread, values = documents["checkpoint"], self.thread(config["configurable"]), self._values
-        channels = values.channels(documents, value["channels"])
+    def _tuple(self, thread_id: Any, namespace: str, whole: WholeCheckpoint, *, newest: bool) -> CheckpointTuple:
+        found, values = whole.checkpoint, self._values
+        config, value = config_of(thread_id, namespace, found.id), whole.documents["checkpoint"]
+        channels = values.channels(whole.documents, value["channels"])
         if found.ranges is not None:
-            spans, records = self.checkpoints.records(found)
-            messages = channels[self._messages] = [values.message(record) for record in records]
+            messages = channels[self._messages] = [values.message(record) for record in whole.records]
             if newest:
-                self.checkpoints.remember(thread, found, spans, list(map(values.key, messages)))
-        writes = pending_writes(self.checkpoints.notes(thread, found.id))
+                thread = self.thread(config["configurable"])
+                self.checkpoints.remember(thread, found, whole.spans, list(map(values.key, messages)))
+        writes = pending_writes(whole.notes)
         return CheckpointTuple(
             config,
             {**values.unpacked(value["rest"]), "channel_values": channels},
