@@ -1,4 +1,4 @@
-"""Histories of other agents, in and out.
+"""Import and export histories of other agents.
 
     events = decode(records, format="openhands-v0")     # ids 0, 1, 2, …; event.origin.id is the source's own
     records == list(encode(events, format="openhands-v0"))
@@ -22,7 +22,7 @@
     in_parts/      formats whose records are made of parts: pydantic-ai, google-adk
 
 A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). Every format is
-lossless: an export gives the records back as they were, parsed.
+lossless: an export gives the same records, compared as parsed JSON.
 """
 
 from __future__ import annotations

@@ -37,13 +37,13 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    ``as_history`` takes OpenHands V0 records as the agent's history: all of them are shown but condensations and
-    requests. Otherwise they are a stream, and what the agent's history leaves out is kept and not shown. Of a log of V1
-    or Claude Code that branches the active branch is shown.
+    With ``as_history``, OpenHands V0 records are the agent's history: all of them are shown except condensations and
+    requests. Otherwise they are a stream, and records outside the agent's history are kept and not shown. If a log of
+    V1 or Claude Code branches, the active branch is shown.
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
-    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records, after a
-    look through them for branches and delegates; a one-shot iterator is read into memory for that.
+    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: two passes over the records: the
+    first one finds branches and delegates. A one-shot iterator is read into memory.
     """
     chosen = format_named(format)
     if chosen.looks_ahead and iter(records) is records:
@@ -74,12 +74,11 @@ def _decoded(
 def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
     """Return the records of a whole history, from its event 0 on, as the source wrote them.
 
-    Events that were not imported are written as the format would have them. As ``openai-chat`` any history can be
-    written: what was said and done in it, without its bookkeeping. ``notes`` is told what the records do not say: the
-    condensations that the format has no record for.
+    Events that were not imported are written as records of the format. Any history can be written as ``openai-chat``,
+    without its bookkeeping. ``notes`` gets the condensations that the format has no record for.
 
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
-    do not begin at 0 or leave one out, since a record may refer to what an earlier one says.
+    do not begin at 0 or one is missing, because a record may refer to an earlier one.
     """
     encoder = Encoder(format)
     ahead = iter(events)

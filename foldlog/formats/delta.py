@@ -2,7 +2,7 @@
 record from the event that it made of it; the difference is kept in ``origin.rest``.
 
 So an export is exact by construction: ``apply(predicted, delta(predicted, record))`` is ``record``, with the types of
-JSON (``1``, ``1.0`` and ``true`` are three things, and null is not absence).
+JSON (``1``, ``1.0`` and ``true`` differ, and so do null and a missing key).
 
 A difference is JSON itself:
 
@@ -11,8 +11,8 @@ A difference is JSON itself:
     {"set": {…}, "del": […], "in": {…}}  two objects: keys with another value, keys that are absent, differences inside
     [difference, …]                    two arrays of one length, element by element
 
-Values that an importer carried over by reference are recognized by identity, so a difference costs the size of what
-was predicted, not of what the record holds.
+Values that an importer shares by reference are recognized by identity. So the cost of a difference is the size of the
+prediction, not of the record.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Delta = dict[str, Any] | list[Any] | None
 
 
 _LEVELS = 6
-"""A difference deeper inside is kept as a whole value, so that a difference never nests much deeper than its record."""
+"""Deeper differences are kept as whole values, so that a difference nests little deeper than its record."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
-    """Return how ``record`` differs from ``predicted``. Neither is changed; the answer shares values with
+    """Return how ``record`` differs from ``predicted``. Neither is changed; the result shares values with
     ``record``.
     """
     if predicted is record:
@@ -88,8 +88,8 @@ def _array_delta(predicted: list[Any], record: list[Any], levels: int) -> Delta:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether both are equal as JSON. Python takes 1, 1.0 and True for equal, JSON text does not; it has no
-    infinities, Python does.
+    """Return whether both are equal as JSON. For Python 1, 1.0 and True are equal, and infinities are numbers; JSON
+    differs in both.
     """
     try:
         return bool(a == b) and _encode(a) == _encode(b)
@@ -115,7 +115,7 @@ def apply(predicted: Any, difference: Delta) -> Any:
 
 
 def apply_what_fits(predicted: Any, difference: Delta) -> Any:
-    """Do the same with a ``predicted`` that was made of redacted events: a change of a missing value is left out."""
+    """Do the same where redacted events made ``predicted``: a change inside a missing value is left out."""
     if difference is None:
         return predicted
     if isinstance(difference, list):

@@ -13,7 +13,7 @@ __all__ = ["format_of", "recognize"]
 
 
 def recognize(format: str = "auto") -> Recognize:
-    """Return how to recognize a history: of any format, or one whose records can pass for ``format``.
+    """Return how to recognize a history: of any format, or one whose records may be those of ``format``.
 
     Raises ``UnknownFormat``.
     """
@@ -24,10 +24,10 @@ def recognize(format: str = "auto") -> Recognize:
 
 
 def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
-    """Return the format of the first of ``records`` that has one, looking at the first few.
+    """Return the format of the first of ``records`` that has one; only the first few are examined.
 
-    A record of a lookalike among them decides against the format that it looks like: the messages of a chat and of its
-    lookalikes are the same until the first call of a tool.
+    A record of a lookalike among them decides against the format that it looks like, because the messages of a chat and
+    of its lookalikes are the same until the first call of a tool.
     """
     return _settled(records, _of_one)
 

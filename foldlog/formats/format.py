@@ -1,4 +1,4 @@
-"""The interface of a format: how to recognize its records, how to read them, how to write them."""
+"""The interface of a format: it recognizes, reads and writes records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEFT_OUT: Final[Mapping[type, str]] = {
     Redaction: "redaction receipt",
     DocumentChanges: "change of documents",
 }
-"""Events of ours that most formats have no record for, with their names for people."""
+"""Our events that most formats have no record for, with their names for people."""
 
 LOOK_AT = 50
 """The number of first records in which the format and the name of a history are searched."""
@@ -57,7 +57,7 @@ class RecordEncoder(Protocol):
         """Return the records that are complete with ``event``."""
 
     def end(self) -> list[Any]:
-        """Return the record that only the end completes, if there is one.
+        """Return the record that is complete only at the end of the history, if there is one.
 
         Raises ``ValueError`` where a part of a record is missing.
         """
@@ -77,30 +77,32 @@ class RestartableEncoder(RecordEncoder, Protocol):
     """An encoder that can begin in the middle of a history."""
 
     def restart(self, next_id: int) -> None:
-        """Forget what earlier records say again, where the decoder did; the next event has the id ``next_id``."""
+        """Forget what later records repeat of earlier ones, at the places where the decoder did; the next event has the
+        id ``next_id``.
+        """
 
 
 class Past(Protocol):
-    """What a decoder may ask about the history before its first record. It is read only when the decoder asks."""
+    """The history before a decoder's first record. It is read only when the decoder asks."""
 
     def view(self, version: int | None = None) -> View:
-        """Return what the model was shown at a version, by default at the end. Cost: the size of that View."""
+        """Return the View at a version, by default at the end. Cost: the size of that View."""
 
     def records(self, stop: int | None = None) -> Iterator[tuple[Any, Sequence[Event]]]:
-        """Yield each record of this format there, with the events that were made of it: all, or of those before the
-        event ``stop``. For formats whose records are complete with their last event. Cost: the events.
+        """Yield each record of this format in that history, with the events that were made of it. With ``stop``, only
+        events before it. For formats whose records are complete with their last event. Cost: the events.
         """
 
     def source_id(self, event_id: int) -> Any:
-        """Return the id that the source gave an event there, or None."""
+        """Return the id that the source gave an event of that history, or None."""
 
     @property
     def last_source_id(self) -> Any:
-        """The id of the last record there that had one, if it is among the last events; else None."""
+        """The id of the last record with an id, if it is among the last events; else None."""
 
     @property
     def replays(self) -> bool:
-        """Whether the records that are read now are those of stored events, so that nothing is to be decided."""
+        """Whether the decoder reads the records of stored events again, so that it must not decide anything new."""
 
     def replayed(self, event_id: int) -> Event | None:
         """Return the stored event that a record was read as, while the record is read again; else None."""
@@ -111,12 +113,12 @@ class Past(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller knows about the records of one history. A format ignores options that it does not use.
+    """The caller's knowledge about the records of one history. A format ignores options that it does not use.
 
     ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
     ``leaf``        the id of the record in which the active branch ends (OpenHands V1)
-    ``prefix``      what stands before the names of conversations: a link to another one has it too
-    ``findings``    a decoder adds what is wrong with the record that it reads, though it made events of it
+    ``prefix``      the text before the names of conversations: a link to another conversation has it too
+    ``findings``    the list to which a decoder adds problems of records of which it made events all the same
     ``first_id``    the id of the first event
     ``past``        the history before the first record; None where there is none
     """

@@ -1,8 +1,8 @@
-"""Keep the order of the keys in a source's records, so that an export has it too.
+"""Keep the order of the keys in a source's records, so that an export has the same order.
 
-Most objects of a history are of a few kinds with a few sets of keys, each in one order. So an object is expected to be
-in the order of the last similar one, and only differences are kept: ``order`` in ``origin.rest``, by the path of the
-object, as places in the expected order. Objects that an event holds unchanged are in order already.
+Most objects of a history are of a few kinds with a few sets of keys, each in one order. So an object is expected to
+have the order of the last similar one, and only differences are kept: ``order`` in ``origin.rest``, by the path of the
+object, as places in the expected order. Objects that an event holds unchanged keep their order anyway.
 
 Reading and writing visit equal values in the same way, so both expect the same order.
 """
@@ -19,9 +19,9 @@ __all__ = ["KeyOrder"]
 
 _SHAPES_MAX = 1_000
 _LEVELS_MAX = 16
-"""Objects that are nested deeper in a record are left in the order in which they are made."""
+"""Objects that are nested deeper in a record keep the order in which foldlog makes them."""
 _DEPTH = 3
-"""The depth inside of a part of an event from which a prediction takes objects."""
+"""A prediction takes objects from this depth inside a part of an event."""
 _CONTAINERS = frozenset((dict, list, tuple))
 
 Orders = dict[str, list[int]]
@@ -29,12 +29,12 @@ _Shape = tuple[tuple[str, ...], str]
 
 
 class KeyOrder:
-    """The orders that kinds of objects had last in the records of one history.
+    """The last order of each kind of object in the records of one history.
 
-    ``held`` names the fields of events that hold objects of a record as they are. Both methods take the ``events`` that
-    were made of a record, and ``parts`` of it that are in order already.
+    ``held`` names the fields of events that hold objects of a record unchanged. Both methods take the ``events`` of a
+    record, and ``parts`` of it that have their order already.
 
-    From the first redacted event on, records cannot be what they were: what is known of them is written.
+    From the first redacted event on, a record cannot be restored completely: its known parts are written.
     """
 
     def __init__(self, *held: str) -> None:
@@ -43,7 +43,7 @@ class KeyOrder:
         self._redacted = False
 
     def difference(self, predicted: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-        """Return what ``origin.rest`` keeps of ``record`` beside its marks: see ``delta``, and ``order``."""
+        """Return the part of ``record`` that ``origin.rest`` keeps besides its marks: see ``delta``, and ``order``."""
         rest = object_delta(predicted, record)
         orders: Orders = {}
         self._compare_object(predicted if rest is None else apply(predicted, rest), record, "", 0, orders)
@@ -54,7 +54,7 @@ class KeyOrder:
     def record(
         self, predicted: dict[str, Any], rest: dict[str, Any], events: Sequence[Event], parts: Sequence[Any] = ()
     ) -> dict[str, Any]:
-        """Return the record that ``rest``, with the marks in it, was kept of."""
+        """Return the record from its ``rest``, with the marks in it."""
         held: set[int] = set()
         self._redacted = self._redacted or any(event.redacted is not None for event in events)
         for event in events:
@@ -73,7 +73,7 @@ class KeyOrder:
     def _compare_object(
         self, made: dict[str, Any], given: dict[str, Any], path: str, level: int, orders: Orders
     ) -> None:
-        """Record in ``orders`` where the keys of ``given`` are not in the expected order."""
+        """Add the objects of ``given`` whose keys are not in the expected order to ``orders``."""
         own, order = tuple(made), tuple(given)
         shape = _shape(own, made)
         expected = self._last.get(shape, own)
@@ -86,7 +86,7 @@ class KeyOrder:
                 self._compare(made[key], value, f"{path}/{_escaped(key)}", level + 1, orders)
 
     def _compare(self, made: Any, given: Any, path: str, level: int, orders: Orders) -> None:
-        """Do the same for two equal objects or arrays. What is the record's own is held by an event."""
+        """Do the same for two equal objects or arrays, which an event holds as they are in the record."""
         if level > _LEVELS_MAX:
             return
         if type(made) is dict:

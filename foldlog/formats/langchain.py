@@ -53,7 +53,7 @@ _CALL = frozenset(("name", "args", "id", "type"))
 MARKS = ("type", "parts", "calls")
 """Keys of ``origin.rest`` that say how to predict the message:
 
-    type    the message's type, where the event does not tell it
+    type the message's type, where the event does not tell it
     parts   the content is a list of parts, not a text
     calls   the number of tool calls, of which this event is the first; the events of the others have ``call``
 """
@@ -238,7 +238,7 @@ class LangChainEncoder:
         return self.end() if len(self._group) == rest_of(first, NAME).get("calls", 1) else []
 
     def end(self) -> list[Any]:
-        """Return the message of an incomplete response, with the calls so far."""
+        """Return the message of an incomplete response, with its calls so far."""
         group, self._group = self._group, []
         if not group:
             return []
@@ -260,7 +260,7 @@ class LangChainEncoder:
 
 
 def _predicted(events: list[Event], marks: Marks) -> dict[str, Any]:
-    """Return the message that these events seem to come from, as far as their fields tell."""
+    """Predict the message that these events came from, from their fields."""
     event = events[0]
     data: dict[str, Any] = {"content": "", "additional_kwargs": {}, "response_metadata": {}}
     if isinstance(event, Annotation):

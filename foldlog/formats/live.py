@@ -79,7 +79,7 @@ class Encoder:
         return self._encoder.left_out
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``. Its images that are bytes are data URLs there."""
+        """Return the records that are complete with ``event``. Images that are bytes become data URLs in them."""
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
         if not _begins(event, self._format):
@@ -89,7 +89,7 @@ class Encoder:
         return [*complete, *self._encoder.records(event)]
 
     def end(self) -> list[Any]:
-        """Return the record that only the end completes, if there is one.
+        """Return the record that is complete only at the end of the history, if there is one.
 
         Raises ``ValueError`` where a part of a record is missing.
         """
@@ -97,7 +97,7 @@ class Encoder:
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the part; where it is an image of bytes, with a URL: formats have one in their place."""
+    """Return the part. If it is an image of bytes, return it with a data URL, as formats have it."""
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
     if not isinstance(url, bytes):
@@ -112,8 +112,8 @@ class Decoder:
 
     ``version`` is the version of the history that the next events are for. They have the next ids; append all events of
     a record, or of several records, in one batch with the version as it was before as ``expected_version``. After an
-    append that failed, or events that came from elsewhere, make a new decoder. ``findings`` is what was wrong with the
-    last record, though events were made of it.
+    append that failed, or events that came from elsewhere, make a new decoder. ``findings`` are the problems of the
+    last record, if events were made of it all the same.
 
     Raises ``UnknownFormat``, and ``NotLive`` for a format that cannot do this. Cost: the last events, up to 256.
     """
@@ -138,7 +138,7 @@ class Decoder:
             self._replay(segment)
 
     def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent``, having taken nothing."""
+        """Return the events of the next record. Raises ``NotAnEvent``; then nothing has changed."""
         begins = not self._format.standalone and not 0 < self._in_segment < SEGMENT_RECORDS
         if begins:
             self._decoder.restart(self.version)
@@ -158,15 +158,17 @@ class Decoder:
         return events
 
     def skip(self, count: int) -> None:
-        """Leave the next ``count`` ids to other events, which the caller appends in the same batch before the events of
-        the next record.
+        """Reserve the next ``count`` ids for other events, which the caller appends in the same batch before the events
+        of the next record.
         """
         self.version += count
         self._in_segment = 0
         self._decoder.restart(self.version)
 
     def _last_segment(self, history: ReadableHistory) -> tuple[Sequence[Event], Any]:
-        """Return the events of the last segment, none where it cannot go on; and the last source id before it."""
+        """Return the events of the last segment, or none if it cannot be continued; and the last source id
+        before it.
+        """
         reading = history.events(max(0, self.version - _TAIL_EVENTS), self.version, reverse=True)
         newest: list[Event] = []
         segment: Sequence[Event] = ()
@@ -185,7 +187,7 @@ class Decoder:
         return event.origin is not None and event.origin.format == self._format.name
 
     def _replay(self, segment: Sequence[Event]) -> None:
-        """Bring the decoder to the state after the records of these events."""
+        """Bring the decoder into the state after the records of these events."""
         start, self._past.segment = self.version - len(segment), segment
         self._decoder.restart(start)
         version = start
@@ -203,7 +205,7 @@ class Decoder:
 
 
 class _Past:
-    """The history before the records that a decoder reads."""
+    """The history before a decoder's records."""
 
     def __init__(self, format: Format, history: ReadableHistory, version: int, last_source_id: Any) -> None:
         self._format, self._history, self._version = format, history, version
@@ -236,7 +238,7 @@ class _Past:
 
 
 def _recorded(format: Format, events: Iterator[Event] | Sequence[Event]) -> Iterator[tuple[Any, Sequence[Event]]]:
-    """Yield each record that imported events were made of, with these events."""
+    """Yield each record from which imported events were made, with these events."""
     encoder = Encoder(format)
     group: list[Event] = []
     for event in events:

@@ -1,6 +1,6 @@
 """Items of OpenAI's Responses API: what a client sends as ``input``, in the order of the list.
 
-What an item says, and where it goes:
+The items, and the events that they become:
 
     message of the system, a developer      SystemMessage
     message of any other role               Message, from the user, the agent or the environment
@@ -9,8 +9,9 @@ What an item says, and where it goes:
     reasoning                               Annotation that stays with the next item: a server refuses one without it
     every other type, such as the server's own tools   Annotation
 
-Each item is one event, read and written without a look at the others, so any part of a history can be written. Which
-calls are of one response is not said: each stands alone. Every annotation is shown: it keeps its place in the View.
+Each item is one event, read and written without the other items, so any part of a history can be written. Items do not
+tell which calls are of one response, so each call stands alone. Every annotation is shown: it keeps its place in the
+View.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _CALLS = frozenset(
         *("tool_search_call", "mcp_approval_request"),
     )
 )
-"""Calls that a client answers. Calls of the server's own tools have their results in them."""
+"""Calls that a client answers. Calls of the server's own tools contain their results."""
 _OUTPUTS = frozenset(
     (
         *("function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"),
@@ -70,7 +71,7 @@ _OTHERS = frozenset(
     )
 )
 _ANSWERED = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-"""Where an item has the id of its call, if not in ``call_id``."""
+"""The field that holds the id of an item's call, if it is not ``call_id``."""
 _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
 
 Marks = dict[str, Any]
@@ -88,7 +89,7 @@ def _is_message(item: dict[str, Any]) -> bool:
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` is an item that nothing else has: a typed call, output, or message of typed parts."""
+    """Return whether ``record`` is an item and nothing else: a typed call, an output, or a message of typed parts."""
     if type(record) is not dict or "payload" in record:
         return False
     kind = record.get("type")
@@ -208,7 +209,7 @@ class ResponsesEncoder:
         self.left_out: Counter[str] = Counter()
 
     def restart(self, next_id: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: this format remembers nothing of earlier items."""
 
     def records(self, event: Event) -> list[Any]:
         """Return the item of ``event``; bookkeeping that was added later has none."""
@@ -241,7 +242,7 @@ def _added(event: Event) -> list[Any]:
 
 
 def _predicted(event: Event, marks: Marks) -> dict[str, Any]:
-    """Return the item that ``event`` seems to come from, as far as its fields tell."""
+    """Predict the item that ``event`` came from, from its fields."""
     item: dict[str, Any] = {}
     if event.origin is not None and event.origin.id is not None:
         item["id"] = event.origin.id

@@ -35,7 +35,7 @@ class Recent(Generic[K, V]):
         return self._entries.pop(key, None)
 
     def items(self) -> list[tuple[K, V]]:
-        """Return the keys and their values, the one that was set last at the end."""
+        """Return the keys and their values, the newest at the end."""
         return list(self._entries.items())
 
     def clear(self) -> None:

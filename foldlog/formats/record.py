@@ -1,4 +1,4 @@
-"""What the formats share: errors of records, and times of a source."""
+"""Types that the formats share: errors of records, and times of a source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """Something in a source that could not be imported: where it is, and what is wrong with it."""
+    """A part of a source that could not be imported: its place, and its problem."""
 
     place: str
     problem: str
@@ -39,7 +39,7 @@ def described(value: Any) -> str:
 
 
 def read_time(text: Any) -> tuple[datetime | None, str | None]:
-    """Return a source's time as (timestamp, origin.time): the first if it names its zone, else the second."""
+    """Return a source's time as (timestamp, origin.time): the first if the time names its zone, else the second."""
     if type(text) is not str:
         return None, None
     try:
@@ -61,7 +61,7 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
 
 
 def linked_to(parent: str, event: Event) -> None:
-    """Have ``event``, the first of a sub-agent's history, name the conversation that the sub-agent was started in."""
+    """Name in ``event``, the first of a sub-agent's history, the conversation that started the sub-agent."""
     force_setattr(event, "meta", {**event.meta, "parent": parent})  # no other code has it before it is returned
 
 

@@ -18,7 +18,7 @@ from foldlog.formats.format import Format
 __all__ = ["GROUP", "UnknownFormat", "format_named", "formats", "register"]
 
 GROUP = "foldlog.formats"
-"""The group of the entry points that bring formats."""
+"""The group of the entry points of formats."""
 
 _MODULES = (
     "openhands_v0",
@@ -32,7 +32,7 @@ _MODULES = (
     "in_parts.pydantic_ai",
     "in_parts.google_adk",
 )
-"""The files and folders beside this one that hold a format each, as ``FORMAT``. To add a format, add its folder and its
+"""The files and folders beside this one with one format each, in ``FORMAT``. To add a format, add its folder and its
 name here. A record belongs to the first format that matches it; no record should match two.
 """
 
@@ -75,9 +75,10 @@ def register(format: Format) -> Format:
 
 
 def formats() -> Mapping[str, Format]:
-    """Return all formats by their names: ours first, then those of installed packages. Cost: those are loaded once.
+    """Return all formats by their names: ours first, then those of installed packages. Cost: installed packages are
+    loaded once.
 
-    Raises ``TypeError`` or ``ValueError`` where a package brings something that cannot be registered.
+    Raises ``TypeError`` or ``ValueError`` where a package has something that cannot be registered.
     """
     global _packages_asked
     if not _packages_asked:

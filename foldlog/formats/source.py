@@ -1,4 +1,4 @@
-"""One history in its source: its name, its format, and its events, to be read any number of times."""
+"""One history in its source: its name, its format, and its events, which can be read any number of times."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Source:
     def events(self, *, as_history: bool = False) -> Iterator[Event]:
         """Yield the events, with ids 0, 1, 2, …; a record that is not an event becomes a finding.
 
-        Memory: a record at a time, and what the format remembers.
+        Memory: one record at a time, and the state of the format.
         """
         for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
             yield from events
 
     def records(self) -> Iterator[Any]:
-        """Yield the records that ``events`` are made of, as JSON values."""
+        """Yield the records from which ``events`` are made, as JSON values."""
         for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix)):
             yield record
 
@@ -97,7 +97,7 @@ class Source:
 
 
 class _Values:
-    """The records that could be read, which is what a decoder counts."""
+    """The number of records that could be read: a decoder counts only these."""
 
     def __init__(self, records: RecordReader | list[Located]) -> None:
         self._records = records

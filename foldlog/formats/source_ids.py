@@ -1,5 +1,5 @@
-"""All ids that a history's source gave its events, in few bytes: an export of a long history needs them if a
-condensation names events of any age.
+"""The ids that a history's source gave its events, in few bytes each. An export of a long history needs all of them,
+because a condensation may name events of any age.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ _INTEGER_MAX = 2**127
 
 
 class SourceIds:
-    """Ids by the number of the event, added in order. 17 bytes for a UUID or an integer, any other id as it is."""
+    """Ids by the number of the event, added in order. A UUID or an integer takes 17 bytes; any other id is kept as it
+    is.
+    """
 
     def __init__(self) -> None:
         self._slots = bytearray()

@@ -21,7 +21,7 @@ __all__ = ["Sources", "detect", "open_sources"]
 class Sources:
     """The histories in some files and folders: iterate it for one ``Source`` after the other.
 
-    ``findings`` is what could not be read and belongs to no history, as of the last iteration.
+    ``findings`` are the problems that belong to no history, as of the last iteration.
     """
 
     def __init__(self, paths: Iterable[Path], recognize: Recognize, prefix: str = "") -> None:
@@ -47,7 +47,9 @@ class Sources:
         raise NotAHistory(path, "holds no history, nor does a folder below it")
 
     def size_bytes(self) -> int:
-        """Return the bytes of the files under the paths, about what there is to read. Cost: a look at each file."""
+        """Return the size of the files under the paths in bytes: about the size of what will be read. Cost: the status
+        of each file.
+        """
         files = (file for path in self._paths for file in (path.rglob("*") if path.is_dir() else (path,)))
         return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -67,12 +69,13 @@ class Sources:
 
 
 def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, prefix: str = "") -> Sources:
-    """Open the histories at ``paths``, each a file or a folder, in the order of the paths, below each in a stable one.
+    """Open the histories at ``paths``, each a file or a folder, in the order of the paths, and in a stable order below
+    each.
 
-    ``prefix`` goes before the name of each history.
+    ``prefix`` is put before the name of each history.
 
-    Raises ``NotAHistory`` where one of the paths holds none (nothing was read of the others then that matters), and
-    ``UnknownFormat``. Cost: a look at the beginning of each path.
+    Raises ``NotAHistory`` where one of the paths holds no history (then nothing is imported from the others), and
+    ``UnknownFormat``. Cost: reading the beginning of each path.
     """
     return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix)
 

@@ -1,9 +1,9 @@
-"""SWE-agent's history: chat messages that also say who acted, and what was thought and done.
+"""SWE-agent's history: chat messages that also hold the agent's name, its thought and its action.
 
 A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``, the same steps once
 more with the state of the shell, and ``info``. The records are those of ``history``.
 
-What a message says goes where ``openai_chat`` puts it, and beside it:
+A message becomes the events that ``openai_chat`` makes of it. In addition:
 
     thought, action       parts of what an assistant says, or what a call of its means
     tool_call_ids         the calls that a tool's message answers: an Observation each, the first with the content
@@ -29,7 +29,7 @@ NAME = "swe-agent"
 
 _PARTS = ("thought", "action")
 _CARRIED = ("agent", "is_demo")
-"""Keys that most often say what they said in the message before."""
+"""Keys whose values most often repeat those of the message before."""
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
@@ -37,9 +37,10 @@ _NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history
 
 
 class _Dialect:
-    """``thought`` and ``action``, as marks, are where in the content they stand: from and to which character.
+    """The marks ``thought`` and ``action`` give their place in the content, as the first character and the one after
+    the last.
 
-    Without one an assistant's thought is all that it says.
+    Without a mark, an assistant's thought is its whole text.
     """
 
     format = NAME

@@ -16,8 +16,8 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     """Return the version after the last event whose source named it ``source_id``. The View there shows the branch that
     ends in this record, also where the source switched to another branch later.
 
-    The actions of one response and their observations belong together: the version is after the last of those that
-    follow, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    The actions of one response and their observations belong together: the version is after the last of them that
+    directly follows, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
     the end.
@@ -59,7 +59,7 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
 
 
 def _caller(store: Store, conversation: str, event: Event) -> Action | None:
-    """Return the action that an observation answers: the last one before it that it names."""
+    """Return the action that an observation answers: the last earlier one that it names."""
     if not isinstance(event, Observation) or (event.cause is None and event.call_id is None):
         return None
     for earlier in store.events(conversation, 0, event.id, reverse=True):
@@ -69,7 +69,7 @@ def _caller(store: Store, conversation: str, event: Event) -> Action | None:
 
 
 def _first_of_response(store: Store, conversation: str, action: Action) -> int:
-    """Return the id of the first of the parallel calls. Nothing but bookkeeping and results stands between them."""
+    """Return the id of the first of the parallel calls. Only bookkeeping and results stand between them."""
     first = action.id
     for earlier in store.events(conversation, 0, action.id, reverse=True):
         if isinstance(earlier, Action) and _are_parallel(earlier, action):

@@ -1,27 +1,28 @@
-"""Claude Code: lines told apart by ``type``, with ids of text that make a tree (``parentUuid``).
+"""Claude Code: lines of several ``type``s, with text ids that make a tree (``parentUuid``).
 
-What a line says, and where it goes:
+The lines, and the events that they become:
 
     user                      Message; from the environment where ``isMeta`` says that no human wrote it
     user, a tool's result     Observation, one a result
-    user, isCompactSummary    CondensationAction: what was shown is forgotten, but for what the boundary before it keeps
+    user, isCompactSummary CondensationAction: forgets the shown events, except those that the boundary before it keeps
     assistant, a text         Message
     assistant, a tool's use   Action, one a use; a text before it in the same line is its thought
     every other type, known or not, and what only thinks   Annotation
 
-A model's response is several lines with one ``message.id``, which is its actions' ``response_id``. What it thought, a
-line of its own, is kept as an Annotation and goes with the next action, as it has to be sent to a model again.
+A model's response is several lines with one ``message.id``, which is the ``response_id`` of its actions. The model's
+thinking is a separate line. It is kept as an Annotation and goes with the next action, because it has to be sent to a
+model again.
 
-Where a line leaves a branch and goes on from an earlier line, a Retraction takes the branch back; going back to it is a
-Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains of
-sub-agents are kept and not shown, unless the log has nothing else.
+Where a line leaves a branch and continues from an earlier line, a Retraction takes the branch back; a return to that
+branch is a Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains
+of sub-agents are kept and not shown, unless the log has no main chain.
 
-``reading.py`` and ``writing.py`` are the two directions, ``context.py`` is what both know of the lines before,
-``recognition.py`` says what is a line. ``blocks.py``, ``attachments.py``, ``results.py``, ``compaction.py`` and
+``reading.py`` and ``writing.py`` are the two directions, ``context.py`` holds what both know of earlier lines,
+``recognition.py`` recognizes lines. ``blocks.py``, ``attachments.py``, ``results.py``, ``compaction.py`` and
 ``titles.py`` are parts of lines, ``branches.py`` and ``switches.py`` the tree.
 
-Line by line (``live.py``), the whole history is read once for a line that follows none of the last lines, and for a
-line that brings a title.
+Line by line (``live.py``), the whole history is read once for a line that does not follow one of the last lines, and
+for a line with a title.
 """
 
 from __future__ import annotations

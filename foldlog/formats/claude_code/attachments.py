@@ -1,4 +1,4 @@
-"""Attachments: context that Claude Code gives its model beside the messages. Since 2026 a line has its exact words.
+"""Attachments: context that Claude Code gives its model besides the messages. Since 2026 a line has its exact words.
 
 rendered         the words that the model was shown: environment, skills, dates, changed files
 prompt_snapshot  the system prompt and the tools, when they are new
@@ -36,7 +36,7 @@ def words_of(record: dict[str, Any]) -> Content:
 
 
 def predicted_words(content: Content) -> dict[str, Any]:
-    """Return what a line most likely says around the words that it was made of."""
+    """Predict the other fields of a line with these words."""
     texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
     return {"type": "attachment", "rendered": [{"content": text} for text in texts], "renderedRole": "system"}
 
@@ -57,7 +57,7 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
 
 
 def predicted_prompt(event: SystemMessage) -> dict[str, Any]:
-    """Return what a line most likely says around the prompt that it was made of."""
+    """Predict the other fields of a line with this system prompt and these tools."""
     attachment: dict[str, Any] = {"type": "prompt_snapshot", "systemPrompt": [event.content]}
     if event.tools:
         attachment["tools"] = _written(event.tools)

@@ -9,7 +9,7 @@ from eventstore.events import Content
 __all__ = ["THINKING", "blocks_of", "content_of", "given", "is_blank", "kind_of", "part_of", "said"]
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks that a model wants back unchanged before the calls that followed them."""
+"""Types of blocks that a model has to get back unchanged before the calls that followed them."""
 
 _Block = dict[str, Any]
 
@@ -39,14 +39,14 @@ def _url_of(source: dict[str, Any]) -> str | None:
 
 
 def content_of(blocks: Any) -> Content:
-    """Return the content of a user or a tool: a text unchanged, of blocks the texts and images."""
+    """Return the content of a user or a tool: a text unchanged; for blocks, their texts and images."""
     if type(blocks) is list:
         return tuple(part for block in blocks if (part := part_of(block)) is not None)
     return blocks if type(blocks) is str else ""
 
 
 def said(parts: list[_Block]) -> Content:
-    """Return the content of a model, which always comes in blocks: a single text as text."""
+    """Return the content of a model's message, which always has blocks: for a single text block, a text."""
     if len(parts) == 1 and "text" in parts[0]:
         text: str = parts[0]["text"]
         return text
@@ -76,7 +76,7 @@ def _block_of(part: _Block) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether it has no content for a model: Anthropic's models refuse a text of white space."""
+    """Return whether a model would get no content: Anthropic's models refuse a text of white space."""
     if isinstance(content, str):
         return not content.strip()
     return all(part.get("type") == "text" and not part["text"].strip() for part in content)

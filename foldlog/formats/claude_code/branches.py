@@ -12,7 +12,7 @@ from foldlog.formats.recent import Recent
 __all__ = ["PREVIOUS", "SAID", "Branch", "active_branch", "calls_of", "is_result", "is_side", "parent_of"]
 
 SAID = ("user", "assistant")
-"""Types of lines that make up a branch. All others are bookkeeping, which may stand between them in the tree."""
+"""Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
 _CALLERS_MAX = 1_000
 
 
@@ -20,8 +20,8 @@ class Branch:
     """The shown chain of a log, and whether the log branches. It is the main chain, or a side chain if there is no main
     chain.
 
-    ``copies`` are lines that make the calls of an earlier line with the same id, in a log that does not branch.
-    ``hidden`` are sessions of which no line is shown at the end, and ``session`` is the one that is.
+    ``copies`` are lines that repeat the calls of an earlier line with the same id, in a log that does not branch.
+    ``session`` is the session that is shown at the end, and ``hidden`` are the others.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class Branch:
         self.session, self.hidden = session, hidden
 
     def shows(self, number: int, record: dict[str, Any]) -> bool:
-        """Return whether a line is shown when it comes."""
+        """Return whether a line is shown at the moment when it comes."""
         return is_side(record) == self.is_side and number not in self._copies
 
 
 def active_branch(records: Iterable[Any]) -> Branch:
     """Return the shown chain of a log: the main chain, or the side chain of a log that has nothing else.
 
-    ``records`` is read up to three times, so it must not be a one-shot iterator. Cost: memory that does not grow where
-    each line follows the one before it, or answers a call of those; else some words for each line.
+    ``records`` is read up to three times, so it must not be a one-shot iterator. Cost: constant memory where each line
+    follows the line before it, or answers a call of earlier lines; else some words for each line.
     """
     for side in (False, True):
         copies: set[int] = set()
@@ -91,7 +91,7 @@ def _is_linear(records: Iterable[Any], side: bool, copies: set[int]) -> bool | N
 
 
 PREVIOUS = object()
-"""The parent of a line that names none: the one before it."""
+"""The parent of a line that names no parent: the line before it."""
 
 
 def parent_of(record: dict[str, Any]) -> Any:
@@ -122,7 +122,7 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 def _branch(records: Iterable[Any], side: bool) -> Branch:
-    """Return the branch of a log that branches. One in which no line says what it follows does not branch."""
+    """Return the branch of a log that branches. A log in which no line names its parent does not branch."""
     tree = _Tree()
     for number, record in _lines(records, side):
         tree.add(number, record)
@@ -134,7 +134,7 @@ def _branch(records: Iterable[Any], side: bool) -> Branch:
 
 
 class _Tree:
-    """Numbers of lines, each with that of the line it follows. Bookkeeping lines are passed over."""
+    """The numbers of lines, each with the number of the line that it follows. Bookkeeping lines are skipped."""
 
     def __init__(self) -> None:
         self.names_parents = False
@@ -194,7 +194,9 @@ class _Tree:
         return self._passed_over.get(parent, self._last)  # a lost line hides no other line
 
     def _replace(self, uuid: str, number: int, calls: frozenset[Any]) -> None:
-        """Of lines with one id the last counts, for those that follow it. An earlier one with its calls is a copy."""
+        """Of several lines with one id, lines that follow it follow the last one. An earlier one with the same calls is
+        a copy.
+        """
         if uuid in self._numbers:
             earlier = self._numbers[uuid]
             self._responses.pop(earlier, None)
@@ -212,8 +214,8 @@ class _Tree:
         return last, [name for name in self._sessions if name not in shown]
 
     def branch(self) -> set[int]:
-        """Return the lines from the tip to the root, with the lines that parallel calls leave beside them: lines of the
-        same responses, and their results.
+        """Return the lines from the tip to the root, and the lines beside them that belong to parallel calls: other
+        lines of the same responses, and their results.
         """
         branch: set[int] = set()
         place = self._tip

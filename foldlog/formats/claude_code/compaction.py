@@ -1,7 +1,7 @@
-"""Compaction: a boundary line, then a line with a summary, after which a model is shown the summary and what follows.
+"""Compaction: a boundary line, then a line with a summary. After it a model is shown the summary and later lines.
 
-Newer releases keep some messages, which the boundary names: all of them by their ids, or the first and the last. They
-follow their *anchor*: the summary, or the boundary, where a beginning is kept and the summary comes after it.
+Newer releases keep some messages, which the boundary names: all by their ids, or the first and the last. They are
+placed after their *anchor*: the summary, or the boundary, if the messages are a beginning that the summary follows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def _compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
 
 
 _REASONS = {"auto": "tokens", "manual": "request"}
-"""What triggers a compaction, in the words of our condensers."""
+"""The cause of a compaction, in the words of our condensers."""
 _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a condensation from its boundary: the source's own, and the same in the terms of our
-    condensers.
+    """Return the metadata of a condensation from its boundary: the source's own metadata, and the same in the words of
+    our condensers.
     """
     metadata = {key: value for key, value in _compact_metadata(boundary).items() if not key.startswith("preserved")}
     trigger = metadata.get("trigger")
@@ -54,7 +54,7 @@ def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """Which messages a compaction keeps: those with these ids, or those from ``first`` to ``last``."""
+    """The messages that a compaction keeps: those with these ids, or those from ``first`` to ``last``."""
 
     ids: frozenset[str] = frozenset()
     first: str | None = None
@@ -76,7 +76,7 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line that follows the line ``parent`` continues what is kept, and so the compaction."""
+        """Return whether a line that follows the line ``parent`` continues the kept messages, and so the compaction."""
         return parent in self.ids or parent == self.last
 
 
@@ -85,11 +85,11 @@ def _text(value: Any) -> str | None:
 
 
 _Member = tuple["_Member | Earlier | None", int, str | None]
-"""The one before it, the id of an event or a summary, and the id of the line that it came from."""
+"""The previous list, the id of an event or a summary, and the id of the line that it came from."""
 
 
 class Earlier:
-    """The members that stood at an earlier version: read from the View when they are asked for."""
+    """The members of an earlier version: read from the View when they are needed."""
 
     def __init__(self, past: Past, version: int) -> None:
         self._past, self._version = past, version
@@ -159,7 +159,7 @@ class ShownMembers:
         return gone, len(members) - len(gone)
 
     def lines_without(self, gone: frozenset[int]) -> list[str]:
-        """Return ids of the lines that still stand when the events ``gone`` are forgotten."""
+        """Return the ids of the lines that are still in the View when the events ``gone`` are forgotten."""
         return list(
             dict.fromkeys(uuid for event_id, uuid in self._members if uuid is not None and event_id not in gone)
         )

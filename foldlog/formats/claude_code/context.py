@@ -1,4 +1,4 @@
-"""The context of the lines before, for decoding and encoding: a line repeats most of them."""
+"""The context of earlier lines, for decoding and encoding: a line repeats most of it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "versio
 _CALLS_MAX = 10_000
 """A call waits for its result during this many later calls; after that the two are not paired."""
 _RESPONSES_MAX = 100
-"""Side chains run side by side, so that the lines of several responses alternate."""
+"""Side chains run at the same time, so that the lines of several responses alternate."""
 
 
 class OpenCall(NamedTuple):
-    """A tool's use that waits for its result: its event, what it asked for, and the id of its line."""
+    """A tool's use that waits for its result: its event, its arguments, and the id of its line."""
 
     event_id: int
     tool: str
@@ -32,7 +32,7 @@ class OpenCall(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What the lines of one model response share, and what it thought since its last action."""
+    """The fields that the lines of one model response share, and its thinking since its last action."""
 
     message: dict[str, Any]
     request_id: Any
@@ -43,10 +43,10 @@ _NO_RESPONSE = Response({}, None, ())
 
 
 class LinesBefore:
-    """``last_line`` is the id of the last line that had one, ``envelope`` what it said of the fields of that name.
+    """``last_line`` is the id of the last line that had an id, ``envelope`` has the repeated fields of that line.
 
-    ``names_caller``: whether the last result named the line that it answers, as newer releases do. ``pending`` is what
-    a response thought in lines that are not to be remembered otherwise; only decoding has it.
+    ``names_caller``: whether the last result named the line of its call, as newer releases do. ``pending`` is the
+    thinking of a response in lines that are otherwise not remembered; only decoding has it.
     """
 
     def __init__(self, next_id: int = 0, pending: Mapping[str, tuple[dict[str, Any], ...]] | None = None) -> None:
@@ -67,18 +67,20 @@ class LinesBefore:
         return waiting[0] if waiting else None
 
     def response(self, response_id: str | None) -> Response:
-        """Return what the lines of a response share; for a new response, that of the last one without its thinking."""
+        """Return the shared fields of the lines of a response; for a new response, those of the last one without its
+        thinking.
+        """
         known = None if response_id is None else self._responses.get(response_id)
         return known or self._last_response._replace(thinking=())
 
     def thinking(self, response_id: str | None) -> tuple[dict[str, Any], ...]:
-        """Return what a response thought since its last action, before these lines too."""
+        """Return the thinking of a response since its last action, also that before these lines."""
         known = self.response(response_id).thinking
         return known or (self.pending.get(response_id, ()) if response_id is not None else ())
 
     @property
     def last_response(self) -> Response:
-        """The one that the last line of a model belongs to."""
+        """The response of the last line of a model."""
         return self._last_response
 
     def renewed(self, next_id: int) -> LinesBefore:

@@ -16,12 +16,12 @@ from foldlog.formats.format import Options, Past
 __all__ = ["ClaudeCodeLiveDecoder"]
 
 _FIRST_EVENTS = 50
-"""Most sessions say in their first events whether they are those of a sub-agent."""
+"""This many first events usually tell whether a session is that of a sub-agent."""
 
 
 class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
-    """Lines to events, beginning anywhere. It reads the history before when a line follows an unknown one, or brings a
-    title, once.
+    """Lines to events, beginning anywhere. The earlier history is read once, when a line follows an unknown line or
+    brings a title.
     """
 
     def __init__(self, titles: Titles, options: Options, past: Past) -> None:
@@ -76,7 +76,7 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         return self._switches.lacks(record) or self._titles.is_title(record)
 
     def _read_all(self) -> None:
-        """Read the lines before the first one, for what they follow and for their titles."""
+        """Read the lines before the first one: their parents, and their titles."""
         assert self._switches is not None
         switches, titles = Switches(side=self._branch.is_side, names_parents=False), Titles()
         for record, events in self._past.records():

@@ -33,7 +33,7 @@ from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 __all__ = ["ClaudeCodeDecoder"]
 
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
-"""Fields of a line that an Annotation does not repeat."""
+"""The fields of a line that its Annotation does not repeat."""
 
 
 _NAMED_MAX = 5
@@ -82,7 +82,7 @@ class ClaudeCodeDecoder:
         return [*switch, *events]
 
     def find_call(self, call_id: str) -> tuple[int, str] | None:
-        """Return the event and the tool of a call that the lines before, as far as they are known, did not make."""
+        """Return the event and the tool of a call that no known earlier line made."""
         return None
 
     def _read(self, kind: str, record: dict[str, Any], shown: bool) -> list[Event]:
@@ -106,7 +106,7 @@ class ClaudeCodeDecoder:
         return events
 
     def _tell(self, record: dict[str, Any], event: Event) -> None:
-        """Keep with an event what the session is called, and with the first one whose sub-agent this is."""
+        """Keep the title of the session with an event, and with the first event the call that started the sub-agent."""
         title = self._titles.of(record)
         if title is not None:
             force_setattr(event, "meta", {"title": title})  # no other code has it before it is returned
@@ -139,7 +139,7 @@ def _text(value: Any) -> str:
 
 
 def _text_in(content: Any) -> str:
-    """Return the text of a summary: of blocks the texts, a line each."""
+    """Return the text of a summary: for blocks, one line for each text."""
     if type(content) is list:
         parts = (part_of(block) or {} for block in content)
         return "\n".join(part["text"] for part in parts if "text" in part)
@@ -147,7 +147,7 @@ def _text_in(content: Any) -> str:
 
 
 class _Line:
-    """One line that is being decoded. Content without a field of an event goes to ``marks``."""
+    """One line that is being decoded. Content that no field of an event holds goes to ``marks``."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class _Line:
         return self._events
 
     def _read_attachment(self) -> None:
-        """Read the other context of the model: words in a message, a new system prompt."""
+        """Read further context of the model: words in a message, or a new system prompt."""
         words, prompt = words_of(self._record), prompt_of(self._record)
         if not is_blank(words):
             self._marks["attachment"] = "words"

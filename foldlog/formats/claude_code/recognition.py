@@ -1,4 +1,4 @@
-"""Which JSON values are lines of Claude Code, and which session they are of."""
+"""Recognize lines of Claude Code, and the session that they belong to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def accepts(record: Any) -> bool:
 
 
 def conversation(records: Iterable[Any]) -> str | None:
-    """Return the session that the first line names, with the sub-agent where the line is one's."""
+    """Return the session that the first line names, with the sub-agent if the line belongs to one."""
     for record in islice(records, LOOK_AT):
         session = record.get("sessionId") if type(record) is dict else None
         if type(session) is str and session:
@@ -45,7 +45,7 @@ _QWEN_SUBTYPES = frozenset(("chat_compression", "slash_command", "ui_telemetry",
 
 
 def _is_qwen(record: Any) -> bool:
-    """Return whether it is a line of Qwen Code, whose messages are Google's: parts, not content."""
+    """Return whether it is a line of Qwen Code, whose messages have Google's form: parts, not content."""
     if not accepts(record) or type(record.get("sessionId")) is not str:
         return False
     message = record.get("message")

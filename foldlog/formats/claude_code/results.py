@@ -1,4 +1,5 @@
-"""``toolUseResult``: a tool's result a second time, structured. Most of it repeats the call and the text.
+"""Predict ``toolUseResult``, which gives a tool's result a second time, structured. Most of it repeats the call and the
+text.
 
 Only the difference to the prediction is kept, so a tool without a rule here only costs bytes.
 """

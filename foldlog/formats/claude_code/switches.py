@@ -27,7 +27,9 @@ __all__ = ["Switches"]
 
 
 class _Group:
-    """Lines that belong together: the version after them, what stands then, and the groups that they follow."""
+    """Lines that belong together: the version after them, the content of the View then, and the groups that they
+    follow.
+    """
 
     __slots__ = ("above", "standing", "version")
 
@@ -40,7 +42,8 @@ class _Group:
 class Switches:
     """The groups of a log that branches. ``side`` is the chain that is shown. Memory: some words for each line.
 
-    ``names_parents``: whether its lines say what they follow. Where none does, each follows the one before it.
+    ``names_parents``: whether its lines name the lines that they follow. Where no line does, each follows the line
+    before it.
     """
 
     def __init__(self, *, side: bool, names_parents: bool = True) -> None:
@@ -65,7 +68,7 @@ class Switches:
             self._groups[last_line] = self._newest
 
     def lacks(self, record: dict[str, Any]) -> bool:
-        """Return whether a line follows one that may be before the known lines."""
+        """Return whether the line that a line follows may be before the known lines."""
         parent = parent_of(record)
         if self._is_whole or parent is PREVIOUS:
             return False
@@ -90,7 +93,7 @@ class Switches:
     def before(self, record: dict[str, Any]) -> _Group | None:
         """Return the group to return to before this line, or None if the line follows the newest one.
 
-        Version 0 of an empty group means a line that begins a new tree.
+        An empty group of version 0 is returned for a line that begins a new tree.
         """
         self._joins = False
         if is_side(record) != self._side or not (record.get("type") in SAID or is_boundary(record)):

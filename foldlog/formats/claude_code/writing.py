@@ -42,7 +42,7 @@ Marks = dict[str, Any]
 MARKS = ("events", "others", "attachment")
 """Keys of ``origin.rest`` that say how to predict the line, on the first event made of it:
 
-    events  how many events were made of it, where it is not one
+    events how many events were made of it, if not one
     others  the blocks of its content that no event holds, each as [place, block]
     attachment  "words" of a line that tells the model something, or a "prompt" that it brings
 """
@@ -58,7 +58,7 @@ class ClaudeCodeEncoder:
         self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
-        """Return the lines that are complete with ``event``; a retraction and changes of documents have none."""
+        """Return the lines that are complete with ``event``. A retraction and changes of documents have no lines."""
         if type(event) in LEFT_OUT:
             self.left_out[LEFT_OUT[type(event)]] += 1
             self._standing.follow(event, None)
@@ -93,7 +93,9 @@ class ClaudeCodeEncoder:
         return record
 
     def _compaction(self, event: CondensationAction) -> list[Any]:
-        """Return the lines of a condensation of ours, which may keep any events. One without a summary has no lines."""
+        """Return the lines of a condensation that foldlog made, which may keep any events. A condensation without a
+        summary has no lines.
+        """
         if event.summary is None:
             self.left_out.update(["condensation"] if event.metadata.get("outcome") != "declined" else [])
             self._standing.follow(event, None)
@@ -183,7 +185,9 @@ def _predict_said(
 
 
 def _response(event: Event, before: LinesBefore) -> Response:
-    """Return the response that the line of ``event`` belongs to. A text does not name one: then it is the last one."""
+    """Return the response that the line of ``event`` belongs to. A text does not name its response: the last one is
+    taken.
+    """
     return before.response(event.response_id) if type(event) is Action else before.last_response
 
 
@@ -222,7 +226,7 @@ def _use(action: Action) -> dict[str, Any]:
 
 
 def _as_object(arguments: str | None) -> Any:
-    """Return arguments as the object that they have to be."""
+    """Return arguments as an object, which this format needs."""
     if arguments is None:
         return {}
     try:

@@ -1,6 +1,6 @@
-"""Codex rollouts: lines of ``{"timestamp", "type", "payload"}``, without ids, told apart by ``type``.
+"""Codex rollouts: lines of ``{"timestamp", "type", "payload"}``, of several types, without ids.
 
-What a record says, and where it goes:
+The records, and the events that they become:
 
     response_item                what the model was shown and what it answered, by the payload's type:
         message                      Message, of the user, the agent or, where Codex itself speaks as user, the
@@ -14,12 +14,13 @@ What a record says, and where it goes:
         thread_rolled_back           CondensationAction: the last turns are forgotten
     every other type             Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
-``parts.py`` and ``outcome.py`` contents and failures, ``standing.py`` what a View shows as items of Codex,
-``shown.py`` and ``said.py`` what was shown and said before. Line by line, these are read from the history when a record
-needs them: see ``CodexDecoder``.
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes records,
+``parts.py`` and ``outcome.py`` are about contents and failures, ``standing.py`` is the View as items of Codex,
+``shown.py`` and ``said.py`` know what was shown and said before. Line by line, these are read from the history when a
+record needs them: see ``CodexDecoder``.
 
-Which calls are of one response is not said: each stands alone. The nth answer with an id is for the nth call with it.
+Records do not tell which calls are of one response, so each call stands alone. The nth observation with an id is for
+the nth call with it.
 """
 
 from __future__ import annotations

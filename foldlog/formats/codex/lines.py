@@ -1,8 +1,8 @@
-"""The lines of a rollout, of today and of the first releases.
+"""Read the lines of a rollout, of today and of the first releases.
 
-Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before, it was what is the payload now: first the
-session, which has no type, then items of the model's API one after the other, and between them ``{"record_type":
-"state"}``. Such a *bare* line is read as the line that holds it today.
+Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the payload itself: first
+the session, which has no type, then items of the model's API one after the other, and between them ``{"record_type":
+"state"}``. Such a *bare* line is read like the line that holds it today.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 
 class Line(NamedTuple):
-    """The type of a line and its payload. ``bare``: the line is its own payload."""
+    """The type and the payload of a line. ``bare``: the line itself is the payload."""
 
     type: str
     payload: Any

@@ -35,7 +35,7 @@ from foldlog.formats.record import NotAnEvent, described, linked_to, read_time, 
 __all__ = ["CodexDecoder"]
 
 ABORTED = "aborted"
-"""The text of Codex for a call that never had an output."""
+"""The text of Codex for a call that never got an output."""
 
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
@@ -70,7 +70,7 @@ class CodexDecoder:
         return None if self._past is None else self._past.replayed(self._next_id + place)
 
     def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record: one, and for a compaction with a history also one for each of its
+        """Return the events of the next record: one event. For a compaction with a history, also one for each of its
         items.
 
         Raises ``NotAnEvent`` if the value is not a record.
@@ -105,7 +105,9 @@ class CodexDecoder:
         return events
 
     def _aborted(self, line: str, payload: Any) -> list[Event]:
-        """Return observations for the calls that a turn left open when it was aborted: so Codex tells its model."""
+        """Return observations for the calls that were open when a turn was aborted, with Codex's own text for its
+        model.
+        """
         if line != "event_msg" or type(payload) is not dict or payload.get("type") != "turn_aborted":
             return []
         aborted: list[Event] = []
@@ -137,7 +139,7 @@ class CodexDecoder:
         return closed if event is not None else self._open_calls.close_all()
 
     def _event(self, line: str, payload: Any, repeats: Repeats, marks: Marks, place: int = 0) -> Event:
-        """Return the event of a payload, which is the one at ``place`` of its record."""
+        """Return the event of a payload, which is at ``place`` of its record."""
         fields: dict[str, Any] = {"id": self._next_id + place, "origin": Origin(format=NAME)}
         if type(payload) is not dict:
             return Annotation(name=line, data=payload, **fields)
@@ -249,7 +251,7 @@ class CodexDecoder:
     def _compacted(
         self, payload: dict[str, Any], events: list[Event], items: list[Any], marks: Marks
     ) -> CondensationAction:
-        """Return the condensation. Items of its history that are not a summary are added to ``items`` and become
+        """Return the condensation. Items of its history other than the summary are added to ``items``, and become
         ``events``.
         """
         said, history = payload.get("message"), payload.get("replacement_history")
@@ -301,7 +303,7 @@ def _keep(event: Event, marks: Marks, difference: dict[str, Any] | None) -> None
 
 
 def _annotation(line: str, name: str, payload: dict[str, Any], fields: dict[str, Any], repeats: Repeats) -> Annotation:
-    """Return an annotation for bookkeeping, with the unexpected part of it."""
+    """Return an annotation for bookkeeping, with the part of it that was not predicted."""
     expected = dict(repeats.expected(line, name))
     if line in ITEMS:
         expected["type"] = name
@@ -314,7 +316,7 @@ def _annotation(line: str, name: str, payload: dict[str, Any], fields: dict[str,
 
 
 def _turns(payload: dict[str, Any]) -> int:
-    """Return how many turns are rolled back, if it says so."""
+    """Return the number of turns that are rolled back, if the payload names it."""
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0
 
@@ -326,7 +328,7 @@ def _instructions(value: Any) -> str:
 
 
 def _place_of_summary(history: list[Any], message: str) -> int | None:
-    """Return which item of a replacement history is its summary: the last message of one text that ends with
+    """Return the index of the summary in a replacement history: the last message with one text that ends with
     ``message``.
     """
     if not message:

@@ -1,4 +1,4 @@
-"""Which JSON values are records of a Codex rollout, and of which session."""
+"""Recognize records of a Codex rollout, and the session that they belong to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["accepts", "conversation", "matches"]
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` is an envelope of Codex's, or a line that only old rollouts have."""
+    """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts have."""
     if type(record) is not dict:
         return False
     kind = record.get("type")

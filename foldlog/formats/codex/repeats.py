@@ -1,4 +1,6 @@
-"""Predict what records repeat, so that it is stored once: decoding and encoding know it from earlier records."""
+"""Predict the repeated parts of records, so that these are stored once: decoding and encoding know them from earlier
+records.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ _THOUGHTS_MAX = 100
 
 
 class Repeats:
-    """What the next payload of a type most likely says, by key.
+    """The most likely content of the next payload of a type, by key.
 
-    An ``event_msg`` tells what the message or the reasoning before it said, or the reasoning what the events before it
-    told; a ``turn_context`` and a ``token_count`` say most of what the last one said.
+    An ``event_msg`` repeats the message or the reasoning before it, or reasoning repeats the events before it; a
+    ``turn_context`` and a ``token_count`` repeat most of the last one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Track which events of a rollout are shown now, and which of them a record forgets."""
+"""Track the events of a rollout that are shown now, and which of them a record forgets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class _Role(IntEnum):
 
 
 class Shown:
-    """Ids of the events in the View, in its order, as far as forgetting needs to know them. Nine bytes an event.
+    """The ids of the events in the View, in its order, as far as forgetting needs them. Memory: nine bytes for each
+    event.
 
-    Base instructions go with every request and are never forgotten; a turn begins with what the user says. The events
-    before the first record are read from the View when a record forgets something.
+    Base instructions are part of every request and are never forgotten. A turn begins with a message of the user.
     """
 
     def __init__(self, past: Past | None = None) -> None:
@@ -69,7 +69,7 @@ class Shown:
         return self._forget(first, _Role.BASE)
 
     def _forget(self, first: int, kept: _Role) -> tuple[int, ...]:
-        """Forget what stands from ``first`` on and has a lesser role than ``kept``."""
+        """Forget the events from ``first`` on that have a lesser role than ``kept``."""
         last = list(zip(self._ids[first:], self._roles[first:], strict=True))
         del self._ids[first:], self._roles[first:]
         for event_id, role in last:

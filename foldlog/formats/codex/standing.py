@@ -1,4 +1,6 @@
-"""The View of a history as items of Codex: a condensation of ours is written with all items that it leaves."""
+"""The View of a history as items of Codex, because a condensation that foldlog made is written with all items that it
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,21 @@ __all__ = ["ShownItems"]
 
 
 class _Member(NamedTuple):
-    """One event of the View, or a summary, by its id, with the items that say the same."""
+    """One event of the View, or a summary, by its id, with the items that it is written as."""
 
     event_id: int
     items: list[Any]
 
 
 class ShownItems:
-    """The items of the View, in its order. It is as large as the View after each condensation.
+    """The items of the View, in its order. After each condensation, memory is that of the View.
 
-    Base instructions are no item: Codex sends them with every request, and no compaction takes them away.
+    Base instructions are not an item: Codex sends them with every request, and no compaction removes them.
     """
 
     def __init__(self) -> None:
         self._stages: list[tuple[int, list[_Member]]] = [(0, [])]
-        """By the version from which it holds, what stands from there to the next stage."""
+        """The items of each stage, by the version at which the stage begins."""
 
     def follow(self, event: Event, items: list[Any]) -> None:
         """Add ``event``, which is written as ``items``. If it changes the View, apply the change."""

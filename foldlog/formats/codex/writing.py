@@ -67,8 +67,8 @@ _ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 class CodexEncoder:
     """Events of one history to records, as ``CodexDecoder`` read them.
 
-    Of events that were added since, bookkeeping is left out. A condensation or a retraction is written as
-    ``compacted``, with the items of the View after it as its replacement history: for that it begins with event 0.
+    Bookkeeping that was added after the import is left out. A condensation or a retraction is written as ``compacted``,
+    with the items of the View after it as its replacement history.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class CodexEncoder:
         self._items: list[Any] = []
 
     def records(self, event: Event) -> list[Any]:
-        """Return the record of ``event``; none for an item of a later record."""
+        """Return the record of ``event``; None for an item of a later record."""
         if self._first_id is None:
             self._first_id = event.id
         if event.origin is None:
@@ -114,7 +114,9 @@ class CodexEncoder:
         return records
 
     def _compacted(self, event: CondensationAction | Retraction) -> list[Any]:
-        """Return the line of a condensation or retraction of ours. A declined one changes nothing and has no line."""
+        """Return the line of a condensation or retraction that foldlog made. A declined one changes nothing and has no
+        line.
+        """
         summary = event.summary if isinstance(event, CondensationAction) else None
         if isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined":
             return []
@@ -143,7 +145,7 @@ class CodexEncoder:
 
 
 def _items_of(event: Event, line: Line | None) -> list[Any]:
-    """Return the items that say what ``event`` says, in the record of which ``line`` is read."""
+    """Return the items that have the content of ``event``, in a record of the type ``line``."""
     if line is not None and line.type == "response_item":
         return [line.payload]
     if isinstance(event, SystemMessage):
@@ -183,7 +185,7 @@ def usual_line(event: Event) -> str:
 def predicted(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | None = None) -> dict[str, Any]:
     """Predict the record of ``event`` from its fields and the records before it.
 
-    ``items`` are those of the replacement history that go before a condensation.
+    ``items`` are the items of the replacement history before a condensation.
     """
     if "bare" in marks:
         payload = predicted_payload(event, marks, repeats, items)
@@ -197,7 +199,7 @@ def predicted(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | N
 
 
 def predicted_payload(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | None = None) -> Any:
-    """Predict the payload of that record: an object, or for an Annotation that holds another value, that value."""
+    """Predict the payload of that record: an object; for an Annotation with another value, that value."""
     line = marks.get("line") or usual_line(event)
     payload: dict[str, Any] = {}
     match event:

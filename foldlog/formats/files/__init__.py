@@ -1,12 +1,12 @@
 """From paths to records: the files that hold a history, its place in them, and its records as JSON values.
 
     histories.py   the histories in a file, and in a folder and the folders below it
-    containers.py  objects that hold a history beside other things
-    naming.py      what a history is called
+    containers.py objects that hold a history and other things
+    naming.py the name of a history
     readers.py     the records of one history: lines, an array, a folder with a record a file
     scanner.py     a JSON document of any length, value by value
     json_text.py   JSON text to values
     found.py       one history that was found at a path, or the reason for finding none
 
-Nothing here knows a format: ``Recognize`` says of which format a value is a record, if of any.
+No file here knows a format: ``Recognize`` finds the format of a record.
 """

@@ -1,4 +1,4 @@
-"""Objects that hold a history beside other things: metrics, a task, a patch."""
+"""Find the history in an object that also holds other things: metrics, a task, a patch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from foldlog.formats.record import ImportFinding, described
 __all__ = ["Container", "container_at", "history_in", "history_of"]
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
-"""Under these an object may hold a history's records."""
+"""The keys under which an object may hold the records of a history."""
 
 _NAME_MAX = 1_000
 
 
 class Container(NamedTuple):
-    """An object: its short fields, the arrays that may be a history, and where it breaks off."""
+    """An object: its short fields, the arrays that may be a history, and the problem where it breaks off."""
 
     fields: dict[str, Any]
     arrays: dict[str, list[Located]]
@@ -79,7 +79,7 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
 
 
 def _array(scanner: Scanner, into: list[Located], *, hold: bool) -> bool:
-    """Go over an array, keeping its elements, or the first few. False where it breaks off."""
+    """Read an array, and keep its elements or the first few. Return False if it breaks off."""
     array = elements(scanner)
     while True:
         try:
@@ -112,7 +112,7 @@ def history_of(
     *,
     held: bool,
 ) -> Found | None:
-    """Return the history in a container, or None where it has none. ``held`` is whether its arrays are whole."""
+    """Return the history in a container, or None if it has none. ``held`` is whether its arrays were read in full."""
     arrays = {key: [located.value for located in array] for key, array in container.arrays.items()}
     found = _recognized(path, arrays, recognize)
     if found is None:

@@ -13,14 +13,14 @@ from foldlog.formats.format import Format, Lookalike
 __all__ = ["HELD_BYTES_MAX", "Found", "NotAHistory", "supported"]
 
 HELD_BYTES_MAX = 4 * 2**20
-"""A history up to this size is parsed once and held; a longer one is read again for each pass over it."""
+"""A history up to this size is parsed once and kept in memory; a longer one is read again for each pass over it."""
 
 
 class Found(NamedTuple):
-    """One history at a path: its name, its format, and where its records stand.
+    """One history at a path: its name, its format, and the place of its records.
 
-    ``held`` are the records where they were read already. ``leaf`` is the id of the record in which the active branch
-    ends, where the container says so.
+    ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
+    ends, if the container names it.
     """
 
     name: Name

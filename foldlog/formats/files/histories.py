@@ -1,4 +1,4 @@
-"""From a path to the histories below it: the files that hold histories, and the place of each history in them.
+"""Find the histories below a path: the files that hold histories, and the place of each history in them.
 
     a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an array of records, an
                 object with such an array, an array of such objects
@@ -43,7 +43,7 @@ _NOTHING = "holds no event of a format that is known here"
 
 
 def histories(path: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
-    """Yield the histories at ``path``, in a stable order, and between them the problems.
+    """Yield the histories at ``path`` in a stable order, with the problems between them.
 
     Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
     """
@@ -86,7 +86,7 @@ def _may_hold_histories(entry: Path) -> bool:
 
 
 def _event_files(names: Iterable[str]) -> list[str]:
-    """Return the files that may be a record each, by their names, in their order."""
+    """Return the files whose names say that each may be one record, in the order of the records."""
     numbered = [(int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))]
     return [name for _, name in sorted(numbered)]
 
@@ -101,7 +101,9 @@ def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) 
 
 
 def _sidecar(path: Path) -> dict[str, Any]:
-    """Return the file beside the events. It may be missing or damaged, since it is not the history itself."""
+    """Return the object in the file beside the events. The file may be missing or damaged, because it is not the
+    history itself.
+    """
     try:
         value = parse(path.read_bytes())
     except (OSError, UnreadableJson):
@@ -127,7 +129,9 @@ class _File:
         yield from self._in_lines() if self._is_lines() else self._in_document()
 
     def _is_lines(self) -> bool:
-        """Return whether the file is JSON Lines: its name says so, or its first of several lines is a whole object."""
+        """Return whether the file is JSON Lines: by its name, or because its first line of several is a whole
+        object.
+        """
         if self._path.suffix in _LINES_SUFFIXES:
             return True
         with self._path.open("rb") as file:
@@ -213,7 +217,9 @@ class _File:
         raise NotAHistory(self._path, _NOTHING, foreign=True)
 
     def _holds_history(self, located: Located) -> bool:
-        """Return whether one element of the file is an object with a history, if one that cannot be imported."""
+        """Return whether one element of the file is an object with a history, even if that history cannot be
+        imported.
+        """
         try:
             return type(history_in(self._path, located, "", Names(self._path, self._path), self._recognize)) is Found
         except NotAHistory:

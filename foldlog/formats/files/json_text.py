@@ -1,7 +1,7 @@
-"""JSON as it occurs: text to values, exactly, or a short word on why it cannot be read.
+"""Parse JSON text exactly, and name the problem of text that cannot be parsed.
 
-msgspec reads what is strict JSON. Where it gives up, the standard library has a look: lone surrogates, ``NaN``, numbers
-that no double holds and a byte order mark are read and kept. Of keys that occur twice the last one counts.
+msgspec parses strict JSON. If it fails, the standard library tries: it accepts lone surrogates, ``NaN``, numbers that
+no double holds and a byte order mark, and these are kept. If a key occurs twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 __all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "UnreadableJson", "check_depth", "fault", "parse"]
 
 DEPTH_MAX = 480
-"""Levels of nesting in a record. The store holds 500, and an event lays some levels around what it holds."""
+"""Levels of nesting in a record. The store accepts 500, and an event adds some levels around its content."""
 
 RECORD_SIZE_MAX = 16 * 2**20
-"""Bytes, or characters, of one record: what a store takes as one event, unless told otherwise."""
+"""The largest size of one record in bytes or characters: the default limit of a store for one event."""
 
-TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, which is the most that one record can be"
-TOO_DEEP = f"nested over {DEPTH_MAX} levels deep, which is the most that can be held"
+TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
+TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
 
 _strict = msgspec.json.Decoder()
 
@@ -52,11 +52,11 @@ def _parse_leniently(text: bytes) -> Any:
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
     except ValueError as error:  # a number with more digits than Python reads
-        raise UnreadableJson("holds a number of more digits than can be held") from error
+        raise UnreadableJson("holds a number with too many digits") from error
 
 
 def fault(error: json.JSONDecodeError) -> str:
-    """Return what the standard library says of an invalid JSON text, without the place."""
+    """Return the standard library's message about an invalid JSON text, without the place."""
     return error.msg.removesuffix(" starting at").removesuffix(" at")
 
 

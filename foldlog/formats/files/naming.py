@@ -31,15 +31,15 @@ _SAYS_NOTHING = re.compile(
 
 
 class Name(NamedTuple):
-    """The name of a history, and the names under which it may have been imported before: with another folder, or by a
-    version of foldlog that named it differently.
+    """The name of a history, and the names under which an earlier import may have stored it: with another folder, or by
+    a version of foldlog that named it differently.
     """
 
     name: str
     former: tuple[str, ...] = ()
 
     def prefixed(self, prefix: str) -> Name:
-        """Return the name behind ``prefix``, which no version left out before."""
+        """Return the name after ``prefix``. Every version of foldlog writes the prefix of a name."""
         return Name(_clean(prefix + self.name)) if prefix else self
 
 
@@ -86,7 +86,7 @@ class Names:
         return self._name(name, (old, *tails))
 
     def _name(self, name: str, former: tuple[str, ...]) -> Name:
-        """Return ``name``, with a number where this file holds several histories of that name."""
+        """Return ``name``, with a number if this file holds several histories of that name."""
         count = self._seen[name] = self._seen.get(name, 0) + 1
         again = f"#{count}" if count > 1 else ""
         called = _clean(f"{name}{again}")
@@ -94,7 +94,7 @@ class Names:
         return Name(called, tuple(one for one in before if one != called))
 
     def _tails(self) -> Iterator[str]:
-        """Yield the ends of the path, the shortest first: its names below other folders."""
+        """Yield the ends of the path, the shortest first: the names of the file below other folders."""
         parts = self._whole.parts[1:]
         yield from ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
 
@@ -111,7 +111,7 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _task_in(container: Mapping[str, Any]) -> str | None:
-    """Return the task that an object names. Other runs of the task have the same, so it names no conversation."""
+    """Return the task that an object names. Other runs have the same task, so it is not the name of a conversation."""
     task = container.get("instance_id")
     return task if type(task) is str and task else _numbers_in(container)
 
@@ -124,7 +124,7 @@ def _numbers_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _old_name(container: Mapping[str, Any], stem: str) -> str | None:
-    """Return the name of a container as version 0.1.0 had it."""
+    """Return the name that version 0.1.0 gave to a container."""
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
         for key in _OLD_CONVERSATION:

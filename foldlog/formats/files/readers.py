@@ -40,7 +40,7 @@ class RecordReader(Protocol):
 
 
 class JsonLines:
-    """JSON Lines: a record a line. Empty lines, and NUL bytes around a line, are nothing."""
+    """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -72,7 +72,7 @@ class JsonLines:
 class Array:
     """The elements of an array in a JSON document, or under ``key`` of the object that begins at ``offset``.
 
-    ``after`` are problems of the document that stand behind it.
+    ``after`` are problems of the document after the array.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Array:
 
 
 class Files:
-    """A folder with a record a file, in the order of ``names``."""
+    """A folder with one record in each file, in the order of ``names``."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder, self._names = folder, names
@@ -153,7 +153,7 @@ class Held:
 
 
 _PADDING = b" \t\n\r\0"
-"""What stands around a line. A crash of the machine leaves NUL bytes where a file was growing."""
+"""The characters around a line. After a crash of the machine, a growing file may have NUL bytes."""
 
 _BETWEEN = (",", "]")
 _NUMBERS = (int, float)
@@ -162,7 +162,7 @@ _NUMBERS = (int, float)
 def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, None, bool]:
     """Yield the elements of the array at the position, on request with their offsets. The scanner ends after the array.
 
-    Where the array breaks off, the last element says so, and the generator's value is False.
+    If the array breaks off, the last element is the problem, and the value of the generator is False.
     """
     try:
         scanner.take("[")

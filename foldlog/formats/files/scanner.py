@@ -1,7 +1,7 @@
-"""Read a JSON document of any length value by value, in memory for one value.
+"""Read a JSON document of any length value by value, with memory for one value.
 
-A window slides over the file's text; the standard library's scanner reads one value at a time out of it. Where a value
-goes on beyond the window, the window grows, so a value is scanned at most twice its length.
+A window slides over the file's text. The standard library's scanner reads one value at a time from the window. If a
+value continues beyond the window, the window grows, so at most twice the length of a value is scanned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUT = "not JSON: the file ends in the middle of a value"
 
 _WINDOW = 64 * 2**10
 _NEAR_END = 16
-"""A fault so near to the end of the window may be due to the end: no escape or literal is longer."""
+"""A problem within this distance of the window's end may be caused by that end: no escape or literal is longer."""
 
 _DELIMITERS = tuple(" \t\n\r,]}")
 
@@ -40,14 +40,15 @@ _read = json.JSONDecoder(strict=False).raw_decode
 
 
 class Broken(UnreadableJson):
-    """The document cannot be read from here on."""
+    """The document cannot be read after this place."""
 
 
 class Scanner:
-    """A position in a JSON text. ``line`` and ``offset`` (in bytes) say where it is; the file may start anywhere in it.
+    """A position in a JSON text. ``line`` and ``offset`` (in bytes) say where the position is; it may begin anywhere in
+    a file.
 
-    ``window`` is how many bytes are read at a time, where no value needs more. Raises ``Broken`` where the text is no
-    JSON, or not UTF-8.
+    ``window`` is the number of bytes that are read at a time, if no value needs more. Raises ``Broken`` where the text
+    is not JSON, or not UTF-8.
     """
 
     def __init__(self, file: BinaryIO, *, offset: int = 0, line: int = 1, window: int = _WINDOW) -> None:
@@ -67,7 +68,7 @@ class Scanner:
 
     @property
     def line(self) -> int:
-        """The line of the position, from 1."""
+        """The line of the position; the first line is 1."""
         self._count_lines()
         return self._line
 
@@ -78,7 +79,7 @@ class Scanner:
         return self._offset
 
     def peek(self) -> str:
-        """Return the next character that is not white space without taking it; "" at the end."""
+        """Return the next character that is not white space, without taking it; "" at the end."""
         while True:
             match = _WHITESPACE.match(self._text, self._at)
             self._at = match.end() if match is not None else self._at
@@ -88,7 +89,7 @@ class Scanner:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Go over the next character, which is ``expected``."""
+        """Take the next character, which must be ``expected``."""
         found = self.peek()
         if found != expected:
             named = "a comma" if expected == "," else repr(expected)
@@ -96,8 +97,8 @@ class Scanner:
         self._at += 1
 
     def value(self) -> Any:
-        """Return the next value. Skip one that is too long or too deep and raise ``UnreadableJson``: the next one can
-        be read.
+        """Return the next value. A value that is too long or too deep is skipped and raises ``UnreadableJson``; then
+        the value after it can be read.
         """
         self.peek()
         while True:
@@ -108,7 +109,7 @@ class Scanner:
             except RecursionError:
                 raise self._gone_over(TOO_DEEP) from None
             except ValueError:
-                raise self._gone_over("holds a number of more digits than can be held") from None
+                raise self._gone_over("holds a number with too many digits") from None
             else:
                 if self._is_whole(end):
                     return self._taken(value, end)
@@ -117,7 +118,7 @@ class Scanner:
             self._fill()
 
     def _is_whole(self, end: int) -> bool:
-        """Return whether a value ends where it seems to: of a number the window may have only the beginning, 0 of
+        """Return whether a value ends where it seems to end: the window may hold only the beginning of a number, 0 of
         0.5.
         """
         return (
@@ -143,7 +144,9 @@ class Scanner:
         return UnreadableJson(problem)
 
     def _broken_unless_cut(self, problem: str, place: int) -> None:
-        """Raise ``Broken`` with the problem at ``place``, unless only the window ends there and more text follows."""
+        """Raise ``Broken`` with the problem at ``place``, unless the problem is only that the window ends there and
+        more text follows.
+        """
         unterminated = problem.startswith("Unterminated string")
         if self._ended:
             cut = unterminated or place >= len(self._text.rstrip())
@@ -154,7 +157,7 @@ class Scanner:
             raise Broken(f"not JSON: {problem}")
 
     def skip(self) -> None:
-        """Go over the next value, however long it is, without reading it."""
+        """Skip the next value, however long it is, without parsing it."""
         if self.peek() not in '"[{':
             self._go_over(_SCALAR)
             return
@@ -170,7 +173,7 @@ class Scanner:
                 return
 
     def _find(self, pattern: re.Pattern[str]) -> str:
-        """Take and return the next character that ``pattern`` matches."""
+        """Take the characters up to the next one that ``pattern`` matches, and return that one."""
         while True:
             match = pattern.search(self._text, self._at)
             if match is not None:
@@ -193,8 +196,8 @@ class Scanner:
                 return
 
     def _fill(self) -> bool:
-        """Read more of the file into the window. Return False at its end. The window doubles while no value is taken
-        from it.
+        """Read more of the file into the window. Return False at the end of the file. The window doubles while no value
+        is taken from it.
         """
         if self._fault:
             raise Broken(self._fault)
@@ -211,7 +214,7 @@ class Scanner:
         return not self._ended
 
     def _drop(self) -> None:
-        """Forget what was taken."""
+        """Drop the text that was taken."""
         self._offset += len(self._text[: self._at].encode())
         self._count_lines()
         self._text = self._text[self._at :]

@@ -2,7 +2,7 @@
 
     {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …, "author": "user", "actions": {…}, …}
 
-What a part of an event's content says, and where it goes:
+The parts of an event's content, and the events of foldlog that they become:
 
     text                  Message, from the user or the agent that is the author
     function_call         Action; the calls of an event share their ``response_id``
@@ -39,7 +39,7 @@ __all__ = ["FORMAT"]
 NAME = "google-adk"
 
 _NO_PARTS = "event"
-"""The name of the annotation that an event without parts is."""
+"""The name of the annotation for an event without parts."""
 _NO_ACTIONS: dict[str, Any] = {
     key: {} for key in ("state_delta", "artifact_delta", "requested_auth_configs", "requested_tool_confirmations")
 }
@@ -113,7 +113,7 @@ def _event(part: dict[str, Any], common: dict[str, Any], source: Any, response_i
 
 
 def _predicted(events: Sequence[Event], event_id: Any) -> dict[str, Any]:
-    """Return the event of the kit that these seem to come from, as far as their fields tell."""
+    """Predict the ADK event that these events came from, from their fields."""
     first, record = events[0], dict[str, Any]()
     is_agent = getattr(first, "source", None) == "agent" and not isinstance(first, SystemMessage)
     if not (isinstance(first, Annotation) and not first.shown):

@@ -35,7 +35,9 @@ from foldlog.formats.record import rest_of
 __all__ = ["InParts", "bytes_of_image", "image_of_bytes", "text_of", "value_of"]
 
 _COUNT, _LATER = "events", "later"
-"""Marks in ``origin.rest``: of the first event of several, how many the record has; of the others, that they follow."""
+"""Marks in ``origin.rest``: on the first of several events, the number of events of the record; on the others, that
+they follow.
+"""
 
 _LEFT_OUT = {CondensationAction: "condensation", Retraction: "retraction", DocumentChanges: "change of documents"}
 
@@ -114,7 +116,7 @@ class _Encoder:
         self._group: list[Event] = []
 
     def restart(self, next_id: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: this format remembers nothing of earlier records."""
 
     def records(self, event: Event) -> list[Any]:
         imported = event.origin is not None and event.origin.format == self._format.name
@@ -158,7 +160,7 @@ def text_of(value: Any) -> str:
 
 
 def value_of(content: Content, *, imported: bool) -> Any:
-    """Return the value that was most likely given to ``text_of``."""
+    """Return the value that ``text_of`` most likely got."""
     if not isinstance(content, str):
         return list(content)
     if not imported or content[:1] not in ("{", "["):
@@ -177,7 +179,7 @@ def image_of_bytes(data: Any, media_type: Any) -> dict[str, Any] | None:
 
 
 def bytes_of_image(url: str) -> tuple[dict[str, str], str] | None:
-    """Return the bytes of such an image and their type; None for another URL."""
+    """Return the bytes of such an image and their type; None for any other URL."""
     if not url.startswith("data:") or ";base64," not in url:
         return None
     media_type, _, data = url.removeprefix("data:").partition(";base64,")

@@ -2,7 +2,7 @@
 
     {"parts": [{"content": "hi", …, "part_kind": "user-prompt"}], …, "kind": "request"}
 
-What a part says, and where it goes:
+The parts, and the events that they become:
 
     system-prompt                   SystemMessage
     user-prompt                     Message from the user
@@ -57,7 +57,7 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
         **{"workspace_ref": None, "history_digest": None, "failed_attempts": None, "state": "complete"},
     },
 }
-"""What messages most often say beside their parts, in the SDK's order."""
+"""The most frequent content of messages besides their parts, in the SDK's order."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
@@ -120,7 +120,7 @@ def _event(part: dict[str, Any], common: dict[str, Any], kind: str, response_id:
 
 
 def _shown(content: Any) -> Content:
-    """Return what a user said: a text, or texts and images; other items by their kind."""
+    """Return what a user said: a text, or texts and images; other items by the name of their kind."""
     if type(content) is not list:
         return text_of(content)
     return tuple(_shown_item(item) for item in content)
@@ -138,7 +138,7 @@ def _shown_item(item: Any) -> dict[str, Any]:
 
 
 def _predicted(events: Sequence[Event], entry_id: Any) -> dict[str, Any]:
-    """Return the message that these events seem to come from, as far as their fields tell."""
+    """Predict the message that these events came from, from their fields."""
     first = events[0]
     is_response = getattr(first, "source", None) == "agent" and not isinstance(first, SystemMessage)
     record: dict[str, Any] = {} if entry_id is None else {"entry_id": entry_id, "parent_id": None}

@@ -1,18 +1,18 @@
 """OpenAI chat messages: ``{"role", "content", "tool_calls", …}``, in the order of the list.
 
-What a message says, and where it goes:
+The messages, and the events that they become:
 
     system, developer               SystemMessage
     assistant with tool calls       one Action a call; what it says is the first one's thought
     tool, function                  Observation of the call that it answers
     user, assistant, any other      Message, from the user, the agent or the environment
 
-Call ids may be used again within a history: the nth answer with an id belongs to the nth call with it. Messages have no
-ids of their own, so an event's ``origin.id`` is None.
+Call ids may be used again within a history: the nth observation with an id belongs to the nth call with it. Messages
+have no ids of their own, so an event's ``origin.id`` is None.
 
-Other agents keep such messages too, with more in them: a ``Dialect`` (``dialect.py``) says what.
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
-``lookalikes.py`` which other formats pass for it.
+Other agents keep such messages too, with more in them: a ``Dialect`` (``dialect.py``) says what. ``reading.py`` and
+``writing.py`` are the two directions, ``recognition.py`` recognizes messages, ``lookalikes.py`` names formats whose
+messages look the same.
 """
 
 from __future__ import annotations

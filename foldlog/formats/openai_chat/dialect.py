@@ -23,32 +23,32 @@ MARKS = ("calls", "answers", "function")
 
 
 class Dialect(Protocol):
-    """The fields that the messages of an agent have beyond OpenAI's. It may remember earlier messages."""
+    """The fields that the messages of an agent have in addition to OpenAI's. It may remember earlier messages."""
 
     @property
     def format(self) -> str: ...
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Keys of ``origin.rest`` that this dialect keeps its own marks under."""
+        """The keys of ``origin.rest`` for the marks of this dialect."""
 
     def speaker(self, message: dict[str, Any]) -> Source:
-        """Return the source of a message without calls and answers."""
+        """Return the source of a message that neither calls nor answers."""
 
     def answers(self, message: dict[str, Any]) -> list[str]:
         """Return the ids of the calls that a tool's message answers."""
 
     def mark(self, message: dict[str, Any], marks: Marks) -> None:
-        """Add what is needed to predict the message."""
+        """Add the marks that predict the message."""
 
     def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
         """Predict the message from the message that OpenAI would have."""
 
     def restart(self) -> None:
-        """Forget what the messages before said."""
+        """Forget the content of earlier messages."""
 
     def remember(self, message: dict[str, Any]) -> None:
-        """Remember what later messages are predicted from."""
+        """Remember the content from which later messages are predicted."""
 
 
 class OpenAI:

@@ -1,4 +1,4 @@
-"""Formats whose messages pass for chat messages until the first call of a tool."""
+"""Recognize formats whose messages look like chat messages until the first call of a tool."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["OpenAIChatDecoder"]
 
 
 class OpenAIChatDecoder:
-    """Messages of one history to events, one message after the other. ``findings`` gets what is wrong with one."""
+    """Messages of one history to events, one message after the other. ``findings`` gets the problems of a message."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which JSON values are chat messages."""
+"""Recognize chat messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["accepts", "matches"]
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a role and says or calls something. A message of SWE-agent names its agent too."""
+    """Return whether ``record`` has a role and a content or calls. A message of SWE-agent also names its agent."""
     return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
 
 

@@ -67,7 +67,7 @@ class OpenAIChatEncoder:
         return type(event) is Action and type(first) is Action and event.response_id == first.response_id is not None
 
     def end(self) -> list[Any]:
-        """Return the remaining messages after the last event: further calls of one response may come until then."""
+        """Return the messages that are left at the end: until then, further calls of one response may come."""
         group, self._group = self._group, []
         if not group:
             return []
@@ -92,7 +92,7 @@ def _given(content: Content) -> str | list[dict[str, Any]]:
 
 
 def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
-    """Predict the message of ``events`` from their fields; None if no message says this."""
+    """Predict the message of ``events`` from their fields; None if no message has this content."""
     event = events[0]
     message: dict[str, Any] = {}
     match event:

@@ -1,9 +1,10 @@
 """OpenHands V0: action and observation objects with integer ids.
 
-A stream holds more than the agent's history (bookkeeping, hidden commands, what a delegate did): that is kept and not
-shown, and a condensation in it changes nothing. With ``as_history`` the records are the history itself.
+A stream holds more than the agent's history: bookkeeping, hidden commands, the work of delegates. These records are
+kept and not shown, and a condensation among them changes nothing. With ``as_history`` the records are the history
+itself.
 
-What a record says, and where it goes:
+The records, and the events that they become:
 
     message, finish            Message; finish shows what the model said beside its last call, else its last words
     system                     SystemMessage
@@ -16,11 +17,11 @@ What a record says, and where it goes:
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
-``delegates.py`` and ``recalled.py`` are about what delegates did and what V0 recalled for its agent.
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes records, ``delegates.py`` finds
+the work of delegates, and ``recalled.py`` has the knowledge that V0 recalled for its agent.
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
-observation answers the action just before it.
+observation answers the action before it.
 """
 
 from __future__ import annotations

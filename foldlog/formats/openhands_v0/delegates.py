@@ -32,7 +32,7 @@ def outside_history(records: Iterable[Any]) -> Container[int]:
 
 
 class _Between:
-    """The numbers strictly inside some disjoint, ascending spans."""
+    """The numbers strictly inside of disjoint, ascending spans."""
 
     def __init__(self, spans: list[tuple[int, int]]) -> None:
         self._starts = [start for start, _ in spans]

@@ -1,8 +1,7 @@
-"""Give the words that V0's agent sent to its model, if they differ from the record. A tool's action is sent as the call
-that the model wrote, which is in ``tool_call_metadata``.
+"""Return the words that V0's agent sent to its model, if they differ from the record.
 
-The model is told the actions of the user and their results. The words around these are V0's, so that a model that
-continues reads the same text as before.
+A tool's action is sent as the call that the model wrote, which is in ``tool_call_metadata``. The model also reads the
+user's actions and their results, with words of V0 around them. So a model that continues reads the same text as before.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ _ENDS = {
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``said`` is what it said with the call, with the first of parallel calls."""
+    """A call as the model wrote it. ``said`` is the text that came with the call; parallel calls have it in the first
+    one.
+    """
 
     tool: str
     arguments: str
@@ -33,7 +34,7 @@ class WrittenCall(NamedTuple):
 
 
 def call_of(metadata: Any) -> WrittenCall | None:
-    """Return the call that ``tool_call_metadata`` is about, or None where the model's response does not hold it."""
+    """Return the call that ``tool_call_metadata`` names, or None if the model's response does not hold it."""
     if type(metadata) is not dict:
         return None
     response = metadata.get("model_response")
@@ -59,7 +60,7 @@ def _said(content: Any) -> Content:
 
 
 def parsed(arguments: str) -> dict[str, Any]:
-    """Return the arguments in the text of a call: none where it is not JSON of an object."""
+    """Return the arguments in the text of a call; empty if it is not a JSON object."""
     try:
         value = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -68,7 +69,7 @@ def parsed(arguments: str) -> dict[str, Any]:
 
 
 class Telling(NamedTuple):
-    """A text in which the content of a record stands from character ``start`` to ``end``."""
+    """A text that holds the content of a record from character ``start`` to ``end``."""
 
     text: str
     start: int
@@ -80,7 +81,7 @@ def _around(before: str, content: str, after: str) -> Telling:
 
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
-    """Return what the model is shown of its last action: its thought and what it said with the call, not the call."""
+    """Return the part of its last action that the model is shown besides the call: its thought and its text."""
     thought, final = _text(args.get("thought")), _text(args.get("final_thought"))
     call = call_of(metadata)
     if call is None:
@@ -91,7 +92,7 @@ def final_words(args: dict[str, Any], metadata: Any) -> str:
 
 
 def done_by_user(name: str, args: dict[str, Any]) -> str:
-    """Return what the model is told of something that the user did; nothing for what only V0 itself does."""
+    """Return what the model is told of an action of the user; empty for actions of V0 itself."""
     command, path = args.get("command"), args.get("path")
     if name == "run" and type(command) is str:
         return f"{_USER_RAN}{command}"
@@ -101,7 +102,7 @@ def done_by_user(name: str, args: dict[str, Any]) -> str:
 
 
 def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> Telling:
-    """Return what the model is told of an observation: of a command where it ran and how it ended, too."""
+    """Return what the model is told of an observation; for a command also where it ran and how it ended."""
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
     if name == "run" and type(metadata) is dict:

@@ -39,9 +39,9 @@ _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": 
 _BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
-"""Actions of V0 itself, which no model asked for."""
+"""Actions of V0 itself, which no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""Observations that are told without an action before them."""
+"""Observations that the model is told without an action before them."""
 
 _ENVELOPE = frozenset(
     (
@@ -49,14 +49,14 @@ _ENVELOPE = frozenset(
         *("tool_call_metadata", "llm_metrics", "timeout"),
     )
 )
-"""Keys of a record that belong to every event. In a flat record what is not one of these is an argument or an extra."""
+"""Keys of a record that belong to every event. In a flat record, all other keys are arguments or extras."""
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
 class OpenHandsV0Decoder:
     """Records of one history to events, one record after the other.
 
-    ``outside`` says which records, by their number, stand outside the agent's history (``outside_history``).
+    ``outside`` tells by their numbers which records are outside the agent's history (``outside_history``).
     """
 
     def __init__(self, *, as_history: bool = False, outside: Container[int] = ()) -> None:
@@ -70,7 +70,7 @@ class OpenHandsV0Decoder:
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record: one, or for an array one for each of its objects.
 
-        Raises ``NotAnEvent`` if the record is not an event; then nothing of it is taken.
+        Raises ``NotAnEvent`` if the record is not an event; then nothing has changed.
         """
         self._record_number += 1
         outside = not self._as_history and self._record_number in self._outside
@@ -206,7 +206,7 @@ def _is_action(record: Any) -> bool:
 
 
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str], marks: Marks) -> dict[str, Any]:
-    """Return arguments or extras, from where the record has them."""
+    """Return arguments or extras, from the place where the record has them."""
     if key in record:
         payload = record[key]
         return payload if type(payload) is dict else {}
@@ -259,8 +259,8 @@ def _annotation(naming: str, record: dict[str, Any], fields: dict[str, Any], mar
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
-    As the reference has it: a list of ids (one end of a range beside it is ignored) or both ends of a range, not both;
-    a summary and its offset, or neither.
+    As in the reference: either a list of ids (then a single end of a range is ignored) or both ends of a range; and a
+    summary with its offset, or neither.
     """
     ids, summary, offset = args.get("forgotten_event_ids"), args.get("summary"), args.get("summary_offset")
     start, end = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
@@ -283,7 +283,7 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _call(metadata: Any) -> tuple[str | None, str | None]:
-    """Return the ids of the tool call and of the model response that it stands in."""
+    """Return the id of the tool call, and the id of the model response that holds it."""
     if type(metadata) is not dict or type(metadata.get("tool_call_id")) is not str:
         return None, None
     response = metadata.get("model_response")

@@ -1,6 +1,7 @@
-"""Give the text of the knowledge that V0 recalled for its agent: about the workspace, or for a word of the user.
+"""Make the text of the knowledge that V0 recalled for its agent: about the workspace, or for a word of the user.
 
-A record holds the pieces, and V0 sends them to its model in a text. The text here has the same content in other words.
+A record holds pieces of knowledge, and V0 sends them to its model as one text. The text here has the same content in
+other words.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from eventstore.events import Forgotten
 __all__ = ["Recollection", "with_texts", "without_texts"]
 
 Spans = dict[str, list[int]]
-"""By the path of a long text in ``extras``, from and to which character it stands in what is told."""
+"""For each long text in ``extras``, by its path: the characters of the told text that hold it, as start and end."""
 
 _FACTS = (
     ("repo_name", "Repository"),
@@ -29,13 +30,13 @@ _INSTRUCTIONS = (
 
 
 class Recollection:
-    """What was recalled in one history. Each piece of knowledge is told once, and again after it is forgotten."""
+    """The knowledge that was recalled in one history. Each piece is told once, and again after it is forgotten."""
 
     def __init__(self) -> None:
         self._told: dict[str, Any] = {}
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, Spans]:
-        """Return the text of one observation, and where the long texts of ``extras`` stand in it."""
+        """Return the text of one observation, and the spans of the long texts of ``extras`` in it."""
         text = _Text()
         if extras.get("recall_type") == "workspace_context":
             _tell_workspace(extras, text)
@@ -70,7 +71,7 @@ def _tell_workspace(extras: dict[str, Any], text: _Text) -> None:
 
 
 class _Text:
-    """A text of lines, which remembers where it quotes."""
+    """A text that is made line by line, and remembers the spans of its quotes."""
 
     def __init__(self) -> None:
         self.said = ""
@@ -91,17 +92,19 @@ def _text(owner: Any, key: str) -> str:
 
 
 def without_texts(extras: dict[str, Any], spans: Spans) -> dict[str, Any]:
-    """Return ``extras`` without the texts that are told anyway."""
+    """Return ``extras`` without the texts that the told text holds."""
     return _mapped(extras, dict.fromkeys(spans))
 
 
 def with_texts(extras: dict[str, Any], spans: Spans, said: str) -> dict[str, Any]:
-    """Return ``extras`` with the texts at ``spans`` of what was said."""
+    """Return ``extras`` with the texts at ``spans`` of the told text."""
     return _mapped(extras, {path: said[start:end] for path, (start, end) in spans.items()})
 
 
 def _mapped(extras: dict[str, Any], texts: dict[str, Any]) -> dict[str, Any]:
-    """Return ``extras`` with other texts under these paths. Pieces of knowledge are copied, all else is shared."""
+    """Return ``extras`` with other texts at these paths. Pieces of knowledge are copied; all other values are
+    shared.
+    """
     mapped = dict(extras)
     for path, text in texts.items():
         key, _, rest = path.partition("/")

@@ -1,4 +1,4 @@
-"""Which JSON values are V0 records."""
+"""Recognize V0 records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _matches_one(record: Any) -> bool:
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` names an action or an observation of any kind, or is an array of such."""
+    """Return whether ``record`` names an action or an observation of any kind, or is an array of such objects."""
     members = record if type(record) is list else [record]
     return bool(members) and all(
         type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str) for it in members

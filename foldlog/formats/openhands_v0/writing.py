@@ -64,7 +64,7 @@ MARKS = (
 
 
 class RecordsBefore:
-    """The state of decoding and encoding about earlier events: enough to predict what a record repeats."""
+    """What decoding and encoding know of earlier events: enough to predict the parts that a record repeats."""
 
     def __init__(self) -> None:
         self.key_order = KeyOrder()
@@ -80,7 +80,7 @@ class RecordsBefore:
         return self._source_ids.get(event_id)
 
     def is_by_user(self, event_id: int) -> bool:
-        """Return whether an earlier action was not the agent's."""
+        """Return whether an earlier action was not the agent's own."""
         return self._by_user.get(event_id) is not None
 
     def call_metadata(self, event: Action | Observation, *, as_written: bool = False) -> dict[str, Any] | None:
@@ -171,8 +171,8 @@ class OpenHandsV0Encoder:
         return [array]
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
-        """Return what a condensation of ours forgets, in the source's ids. Older summaries have none: V0 shows the
-        newest.
+        """Return the ids of the source that a condensation made by foldlog forgets. Older summaries have none: V0 shows
+        only the newest.
         """
         return [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
 

@@ -1,6 +1,6 @@
-"""OpenHands V1: event objects told apart by ``kind``, with ids of text.
+"""OpenHands V1: event objects of several ``kind``s, with text ids.
 
-What a record says, and where it goes:
+The records, and the events that they become:
 
     SystemPromptEvent                                      SystemMessage
     SystemPromptUpdateEvent                                the prompt before it is forgotten; SystemMessage
@@ -12,9 +12,9 @@ What a record says, and where it goes:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
-``blocks.py`` are contents, ``branches.py`` the tree, ``standing.py`` what a record may name of the events before it.
-``event_files.py`` is a conversation that grows, as the files that OpenHands keeps of it.
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes records, ``blocks.py`` converts
+contents, ``branches.py`` follows the tree, and ``standing.py`` tracks the earlier events that a record may name.
+``event_files.py`` is a growing conversation as the files of OpenHands.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
 end where the leaf is not the last step. Where records come one by one, all of them are on the active branch, and

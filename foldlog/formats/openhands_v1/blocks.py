@@ -1,4 +1,4 @@
-"""Content blocks and content: V1 says in blocks what an event says as a text, or in OpenAI's parts."""
+"""Convert content: V1 has content blocks, an event has a text or OpenAI's parts."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 
 
 def split(content: Content, last: int) -> tuple[Content, Content]:
-    """Return content without its ``last`` parts, and these."""
+    """Return content without its ``last`` parts, and these parts."""
     parts = parts_of(content)
     return (parts[:-last], parts[-last:]) if last else (content, ())

@@ -16,13 +16,13 @@ from foldlog.formats.openhands_v1.standing import Note, StandingIds
 __all__ = ["Branches", "Place", "find_branches"]
 
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
-"""Kinds that no branch ends in."""
+"""Kinds of records that cannot be the end of a branch."""
 _ROOT = "__root__"
 
 
 class Place:
-    """A step: the step that it follows, the version after it, what it changed in the View, and whether a condensation
-    is requested then.
+    """A step: the step before it, the version after it, its change of the View, and whether a condensation is requested
+    after it.
     """
 
     __slots__ = ("above", "notes", "requested", "version")
@@ -34,7 +34,7 @@ class Place:
         self.requested = standing.awaits_condensation
 
     def notes_from_root(self) -> Sequence[list[Note]]:
-        """Return what each step of this branch changed, from the root on."""
+        """Return the changes of the steps of this branch, from the root on."""
         path = [self.notes]
         place = self.above
         while place is not None:
@@ -46,7 +46,7 @@ class Place:
 class Branches:
     """The steps of a log that branches, while its records are read in order. Memory: some words for each record.
 
-    ``leaf`` is the id of the step in which the active branch ends; None for the last step. ``last`` is the number of
+    ``leaf`` is the id of the step in which the active branch ends; None means the last step. ``last`` is the number of
     the last event.
     """
 
@@ -65,8 +65,8 @@ class Branches:
         return None if above is self._newest else above or self._root
 
     def after(self, record: dict[str, Any], number: int, version: int, standing: StandingIds) -> Place | None:
-        """Take note of a record whose events brought the log to ``version``. Return the place of the active branch to
-        go to where this is the last record and it is not on that branch.
+        """Remember a record whose events brought the log to ``version``. If it is the last record and not on the active
+        branch, return the place of the active branch to go to.
         """
         place = self._followed(record)
         if _is_step(record):
@@ -85,7 +85,7 @@ class Branches:
 
 
 def find_branches(records: Iterable[Any], leaf: str | None = None) -> Branches | None:
-    """Return the branches of a log; None where it has one branch, and that ends in ``leaf``, if one is named.
+    """Return the branches of a log; None if it has one branch, which ends in ``leaf`` if that is given.
 
     Cost: one pass.
     """

@@ -28,11 +28,11 @@ __all__ = ["EventFiles", "is_below", "json_text", "normal_path", "parsed", "sour
 _log = logging.getLogger("foldlog")
 T = TypeVar("T")
 _TOGETHER = 500
-"""How many events are copied in one transaction."""
+"""The number of events that are copied in one transaction."""
 _ROOT = "__root__"
-"""What the SDK gives as the parent of an event that begins another tree."""
+"""The parent that the SDK gives to an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
-"""The kind of events after which the SDK's head stays where it is."""
+"""The kind of events that do not move the SDK's head."""
 
 
 class EventFiles:
@@ -45,7 +45,7 @@ class EventFiles:
         self.documents: set[str] = set()
         self._head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, and where to."""
+        """The ids of the events that moved the head, each with its target."""
         self._events: dict[str, int] = {}
         self._begins = [0]
         self._texts: dict[str, str] = {}
@@ -57,7 +57,7 @@ class EventFiles:
             self._take(self._history.events(self.version, version), Encoder(NAME) if self.version == 0 else None)
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Take the events of an own append, unless events of other writers came before them."""
+        """Add the events of this object's append, unless events of other writers came before them."""
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
             self._take(events)
@@ -66,8 +66,8 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event, None where there is none. Cost: at the first reading of its neighbours, the
-        events of its segment; all events where they were imported.
+        """Return the text of an event; None if there is no such event. Cost: when a part of the log is read first, the
+        events of its segment; for imported events, all events.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -82,8 +82,8 @@ class EventFiles:
         return self._texts.pop(source_id)  # the SDK keeps what it has read
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append events to the branch that the first one says it goes on, after all events of other writers, all or
-        none. Each of the others goes on from the one before it.
+        """Append events, all or none, after all events of other writers. The first one continues the branch that it
+        names; each of the others continues the one before it.
         """
         parent = records[0].get("parent_id")
 
@@ -95,7 +95,7 @@ class EventFiles:
         self.follow(self._at_the_end(appended))
 
     def append_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append events, each to its branch."""
+        """Append events, each to its own branch."""
         run: list[dict[str, Any]] = []
         head: str | None = None
         for record in records:
@@ -108,8 +108,8 @@ class EventFiles:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state, and show the branch that it says is the present one, in one transaction. Where it
-        names no event that is there, the View stays.
+        """Store the SDK's state and show the branch that it names, in one transaction. If the event that it names is
+        absent, the View stays.
         """
         head = state.get("leaf_event_id")
 
@@ -205,7 +205,7 @@ def json_text(value: Any) -> str:
 
 
 def normal_path(path: str) -> str:
-    """Return a path without what does not count. Raises ``ValueError`` for one that leads out of the conversation."""
+    """Return a path in its normal form. Raises ``ValueError`` for a path that leads out of the conversation."""
     parts: list[str] = []
     for part in path.replace("\\", "/").split("/"):
         if part == ".." and not parts:

@@ -45,7 +45,7 @@ _USUAL_SOURCE: dict[str, Source] = {
 }
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
 _LOOKS_BACK = frozenset(("Condensation", PROMPT_UPDATE))
-"""Kinds that may be about events of any age."""
+"""Kinds of records that may refer to events of any age."""
 
 
 class OpenHandsV1Decoder:
@@ -66,8 +66,8 @@ class OpenHandsV1Decoder:
         self._before = EventsBefore(next_id)
 
     def events(self, record: Any) -> list[Event]:
-        """Return the event of the next record, after a retraction of the branch that it leaves and a condensation of
-        what it replaces.
+        """Return the event of the next record. Before it may come a retraction of the branch that it leaves, and a
+        condensation of an event that it replaces.
 
         Raises ``NotAnEvent`` if the record is not an event.
         """
@@ -88,8 +88,8 @@ class OpenHandsV1Decoder:
         return [*switch, *events, *([] if active is None else self._gone_to(active))]
 
     def _gone_to(self, place: Place) -> list[Event]:
-        """Return the retraction to a place on another branch. A request on the branch that is left is declined: it
-        would go on waiting after the retraction.
+        """Return the retraction to a place on another branch. An open request on the branch that is left is declined
+        first: otherwise it would stay open after the retraction.
         """
         was_requested = self._standing.awaits_condensation
         self._standing = StandingIds(place.notes_from_root, requested=place.requested)
@@ -151,7 +151,7 @@ class OpenHandsV1Decoder:
             self._standing.note("condensed")
 
     def _look_back(self) -> None:
-        """Read from the View what a record may be about that stands before the first one."""
+        """Read from the View the events before the first record that a record may name."""
         if self._past is None or self._past.replays:
             return
         past, self._past = self._past, None
@@ -238,7 +238,9 @@ class OpenHandsV1Decoder:
         return None if earlier is None else earlier[0]
 
     def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
-        """Return what a tool's message says. OpenHands-Tab writes one after the observation, which says the same."""
+        """Return what a tool's message says. OpenHands-Tab writes such a message after the observation, with the same
+        content.
+        """
         if self._standing.is_answered(call_id):
             return _message(record, {**fields, "shown": False}, marks)
         said = record["llm_message"]
@@ -328,7 +330,7 @@ def _action(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Act
 
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")
-"""Where tools of different releases put what the model is shown."""
+"""The fields in which tools of different releases put the text for the model."""
 
 
 def _observed(observation: dict[str, Any], marks: Marks) -> tuple[Content, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Which JSON values are V1 records."""
+"""Recognize V1 records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a kind that is known or the fields that every event has."""
+    """Return whether ``record`` has a known kind, or the fields that every event has."""
     if not accepts(record):
         return False
     return record["kind"].endswith(_ENDINGS) or ("id" in record and ("timestamp" in record or "source" in record))

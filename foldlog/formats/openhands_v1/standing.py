@@ -17,7 +17,7 @@ Kind = Literal["came", "forgotten", "answered", "prompt", "requested", "condense
 
 
 class Note(NamedTuple):
-    """One change: an event that came, by the id of its source; ids that were forgotten; a call that has its result."""
+    """One change: a new event, with the id of its source; ids that were forgotten; a call that got its result."""
 
     kind: Kind
     value: Any = None
@@ -31,12 +31,14 @@ class StandingIds:
     """
 
     def __init__(self, earlier: Callable[[], Iterable[Sequence[Note]]] = tuple, *, requested: bool = False) -> None:
-        """Begin with the changes that ``earlier`` returns; it is called when a record asks for what stands."""
+        """Begin with the changes that ``earlier`` returns. It is called when a record first asks for the content of the
+        View.
+        """
         self.notes: list[Note] = []
         self.awaits_condensation = requested
         self._earlier = earlier
         self._later: list[Note] | None = None if earlier is tuple else []
-        """Changes since then, while nothing was asked."""
+        """Changes that came before the first question."""
         self._forgettable: dict[str, list[int]] = {}
         self._answered: Recent[str, bool] = Recent(_CALLS_MAX)
         self._prompt: int | None = None
@@ -69,7 +71,7 @@ class StandingIds:
             self._later.append(note)
 
     def forget(self, names: Sequence[str]) -> list[int]:
-        """Return the ids of all events with these source ids, which are forgotten now."""
+        """Return the ids of all events with these source ids, and forget them."""
         ids = [event_id for name in dict.fromkeys(names) for event_id in self.forgettable.get(name, ())]
         self.note("forgotten", names)
         return ids

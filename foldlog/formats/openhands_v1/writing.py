@@ -39,13 +39,13 @@ ANSWERS = {
     "UserRejectObservation": "rejection_reason",
     "AgentErrorEvent": "error",
 }
-"""Kinds that answer a tool call, and where the answer stands."""
+"""Kinds of observations, and the field of each that holds the result."""
 
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
-"""The kind of a system prompt that takes the place of the one before it."""
+"""The kind of a system prompt that replaces the one before it."""
 
 SUMMARY = "-summary"
-"""What the id of a condensation's summary has after the condensation's id."""
+"""The ending of the id of a condensation's summary, after the condensation's id."""
 
 _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
@@ -65,7 +65,7 @@ MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
 
 
 class EventsBefore:
-    """The state of decoding and encoding about earlier events: the action of each observation, and its id."""
+    """What decoding and encoding know of earlier events: the action of each observation, and its id."""
 
     def __init__(self, next_id: int = 0) -> None:
         self.key_order = KeyOrder()
@@ -85,7 +85,9 @@ class EventsBefore:
         return None if call_id is None else self._calls.get(call_id)
 
     def add(self, event: Event, source_id: Any) -> None:
-        """Remember ``event``, unless it is bookkeeping: most events of a log are, and no event answers them."""
+        """Remember ``event``, unless it is bookkeeping: most events of a log are bookkeeping, and no event answers
+        them.
+        """
         if type(source_id) is str and type(event) is not Annotation:
             self._event_ids[source_id] = self.next_id
             self._source_ids[self.next_id] = source_id
@@ -94,7 +96,7 @@ class EventsBefore:
         self.next_id += 1
 
     def add_written(self, event: Event, source_id: Any) -> None:
-        """Remember of ``event`` what an encoder needs to know."""
+        """Remember the parts of ``event`` that an encoder needs."""
         if type(source_id) is str and type(event) is not Annotation:
             self._source_ids[self.next_id] = source_id
         self.next_id += 1
@@ -109,7 +111,7 @@ class OpenHandsV1Encoder:
         self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
-        """Return the record of ``event``; a retraction and changes of documents have none."""
+        """Return the record of ``event``; a retraction and changes of documents have no record."""
         if type(event) in LEFT_OUT:
             self.left_out[LEFT_OUT[type(event)]] += 1
             self._before.add_written(event, None)
@@ -134,7 +136,7 @@ class OpenHandsV1Encoder:
         self._before = EventsBefore(next_id)
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
-        """Return what a condensation of ours forgets, in the source's ids."""
+        """Return the ids of the source that a condensation made by foldlog forgets."""
         intervals, summaries = event.forgotten
         ids = [self._source_ids[i] for first, last in intervals for i in range(first, last + 1)]
         return [*ids, *(f"{self._source_ids[summary_of(i)]}{SUMMARY}" for i in summaries)]

@@ -223,7 +223,7 @@ def test_a_damaged_line_is_a_finding_with_file_and_line(write):
         ":7: expected an event object, found a number",
         ":8: an event has a text under 'action' or 'observation', this object has neither",
         ":9: not UTF-8 at byte 7",
-        ":10: nested over 480 levels deep, which is the most that can be held",
+        ":10: nested deeper than 480 levels, the limit for one record",
     ]
 
 
@@ -312,7 +312,7 @@ def test_a_record_that_is_too_long_is_a_finding(write):
     for path in (lines, array):
         _, _, records, (finding,) = only(path)
         assert records == [v0(0), v0(2)]
-        assert finding == f"{path}:2: longer than 16,777,216 bytes, which is the most that one record can be"
+        assert finding == f"{path}:2: longer than 16,777,216 bytes, the limit for one record"
 
 
 def test_what_is_odd_but_legal_is_kept(write):
@@ -334,7 +334,7 @@ def test_what_is_odd_but_legal_is_kept(write):
         ([b"hello"], "is not JSON"),
         ([b"\xff\xfe{"], "is not UTF-8"),
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
-        ([b"[" * 100_000], "line 1: nested over 480 levels deep"),
+        ([b"[" * 100_000], "line 1: nested deeper than 480 levels"),
         ([b"[]"], "holds no event of a format that is known here"),
         ([b"{}"], "holds no event of a format that is known here"),
         ([b'{"messages": []}'], "holds no event of a format that is known here"),

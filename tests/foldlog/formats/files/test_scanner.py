@@ -88,13 +88,13 @@ def test_a_value_that_is_too_long_or_too_deep_is_gone_over():
     deep = b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1)
     deeper = b"[" * 100_000 + b"]" * 100_000
     problems = [element.problem for element in elements(read(b"[%s, %s, %s, %s]" % (long, deep, deeper, b"1" * 5000)))]
-    assert problems == [TOO_LONG, TOO_DEEP, TOO_DEEP, "holds a number of more digits than can be held"]
+    assert problems == [TOO_LONG, TOO_DEEP, TOO_DEEP, "holds a number with too many digits"]
 
 
 def test_what_is_as_deep_as_can_be_is_read():
     text = b"[" * DEPTH_MAX + b"]" * DEPTH_MAX
     assert read(text).value() == parse(text)
-    with pytest.raises(UnreadableJson, match="nested over"):
+    with pytest.raises(UnreadableJson, match="nested deeper than"):
         parse(b"[" + text + b"]")
 
 
