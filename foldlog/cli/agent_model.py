@@ -80,7 +80,9 @@ def agent_model(name: str | None) -> LLM | None:
     from condensers import LLM, LLMConfig
 
     class Tokenizer(LLM):
-        """Counts for a model without a name, so that a strategy that goes by events where no limit is known does so."""
+        """A model without a name that only counts tokens: so a strategy that counts events where no limit is known does
+        so.
+        """
 
         @property
         def max_input_tokens(self) -> int | None:

@@ -63,7 +63,7 @@ def parted(
 
 
 def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Copied | Problem | LeftOut | str]:
-    """Yield the outcome of each conversation of an archive; last, if the archive is damaged, the problem."""
+    """Yield the outcome of each conversation of an archive; at the end the problem, if the archive is damaged."""
     from foldlog.archives import NotAnArchive, read_archive
 
     try:

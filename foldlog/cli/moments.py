@@ -21,7 +21,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 def time_of(event: Event, recorded_at: datetime | None) -> datetime | None:
     """Return when the event happened: its own time; without one, the time of its recording.
 
-    An imported event without a time of its own has none: the time of the import says nothing about it.
+    For an imported event without a time of its own, return None: the time of the import says nothing about the event.
     """
     if event.timestamp is not None or event.origin is not None:
         return event.timestamp
@@ -56,8 +56,8 @@ def moment_words(at: datetime) -> str:
 
 
 def event_moment(event: Event, recorded_at: datetime | None) -> str:
-    """Return when the event happened, in the same form; a time without a zone as its source wrote it. Empty if the
-    event has no time.
+    """Return when the event happened, in the same form. A time without a zone is shown as its source wrote it. Empty if
+    the event has no time.
     """
     at = time_of(event, recorded_at)
     if at is not None:

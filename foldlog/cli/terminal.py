@@ -228,8 +228,8 @@ def emit(document: Any) -> None:
 
 
 class Listed(NamedTuple):
-    """An object with a list under ``name`` that is written while it is read, of any length. ``tail`` is then called for
-    the fields after it. An item may be such an object too.
+    """An object with a list under ``name`` that is written while its items are read, of any length. Then ``tail`` is
+    called for the fields after it. An item may be such an object too.
     """
 
     head: Mapping[str, Any]
@@ -241,7 +241,9 @@ class Listed(NamedTuple):
 def emit_list(
     head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Callable[[], Mapping[str, Any]] = dict
 ) -> None:
-    """Write the one document, as a ``Listed`` says it. Nothing is written where the first item cannot be read."""
+    """Write the one document, with the items of a ``Listed`` as they are read. Nothing is written if the first item
+    cannot be read.
+    """
     ahead = iter(items)
     first = list(islice(ahead, 1))
     _write_listed(Listed(head, name, chain(first, ahead), tail))

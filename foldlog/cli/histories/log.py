@@ -83,8 +83,8 @@ def run(
 
 
 class _Reading:
-    """The selected events of one conversation. An event that cannot be read is a finding, and the events after it are
-    still read.
+    """The selected events of one conversation. An event that cannot be read is a finding; the events after it are still
+    read.
 
     Its constructor raises ``ConversationNotFound``, before any line is printed.
     """

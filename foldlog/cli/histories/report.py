@@ -24,7 +24,9 @@ def run(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="TOKENS", min=1, help="Draw this limit of tokens.", show_default="no limit"),
+        typer.Option(
+            "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
+        ),
     ] = None,
     agent: CountingModelName = None,
     db: Db = DEFAULT_DB,

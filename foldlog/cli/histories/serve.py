@@ -26,25 +26,37 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 def run(
     port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port; 0 takes a free one.")
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port; 0 chooses a free port.")
     ] = 8765,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address that the server listens at.")
+    ] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option("--token", metavar="TOKEN", envvar="FOLDLOG_TOKEN", help="The token.", show_default="a new one"),
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar="FOLDLOG_TOKEN",
+            help="The token that requests need.",
+            show_default="a new one",
+        ),
     ] = None,
     no_token: Annotated[
         bool,
         typer.Option(
-            "--no-token", help="Require no token; only at localhost, where every user of the machine can then read."
+            "--no-token",
+            help="Require no token. Only at localhost; every user of the machine can then read all conversations.",
         ),
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A name that this server is known by.")
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A host name of this server, besides localhost."),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="TOKENS", min=1, help="Draw this limit of tokens.", show_default="no limit"),
+        typer.Option(
+            "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
+        ),
     ] = None,
     agent: CountingModelName = None,
     db: Db = DEFAULT_DB,

@@ -14,7 +14,7 @@ from foldlog.words.event_json import event_document
 __all__ = ["SETTINGS", "run"]
 
 SETTINGS = {"ignore_unknown_options": True}
-"""Let the id of a summary, which begins with a minus, pass as an argument."""
+"""Accept the id of a summary, which begins with a minus, as an argument."""
 
 
 def run(

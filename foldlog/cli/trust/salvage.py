@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 _ROW_BYTES_MIN = 64
 _LOST_MIN = 10_000
-"""A file that was cut off held more than what fits into the rest of it."""
+"""A file that was cut off may have held more events than the rest of it has room for."""
 
 
 def run(

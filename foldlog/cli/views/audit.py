@@ -29,7 +29,7 @@ __all__ = ["run"]
 _DESCRIBED_EVERY_S = 2.0
 
 _PAGE = 200
-"""Condensations that are shown together, in one table."""
+"""The number of condensations in one table."""
 
 Update = Callable[[], "Updated"]
 

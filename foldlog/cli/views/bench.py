@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _LONGEST = 10
-"""Conversations that are measured where none are named."""
+"""The number of conversations that are measured if none are named."""
 
 
 def run(
     conversations: SomeConversations = None,
     rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Measure each this many times; the median counts.")
+        int, typer.Option(metavar="N", min=1, help="How often to measure each conversation; the median is shown.")
     ] = 5,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,

@@ -23,7 +23,7 @@ __all__ = ["SETTINGS", "run"]
 _SUMMARY_LINES = 12
 
 SETTINGS = {"ignore_unknown_options": True}
-"""Let the id of a summary, which begins with a minus, pass as an argument."""
+"""Accept the id of a summary, which begins with a minus, as an argument."""
 
 
 def run(
