@@ -82,7 +82,7 @@ def open(
 class Histories:
     """The histories of a store, by id: ``histories["c1"]`` is a history whether it has events yet or not.
 
-    ``in`` and iteration tell which have events. Any number of threads may use it.
+    ``in`` and iteration include only histories with events. Any number of threads may use it.
 
     ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy (``"digest"``), the
                     path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None is the one that
@@ -223,7 +223,7 @@ class Histories:
         return Maintenance(self.store)
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events of any history that their source gave this id, of those appended with ``dedupe="origin"``.
+        """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
 
         Cost: the events found, whatever the size of the store.
         """
@@ -254,7 +254,7 @@ class Histories:
         )
 
     def close(self) -> None:
-        """Close the store. Views that a caller holds and that were not read yet are read before."""
+        """Close the store. Views that a caller holds and that were not read yet are read first."""
         self.views.read_all()
         index: SearchIndex | None = self.__dict__.pop("_search_index", None)
         if index is not None:

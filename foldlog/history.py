@@ -56,9 +56,9 @@ class _How(TypedDict):
 class History:
     """One conversation: append to it, and read what the model is shown. It holds no state of its own.
 
-    A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and it has
-    no event and no version but 0. Its first append makes the conversation. Every method raises ``ConversationErased``
-    where the conversation was erased.
+    A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and its
+    version is 0. Its first append makes the conversation. Every method raises ``ConversationErased`` where the
+    conversation was erased.
     """
 
     def __init__(self, histories: Histories, conversation: str) -> None:
@@ -209,7 +209,7 @@ class History:
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
         """Change attributes by name; None removes one. The others stay. Return all of them.
 
-        Others may append at the same time. Raises what ``append`` raises. Durability: on disk when it returns.
+        Other writers may append at the same time. Raises what ``append`` raises. Durability: on disk when it returns.
         """
         while True:
             version = self.version
@@ -222,8 +222,8 @@ class History:
             return attributes
 
     def _meet(self) -> int | None:
-        """Remember which conversation has the id now, if none is remembered: see ``Histories.create``. Return its key,
-        None before the first append.
+        """Remember the key of the conversation that has the id now, if no key is remembered: see ``Histories.create``.
+        Return the key, None before the first append.
         """
         if self._generation.key is None:
             with contextlib.suppress(ConversationNotFound):
@@ -238,8 +238,8 @@ class History:
         return self.view.open_calls
 
     def interrupt(self, reason: str = "") -> tuple[Recorded, ...]:
-        """Append an observation "interrupted: …" with the reason for each open call, all or none. Returns them, in the
-        order of the calls; empty where no call is open.
+        """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return
+        these observations in the order of the calls; an empty tuple if no call is open.
 
         Call it when no program works on these calls any more: a later result belongs to no open call. Other writers may
         append at the same time. Raises what ``append`` raises. Durability: on disk when it returns. Cost: that of
@@ -520,5 +520,5 @@ def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Itera
 
 
 def described(value: object) -> str:
-    """Return what a value is, for an error that refuses it."""
+    """Describe a value, for an error that refuses it."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"

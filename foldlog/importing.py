@@ -18,12 +18,12 @@ from foldlog.formats.delta import delta
 __all__ = ["Imported", "ReadOtherwise", "import_source"]
 
 _SHARED_MIN = 3
-"""How many equal first events (or all) make a conversation with a former name the beginning of a history: two histories
-of one task begin with the same prompt.
+"""This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
+beginning of a history: two histories of one task begin with the same prompt.
 """
 
 Watch = Callable[[Iterator[Event]], Iterator[Event]]
-"""Looks at the events that pass, to show progress."""
+"""A function that the events pass through, to show progress."""
 
 
 class Imported(NamedTuple):
@@ -35,7 +35,9 @@ class Imported(NamedTuple):
 
 
 class ReadOtherwise(HistoryDiverged):
-    """A source has grown, but its beginning is now read into other events than the stored ones. Nothing was added."""
+    """A source has grown, but its beginning is now read into other events than those in the store. Nothing was
+    added.
+    """
 
     def __init__(self, conversation: str, version: int, records: int) -> None:
         Exception.__init__(

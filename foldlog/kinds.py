@@ -70,7 +70,7 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the kinds that are given, each in its one word. Raises ``InvalidArgument`` for one that there is not."""
+    """Return the kinds, each as its one word. Raises ``InvalidArgument`` for a word that names no kind."""
     words = frozenset(_STORED.get(kind, kind) for kind in given)
     for word in sorted(words.difference(KINDS)):
         from eventstore import InvalidArgument

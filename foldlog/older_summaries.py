@@ -1,4 +1,4 @@
-"""Warn of a condensation that brings a summary while the View still shows an older one."""
+"""Warn of a condensation with a summary while the View still shows an older summary."""
 
 from __future__ import annotations
 

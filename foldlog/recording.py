@@ -20,7 +20,7 @@ __all__ = ["Recording"]
 
 _log = logging.getLogger("foldlog")
 _DECODERS_MAX = 256
-"""The number of decoders that are kept, so that most appends read nothing."""
+"""The number of decoders that are kept: most appends then read nothing."""
 
 
 class Recording:
@@ -30,7 +30,7 @@ class Recording:
         self._store = store
         self._lock = Lock()
         self._decoders: OrderedDict[tuple[str, str], tuple[Decoder, int | None]] = OrderedDict()
-        """Each with the conversation that it decodes for: the id of an erased one may be used again."""
+        """The decoders, each with the key of its conversation: the id of an erased one may be used again."""
 
     def append(
         self,
@@ -85,7 +85,7 @@ class Recording:
 
 
 def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:
-    """Return the events of the records, and the problems of these."""
+    """Return the events of the records, and the problems of the records."""
     events: list[Event] = []
     findings: list[str] = []
     for place, record in enumerate(records):

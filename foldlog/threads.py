@@ -1,7 +1,7 @@
-"""Threads that run blocking calls for asyncio and trio, and finish what they have begun.
+"""Threads that run blocking calls for asyncio and trio, and finish the calls that have begun.
 
 A call costs one hand-over to a thread and one back. Threads are made when they are needed, up to a limit, and are
-daemons of their pool: closing it waits for the calls that run.
+daemons of their pool: closing it waits for the running calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Outcome(Generic[T]):
 
 
 class _Call(Generic[T]):
-    """One call on its way."""
+    """One call of a task, from its submission to its outcome."""
 
     __slots__ = ("_unclaimed", "notify", "outcome", "work")
 
@@ -114,7 +114,7 @@ class ThreadPool:
 
 
 async def pause(seconds: float) -> None:
-    """Sleep, in whatever loop this is."""
+    """Sleep, in asyncio or trio."""
     if _in_trio():
         import trio
 

@@ -146,7 +146,9 @@ class ThreadBranches:
         return lines[0] if len(lines) == 1 else merge(*lines, key=lambda each: each.id, reverse=True)
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return a checkpoint by its id. Cost: for one that is not the newest of a branch, the later branches."""
+        """Return a checkpoint by its id. Cost: for a checkpoint that is not the newest of its branch, the later
+        branches.
+        """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
                 return branch.tip

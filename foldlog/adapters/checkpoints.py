@@ -171,7 +171,7 @@ class Checkpoints:
         return list(zip(records.spans, records.keys, strict=True))
 
     def remember(self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes]) -> None:
-        """Keep the newest checkpoint in memory, for the next one."""
+        """Keep the newest checkpoint in memory, for the next call."""
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
             records = RecordList(spans, keys, checkpoint.ranges or ())
@@ -248,7 +248,9 @@ class Checkpoints:
                 self._branches.begin_again(conversation)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
-        """Hide these checkpoints, and those with smaller ids than ``below``, from now on. The log keeps them."""
+        """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log
+        keeps them.
+        """
         history = self.histories[thread]
         while True:
             version = history.version
@@ -259,7 +261,7 @@ class Checkpoints:
                 return
 
     def copy(self, thread: str, target: str) -> None:
-        """Copy the checkpoints of a thread and their notes to another one. Cost: the checkpoints."""
+        """Copy the checkpoints of a thread, with their notes, to another thread. Cost: the checkpoints."""
         for each in reversed(list(self.walk(thread))):
             value = dict(each.value or {})
             keys, record = None, [None].__getitem__

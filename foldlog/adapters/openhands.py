@@ -85,10 +85,10 @@ class FoldlogFileStore(WithHistories, FileStore):
                     self._files.follow(self.history.append((), documents={path: value}))
 
     def copy_from(self, files: FileStore) -> int:
-        """Copy the conversation that another store of the SDK holds. Return how many events were new.
+        """Copy the conversation that another store of the SDK holds. Return the number of new events.
 
-        Copying again adds only new events. Raises ``InvalidEvent`` if an event is missing there, or if this
-        conversation has others.
+        Copying again adds only new events. Raises ``InvalidEvent`` if the other store lacks an event, or if its events
+        differ from those of this conversation.
         """
         there = sorted((int(named[1]), named[2]) for path in files.list(_EVENTS) if (named := _EVENT_FILE.search(path)))
         paths = [f"{_EVENTS}/event-{number:05d}-{source_id}.json" for number, source_id in there]
@@ -263,7 +263,7 @@ def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation
 
 
 def _masked(result: View, view: SdkView) -> SdkView:
-    """Return the SDK's view with the observations masked that are masked in ours."""
+    """Return the SDK's view with those observations masked that are masked in our View."""
     masks = {
         source_id_of(event): event.content for event in result if isinstance(event, Observation) and is_masked(event)
     }

@@ -38,7 +38,7 @@ class ImportedSessions(NamedTuple):
 
 
 def append_or_begin(histories: Histories, history: History, append: Callable[[History], T]) -> tuple[History, T]:
-    """Append to a history. If its conversation was erased before this ``history`` met it, begin another one with its
+    """Append to a history. If its conversation was erased before this ``history`` found it, begin another one with its
     id. Return the history that was appended to.
 
     Raises ``ConversationErased`` if ``history`` wrote to the erased conversation, or read it.
@@ -107,7 +107,7 @@ def in_thread(
 ) -> Callable[..., Coroutine[Any, Any, T]]:
     """Return the async form of a method of an adapter, with the same arguments: it runs in a thread of ``histories``.
 
-    With ``finish`` a call that is cancelled is waited for.
+    With ``finish``, a cancelled call still runs to its end, and its caller waits for it.
     """
 
     @wraps(method)

@@ -89,7 +89,7 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
 
 
 def _stay(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
-    """Return the places of old records that stay, in order. They are the first of the new list."""
+    """Return the places of the old records that stay, in order. They are the first records of the new list."""
     stay: list[int] = []
     for place, key in enumerate(old):
         if len(stay) < len(new) and new[len(stay)] == key:

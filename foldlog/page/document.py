@@ -36,7 +36,7 @@ from projections.units import WaitingCalls
 __all__ = ["GIST", "PageFold"]
 
 GIST = 160
-"""Characters of the line that says what an event says."""
+"""The length in characters of the line for one event."""
 
 
 class PageFold:
@@ -58,7 +58,7 @@ class PageFold:
     ) -> None:
         self.conversation = conversation
         self.redactions = redactions
-        """How many events were redacted when this fold began: it is right while that number stays."""
+        """The number of redacted events when this fold began: the fold is right while that number stays."""
         self.borders = tuple(borders)
         self.gists: list[str] = []
         self._limit = limit
@@ -106,7 +106,7 @@ class PageFold:
             yield event
 
     def _time(self, event: Event, recorded_at: datetime) -> int | None:
-        """Return the time of an event in milliseconds; that of a source without a zone as if it was UTC."""
+        """Return the time of an event in milliseconds. A time without a zone is taken as UTC."""
         if event.timestamp is not None:
             return int(event.timestamp.timestamp() * 1_000)
         if event.origin is None:
@@ -150,8 +150,8 @@ class PageFold:
         return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
 
     def document(self, since: int = 0) -> dict[str, Any]:
-        """Return what the page is told. With ``since``, only the columns of events from that id on, and the lifetimes
-        that changed since that version. Cost: the events.
+        """Return the page's document. With ``since``, it has only the columns of events from that id on, and the
+        lifetimes that changed since that version. Cost: the events.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
@@ -197,7 +197,7 @@ _TOLD = (
     *("condenser", "outcome", "model", "cost", "latency_s", "prompt_hash", "events_before", "events_after"),
     *("tokens_before", "tokens_after", "tokens_estimated", "events_max", "tokens_max", "usage"),
 )
-"""What of a condensation's metadata the page shows in its table."""
+"""The part of a condensation's metadata that the page shows in its table."""
 
 _NEVER = -1
 
@@ -213,8 +213,8 @@ def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[in
     """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and the spans of those events
     whose life the columns cannot tell, or that changed since that version.
 
-    ``left`` is the version at which an event left the View: 0 if it is shown still, -1 if it never was. ``sent`` is the
-    version from which on a model is sent it; 0 if never.
+    ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was never shown. ``sent``
+    is the version from which on a model is sent it; 0 if never.
     """
     left, by, sent = [], [], []
     others: list[Any] = []
@@ -243,7 +243,7 @@ def _spans(one: Lifetime) -> list[Any]:
 
 
 def _steps(times: list[int | None]) -> list[int | None]:
-    """Return the times as steps from one to the next, the first from 0: they compress better."""
+    """Return the times as differences, the first one from 0: differences compress better."""
     steps: list[int | None] = []
     before = 0
     for time in times:

@@ -26,7 +26,9 @@ from projections.retractions import target
 __all__ = ["new_fold", "write_report"]
 
 _CHUNK_CHARACTERS = 256 * 1024
-"""Characters of texts that are compressed together: a browser opens them when one of them is looked at."""
+"""The number of characters of texts that are compressed together: a browser decompresses them when one of them is
+shown.
+"""
 _GISTS = 2_000
 _SPLIT = "\0split\0"
 
@@ -65,8 +67,8 @@ def write_report(
 
 
 def new_fold(store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None) -> PageFold:
-    """Return a fold for a conversation that knows the versions which its retractions return to, and where it begins as
-    a fork.
+    """Return a fold for a conversation, with the versions that its retractions return to and with the borders of a
+    fork.
     """
 
     def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border], int]:
@@ -79,7 +81,7 @@ def new_fold(store: Store, conversation: str, limit: int | None = None, model: C
 
 
 def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:
-    """Yield the events, and write what the page is told of each into ``texts``, in chunks."""
+    """Yield the events, and write the page's document of each one into ``texts``, in chunks."""
     chunk: list[str] = []
     size = first = 0
     for each in logged:

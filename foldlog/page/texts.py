@@ -10,14 +10,16 @@ from foldlog.words.event_json import event_document
 __all__ = ["LONG", "text_document"]
 
 LONG = 256
-"""Characters from which on a value without spaces that says it is data is told by its size."""
+"""A value without spaces that calls itself data is replaced by its size from this number of characters on."""
 
 _LEFT_OUT = ("origin", "extra")
 _DATA_KEYS = frozenset({"data", "url", "image_url", "b64_json"})
 
 
 def text_document(event: Event) -> dict[str, Any]:
-    """Return the event as ``--json`` has it, without its source's record, and with images told by their size."""
+    """Return the event as ``--json`` has it, without its source's record, and with the size of each image in
+    its place.
+    """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
     document = {key: _told(value) for key, value in document.items()}
     if event.origin is not None:

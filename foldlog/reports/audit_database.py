@@ -102,8 +102,8 @@ class AuditDatabaseMismatch(EventStoreError):
 
 
 class AuditDatabaseAhead(EventStoreError):
-    """The audit database holds events that the store lost when it was restored from a backup. Delete it: it can be
-    rebuilt.
+    """The audit database holds events that the store lost when it was restored from a backup. Delete the audit
+    database: it can be rebuilt.
     """
 
     def __init__(self, path: Path, position: int, lost_after: int) -> None:
@@ -115,7 +115,7 @@ class AuditDatabaseAhead(EventStoreError):
 
 
 class NoAuditDatabase(EventStoreError):
-    """The file is of another kind, or cannot be made. It is left as it is: give another file."""
+    """The file is not an audit database, or cannot become one. It is unchanged: give another file."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path} cannot be the audit database: {problem}; give another file")
@@ -181,10 +181,10 @@ def _written(path: Path) -> Iterator[None]:
 
 
 def check(store: Store, path: Path) -> None:
-    """Check that ``path`` is an audit database of ``store`` that can be written now: asked before what cannot be
-    undone.
+    """Check that ``path`` is an audit database of ``store`` that can be written now. Call it before an action that
+    cannot be undone.
 
-    Raises ``NoAuditDatabase``, also where nothing is there, and ``AuditDatabaseMismatch``. The file is left as it is.
+    Raises ``NoAuditDatabase``, also if the file does not exist, and ``AuditDatabaseMismatch``. The file is not changed.
     """
     if not path.exists():
         raise NoAuditDatabase(path, "the file does not exist")
@@ -202,8 +202,8 @@ def check(store: Store, path: Path) -> None:
 def open_database(store: Store, path: Path) -> Database:
     """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
 
-    A new file appears under its name when its tables are complete, so a process that was killed leaves none that
-    cannot be used. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``.
+    A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
+    file. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``.
     """
     try:
         if not path.exists() or path.stat().st_size == 0:
@@ -394,7 +394,7 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
 
 
 def describe(store: Store, database: Database, conversation: str) -> bool:
-    """Write the conversation's own row and its revisions; for an erased one only the tombstone.
+    """Write the conversation's own row and its revisions; for an erased conversation only the tombstone.
 
     Return whether anything was erased.
     """

@@ -56,7 +56,7 @@ class AuditTables(BatchView):
             self.touched.update(r.conversation for r in batch.events)
 
     def describe(self) -> int:
-        """Write the rows of conversations that got events or were erased; return how many conversations these are."""
+        """Write the rows of conversations that got events or were erased. Return the number of these conversations."""
         with self.writing:
             touched, self.touched = self.touched, set()
             known = {

@@ -11,7 +11,7 @@ _STEPS = " ▁▂▃▄▅▆▇█"
 
 
 def bar(value: float, largest: float, columns: int) -> str:
-    """Return a bar as long as its value is of the largest one. A value above 0 is always seen."""
+    """Return a bar whose length is the value's part of the largest value. A value above 0 is always visible."""
     if value <= 0 or largest <= 0:
         return ""
     eighths = max(1, round(8 * columns * value / largest))

@@ -38,9 +38,9 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dic
 
 
 def verdict_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return in sentences what the figures of ``comparison`` say: which strategy sends least, and at what price.
+    """Return sentences about the figures of ``comparison``: which strategy sends least, and at what price.
 
-    Where tokens were not counted, the sizes of the Views stand for them.
+    If tokens were not counted, the sizes of the Views are compared.
     """
     counted = all(row["tokens_sent"] is not None for row in rows)
     key, unit = ("tokens_sent", "tokens") if counted else ("view_events_peak", "events in its largest View")
@@ -69,7 +69,7 @@ def _price(row: Mapping[str, Any]) -> str:
 
 
 def _short(number: int) -> str:
-    """Return ``3.3 million``, ``812,000`` or ``93``: as exact as an eye wants it."""
+    """Return ``3.3 million``, ``812,000`` or ``93``: rounded for reading."""
     if number >= 1_000_000:
         return f"{number / 1_000_000:.1f} million"
     return f"{round(number, -3):,}" if number >= 10_000 else f"{number:,}"

@@ -14,7 +14,7 @@ __all__ = ["comparison_page", "write_page"]
 _WIDTH, _HEIGHT, _LEFT = 900, 220, 70
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#777777")
 _DASHES = ("", "7 4", "2 3", "10 3 2 3", "1 4", "12 5", "4 8")
-"""Lines are told apart by their dashes too, for eyes that see fewer colours."""
+"""Lines have different dashes too, for eyes that see fewer colours."""
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --faint: #666; --paper: #fff; --line: #ddd; }

@@ -1,4 +1,4 @@
-"""Make the columns of a list for which events are read: title, format, and the sizes of a conversation and its View."""
+"""Make the columns of a list that need events: title, format, and the sizes of a conversation and its View."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _TITLE_MAX = 300
 
 
 class Overview(NamedTuple):
-    """One conversation for a list. A figure that cannot be read, of a damaged or an encrypted conversation, is None.
+    """One conversation for a list. A figure that cannot be read, because the conversation is damaged or encrypted, is
+    None.
 
     ``title``          the source's own title, or the first request of the user
     ``format``         what it was imported from; ``foldlog`` where it was not imported

@@ -94,8 +94,8 @@ def _caption(name: str, replay: Replay) -> str:
 
 
 def plot_stats(stats: Stats, path: Path, *, title: str = "") -> None:
-    """Draw the figures of conversations into an image file: events by kind and by day, tokens by model and day, and
-    the size of the View, as far as there is something to draw.
+    """Draw the figures of conversations into an image file: events by kind and by day, tokens by model and day, and the
+    size of the View. Plots without data are left out.
 
     Raises as ``check_plot`` does, and ``OSError`` where the file cannot be written.
     """

@@ -223,7 +223,7 @@ def _add_call(stats: Stats, call: ModelCall) -> None:
 
 
 def _imported_calls(store: Store, conversation: str, formats: set[str], findings: list[str]) -> Iterator[ModelCall]:
-    """Yield the calls that imported events tell of: their usage is in the records that they came from. Where these
+    """Yield the calls that imported events hold: their usage is in the records from which they were imported. If these
     cannot be made again, that is a finding.
     """
     from foldlog.formats import encode

@@ -30,7 +30,7 @@ class ModelCall(NamedTuple):
 
 
 def calls_of_events(events: Iterable[tuple[datetime, Event]]) -> Iterator[ModelCall]:
-    """Yield the calls that native events and condensations tell of."""
+    """Yield the calls that native events and condensations record."""
     for recorded_at, event in events:
         told = event.metadata if isinstance(event, CondensationAction) else event.meta
         if not told or not (told.get("model") or isinstance(told.get("usage"), dict)):
@@ -52,7 +52,7 @@ def calls_of_events(events: Iterable[tuple[datetime, Event]]) -> Iterator[ModelC
 
 
 def calls_of_records(records: Iterable[Any], format: str) -> Iterator[ModelCall]:
-    """Yield the calls that the records of a format tell of. A record of another form tells nothing."""
+    """Yield the calls that the records of a format hold. A record of another form is skipped."""
     reader = _READERS.get(format)
     return iter(()) if reader is None else reader(record for record in records if isinstance(record, dict))
 
@@ -61,7 +61,7 @@ def calls_of_records(records: Iterable[Any], format: str) -> Iterator[ModelCall]
 
 
 def _of_claude_code(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
-    """Count each reply once: it stands in several lines, each with the usage up to there, and the last one counts."""
+    """Count each reply once. A reply has several lines, each with the usage up to it, so only the last one counts."""
     replies: dict[str, ModelCall] = {}
     for number, record in enumerate(records):
         message = record.get("message")
@@ -141,7 +141,9 @@ _READERS: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], Iterator[ModelCal
 
 
 def _since(before: ModelCall, total: ModelCall, at: datetime | None) -> Iterator[ModelCall]:
-    """Yield what was added to accumulated figures; nothing where nothing was. Figures that fell began again."""
+    """Yield what was added to accumulated figures; nothing if nothing was added. If a figure has fallen, it began again
+    at 0.
+    """
     began_again = total.prompt_tokens < before.prompt_tokens or total.cost < before.cost
     old = ModelCall(None, total.model) if began_again else before
     added = ModelCall(

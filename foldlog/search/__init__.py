@@ -2,7 +2,7 @@
 
 index                             the index and its updates; hits: the results
 sqlite_tables, postgres_tables    the tables of the index
-follow                            the index follows the store by the eventsourcing library
+follow the index follows the store, run by the eventsourcing library
 """
 
 from foldlog.search.hits import Hit, SearchRefused

@@ -34,7 +34,7 @@ class OpenStore(Factory):
 
 
 class SearchView(BatchView):
-    """The index, as the library sees it."""
+    """The index as the library needs it."""
 
     def __init__(self, store: Store) -> None:
         self._uuid = store.database.uuid

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MARK_START, MARK_END = "\x02", "\x03"
-"""Put around the words that were found in a snippet, until the snippet is read."""
+"""The marks around the found words in a snippet, until the snippet is read."""
 
 _ENDING = re.compile(r"(?<=...)(ing|ed|es|e|s|ies|y)$", re.IGNORECASE)
 _BEFORE, _SNIPPET = 60, 200
@@ -44,8 +44,8 @@ class Term(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is searched for. An event has all the terms. ``within`` are conversations, each with the id that its events
-    are below, or None; empty for all. ``kinds`` are labels; times are microseconds since 1970.
+    """A parsed search. An event must have all the terms. ``within`` are conversations, each with an id that its events
+    are below, or None; empty means all conversations. ``kinds`` are labels; times are microseconds since 1970.
     """
 
     terms: tuple[Term, ...]
@@ -102,15 +102,17 @@ class SearchTables(Protocol):
     def add(
         self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
     ) -> bool:
-        """Add events and the position of the last one in one transaction. Return False, and add nothing, where the
-        index is not complete up to ``after``, has this position already, or has met another removal than ``removals``:
-        then another process has added them, or removed some of them.
+        """Add events and the position of the last one in one transaction. Return False, and add nothing, in three
+        cases: the index is not complete up to ``after``, it has this position already, or its last removal is not
+        ``removals``. Then another process has added events, or removed some.
         """
 
     def conversations(self) -> Iterable[str]: ...
 
     def remove(self, conversations: Iterable[str], removals: str) -> None:
-        """Remove all text of conversations, and every byte of it, and note up to which removal of the store that is."""
+        """Remove all text of conversations, and every byte of it, and record the removal of the store up to which this
+        was done.
+        """
 
     def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
         """Remove the text of events, given by conversation and id, and every byte of it."""
@@ -151,7 +153,9 @@ def hit_of(found: IndexedText, score: float) -> Hit:
 
 
 def marked(text: str, terms: Iterable[Term]) -> str:
-    """Return the part of a text where the words of terms are, with marks around them, for a database that does not."""
+    """Return the part of a text around the words of terms, with marks around these words, for a database that cannot do
+    this.
+    """
     words = [word for term in terms for word in re.findall(r"[^\W_]+", term.text)]
     beginnings = [re.escape(_ENDING.sub("", word) or word) for word in words]
     pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(beginnings)})[^\W_]*", re.IGNORECASE)

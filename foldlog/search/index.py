@@ -22,7 +22,7 @@ __all__ = ["SearchIndex", "erase_from_index", "index_path", "indexed"]
 
 _BATCH = 1_000
 _CODE = "1"
-"""The version of the content of an index. An index of another version is rebuilt."""
+"""The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
     "this store is encrypted, and a search index would hold its texts as plain text, so it has none; 'foldlog log' and "
     "'foldlog view' read its conversations one by one"
@@ -140,9 +140,9 @@ class SearchIndex:
 
     def remove_erased(self) -> str:
         """Remove the texts of conversations that were erased from the store, and of events that were redacted. Return
-        up to which removal that is.
+        the removal of the store up to which this was done.
 
-        Cost: two look-ups where none was since; else also the events that are not in the index yet.
+        Cost: two look-ups if there was no removal; else also the events that are not in the index yet.
         """
         removals = _removals(self._store)
         if removals != self._tables.value("removals"):
@@ -199,7 +199,7 @@ def erase_from_index(store: Store) -> None:
 
 
 def remove_index(store: Store) -> None:
-    """Delete the file of the index, if there is one. For a store whose texts are not to be in an index any more."""
+    """Delete the file of the index, if there is one, for a store whose texts must no longer be in an index."""
     path = index_path(store)
     if path is not None:
         for ending in ("", "-wal", "-shm"):
@@ -250,7 +250,7 @@ def _encrypts(store: Store) -> bool:
 
 
 def _removals(store: Store) -> str:
-    """Return the name of the last removal of text from the store, an erasure; an empty text before the first."""
+    """Return the name of the last removal of text from the store; an empty text before the first."""
     with translated():
         return store.database.recorder.value("removals")
 

@@ -20,7 +20,7 @@ __all__ = ["PostgresTables"]
 
 _NO_END = 2**62
 _LONGEST = 250_000
-"""Characters of an event that are searched: a ``tsvector`` takes less than a megabyte."""
+"""The number of characters of an event that are searched: a ``tsvector`` holds less than a megabyte."""
 _NO_WORD = re.compile(r"[\W_]+")
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS {schema}.search_facts (name text PRIMARY KEY, value text NOT NULL);
@@ -91,7 +91,7 @@ class PostgresTables:
 
     @property
     def _words(self) -> str:
-        """Name the configuration that makes words of texts: English endings make no difference, no word is left out."""
+        """Name the text search configuration: English endings make no difference, and no word is left out."""
         return f"{self._schema}.search_words"
 
     # -- the seam -----------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class PostgresTables:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _purge(self) -> None:
-        """Have deleted rows taken out of the table; what stays elsewhere on a server: docs/PRIVACY.md."""
+        """Delete the removed rows from the table's pages; for copies elsewhere on a server, see docs/PRIVACY.md."""
         with self._used() as connection:
             connection.execute(self._sql("VACUUM {schema}.search_texts"))
 
@@ -211,7 +211,7 @@ _QUERIES = {False: "phraseto_tsquery(%s::regconfig, %s)", True: "to_tsquery(%s::
 
 
 def _as_query(term: Term) -> str:
-    """Return what the query of a term is asked with."""
+    """Return the parameters of a term in a query."""
     words = _plain(term.text).split()
     return " <-> ".join([f"'{word}'" for word in words]) + ":*" if term.prefix and words else " ".join(words)
 

@@ -252,7 +252,7 @@ def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
 
 
 def _match(terms: Sequence[Term]) -> str:
-    """Return terms in the language of FTS5: each in quotes, so that nothing in it is an operator."""
+    """Return terms in the language of FTS5, each in quotes, so that no part of a term is an operator."""
     return " AND ".join(f'"{term.text}"{"*" if term.prefix else ""}' for term in terms)
 
 

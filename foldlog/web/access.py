@@ -43,8 +43,8 @@ class Refusal(NamedTuple):
 class Access:
     """Lets a request through, or refuses it, and puts the same headers on every response.
 
-    ``token`` None lets everybody in who reaches the server. ``names`` are the host names that it is known by, beside
-    ``localhost`` and addresses: an address cannot be made to point elsewhere.
+    With the ``token`` None, every request that reaches the server is answered. ``names`` are the host names of the
+    server, besides ``localhost`` and addresses: an address cannot be made to point elsewhere.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, names: Collection[str] = (), port: int = 0) -> None:
@@ -90,7 +90,7 @@ class Access:
         if scope["method"] not in ("GET", "HEAD"):
             return Refusal(405, "this server only reads: use GET")
         if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
-            return Refusal(403, "another site's page may not ask this server")
+            return Refusal(403, "a page of another site may not send requests to this server")
         if self._token is not None and not self._has_token(scope, headers):
             return Refusal(401, "a token is needed: open the address that 'foldlog serve' printed")
         return None

@@ -99,7 +99,7 @@ def application(
 
 
 class _BadRequest(ValueError):
-    """A parameter is missing or is not what it should be."""
+    """A parameter is missing or wrong."""
 
 
 class _NoSuchEvent(ValueError):
@@ -187,7 +187,7 @@ def _event(pages: Pages, request: Request) -> Any:
 
 
 def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
-    """Tell each new version of a conversation, or, without an id, that the store changed, as server-sent events."""
+    """Send each new version of a conversation, or, without an id, each change of the store, as server-sent events."""
     given = request.query_params.get("id")
     if given is not None:
         store.query(given, _present)  # one that is not there, or erased, is refused at once
@@ -221,7 +221,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
 
 
 def _present(reading: ReadTransaction) -> dict[str, int]:
-    """Return what changes when a page of the conversation has to change. Of a fork, its parents' redactions count too,
-    and it has no borders any more where its parent was erased.
+    """Return a value that changes whenever a page of the conversation has to change. For a fork, the redactions of its
+    parents are included, and its borders, which it loses when its parent is erased.
     """
     return {"version": reading.version, "redactions": reading.redactions, "borders": len(reading.lineage)}

@@ -19,7 +19,7 @@ _HITS_MAX = 1_000
 
 
 class Pages:
-    """The folds of the conversations that were asked for last. Thread-safe."""
+    """The folds of the conversations that were requested last. Thread-safe."""
 
     def __init__(self, store: Store, limit: int | None = None, model: CountsTokens | None = None) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class Pages:
         return text_document(found[0]) if found else None
 
     def find(self, conversation: str, words: str) -> Iterator[dict[str, Any]]:
-        """Yield the events that contain all words, each with the text around the first one, at most 1,000."""
+        """Yield the events that contain all words, each with the text around the first word, at most 1,000."""
         wanted = words.lower().split()
         hits = 0
         for event in self._store.events(conversation) if wanted else ():

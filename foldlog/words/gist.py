@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 UNLIMITED = sys.maxsize
-"""The length of lines that nothing cuts."""
+"""The length of a line that is never cut."""
 INTERVALS_MAX = 6
-"""As many intervals of ids fit into a line of limited length."""
+"""The most intervals of ids in a line of limited length."""
 
 
 def gist(event: Event, length_max: int) -> str:
-    """One line of ``length_max`` characters at most that says what the event says, safe to print."""
+    """Return one line of at most ``length_max`` characters about the event, safe to print."""
     text = printable(" ".join(_words(event, length_max)[: 4 * length_max].split()), one_line=True)
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
@@ -74,7 +74,7 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _thought(data: Any) -> str:
-    """Return what an annotation holds of a model's reasoning: the blocks of its thinking, or their summary."""
+    """Return the model's reasoning in an annotation: the blocks of its thinking, or their summary."""
     blocks = data.get("summary") if isinstance(data, dict) else data
     blocks = blocks if isinstance(blocks, list) else []
     texts = (block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict))
@@ -150,7 +150,7 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 
 def _parsed(arguments: str) -> Any:
-    """Arguments as the model wrote them are JSON mostly."""
+    """Parse arguments that are a text: the model mostly wrote JSON."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

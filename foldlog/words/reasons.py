@@ -18,8 +18,8 @@ _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "event
 
 
 def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:
-    """Return why it was made, in printable words: ``View of 90 events exceeded 80, asked for (the prompt was too
-    long)``. Without the figures, which a condensation may not tell: ``too many events``.
+    """Return why a condensation was made, in printable words: ``View of 90 events exceeded 80, asked for (the prompt
+    was too long)``; for a condensation without these figures: ``too many events``.
 
     ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded.
     """
@@ -46,13 +46,13 @@ def _in_words(code: str, told: Mapping[str, Any]) -> str:
 
 
 _FEW = 64
-"""Events that are looked through first for the requests before a condensation."""
+"""The number of events that are searched first for the requests before a condensation."""
 
 
 def requests_before(store: Store, conversation: str, condensation_id: int) -> tuple[CondensationRequest, ...]:
     """Return the requests that a condensation fulfils: those since the condensation before it.
 
-    Cost: the structural events back to that one, and at most a few times as many.
+    Cost: the structural events back to the condensation before it, and at most a few times as many.
     """
     from eventstore import CondensationAction, CondensationRequest
 

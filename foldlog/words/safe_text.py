@@ -80,14 +80,14 @@ def json_lines(values: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _steers_nothing(lines: bytes) -> bool:
-    """Return whether plainly no character but the line feeds steers a terminal."""
+    """Return whether it is certain that only line feeds among the characters steer a terminal."""
     if lines.isascii():  # msgspec escapes control characters, but for one
         return b"\x7f" not in lines
     return lines.replace(b"\n", b" ").decode().isprintable()
 
 
 def _encoded(value: Any) -> bytes | None:
-    """Return ``value`` as msgspec writes it; None where that may say something else."""
+    """Return ``value`` as msgspec writes it; None if msgspec might write something else."""
     try:
         encoded = _encoder().encode(value)
     except _NOT_ENCODED:
@@ -114,7 +114,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 _NOT_ENCODED = (ValueError, TypeError, OverflowError, RecursionError)
-"""What msgspec raises for lone surrogates and for integers beyond 64 bits, among others."""
+"""The errors of msgspec for lone surrogates and for integers beyond 64 bits, among others."""
 
 
 @cache
