@@ -41,7 +41,7 @@ from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
 from eventstore.writing.forking import begin_fork
-from eventstore.writing.generation import Generation, receipts_before
+from eventstore.writing.generation import Generation, tombstones_before
 from eventstore.writing.importing import Ingestion
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class Store:
         earlier = dict.fromkeys([found.key for found in page if found.replaces is not None], 0)
         if earlier:
             again = [found for found in page if found.key in earlier]
-            earlier = self._query(lambda reader: {one.key: len(receipts_before(reader, one)) for one in again})
+            earlier = self._query(lambda reader: {one.key: len(tombstones_before(reader, one)) for one in again})
         return tuple([listed(found, bytes_pending=pending, generation=earlier.get(found.key, 0)) for found in page])
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:

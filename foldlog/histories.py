@@ -238,7 +238,7 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation for good. Return its receipt, once its bytes are gone from the store's files.
+        """Erase a conversation for good. Return its tombstone, once its bytes are gone from the store's files.
 
         No reader sees it from the first moment on, and its id is not used again. To erase many, give ``complete=False``
         for all but the last: the last call removes the bytes of all. Calling it again finishes an interrupted erasure.

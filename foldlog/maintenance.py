@@ -43,14 +43,14 @@ class Maintenance:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a history for good, from the search index too. Return its receipt. See ``maintenance.erase.erase``.
+        """Erase a history for good, from the search index too. Return its tombstone. See ``maintenance.erase.erase``.
 
         Raises ``SearchRefused`` where the file of the index is another program's: the erasure stands.
         """
         from eventstore.maintenance.erase import erase
         from foldlog.search import erase_from_index
 
-        receipt = erase(
+        tombstone = erase(
             self._store,
             conversation,
             reason=reason,
@@ -59,7 +59,7 @@ class Maintenance:
             expected=expected,
         )
         erase_from_index(self._store)
-        return receipt
+        return tombstone
 
     def redact(
         self,

@@ -23,7 +23,7 @@ from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.stored.write_transaction import WriteTransaction, staged
 from eventstore.values.bodies import size_of
-from eventstore.writing.generation import receipts_before
+from eventstore.writing.generation import tombstones_before
 
 __all__ = [
     "Copied",
@@ -33,9 +33,9 @@ __all__ = [
     "chunked",
     "copy_conversation",
     "read_for_copy",
-    "receipts",
     "remembered_keys",
     "stands_for_events",
+    "tombstones",
 ]
 
 CHUNK = 1_000
@@ -79,8 +79,8 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
     has other events, and ``ConversationErased`` where the target erased the conversation. A new conversation appears
     whole or not at all. Cost: its events, in small transactions; memory for one of them.
     """
-    for receipt in receipts(source, conversation):
-        with CopyTarget(target, receipt) as copying:
+    for tombstone in tombstones(source, conversation):
+        with CopyTarget(target, tombstone) as copying:
             copying.end()
     what, rows, keys = read_for_copy(source, conversation)
     with CopyTarget(target, what) as copying:
@@ -99,7 +99,7 @@ def read_for_copy(
         raise ConversationNotFound(conversation)
     replaces = earlier[-1].erasure if earlier else None
     if found.erasure is not None:
-        return _receipt(found, replaces), iter(()), iter(())
+        return _tombstone(found, replaces), iter(()), iter(())
     source.data_key(found)  # its key is given, or the error comes before anything is copied
     what = CopiedConversation(found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces)
     return what, _rows(source, found), remembered_keys(source, found)
@@ -111,17 +111,17 @@ def _found_with_links(
     found = source.find(reader, conversation)
     if found is None:
         return None, (), ()
-    return found, () if found.erasure is not None else source.links(reader, found), receipts_before(reader, found)
+    return found, () if found.erasure is not None else source.links(reader, found), tombstones_before(reader, found)
 
 
-def receipts(source: Database, conversation: str) -> list[CopiedConversation]:
+def tombstones(source: Database, conversation: str) -> list[CopiedConversation]:
     """Return the tombstones of the erased conversations that had this id before."""
     _, _, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
     before = [None, *(one.erasure for one in earlier)]
-    return [_receipt(one, replaces) for one, replaces in zip(earlier, before, strict=False)]
+    return [_tombstone(one, replaces) for one, replaces in zip(earlier, before, strict=False)]
 
 
-def _receipt(found: Conversation, replaces: Erasure | None) -> CopiedConversation:
+def _tombstone(found: Conversation, replaces: Erasure | None) -> CopiedConversation:
     erasure = found.erasure
     assert erasure is not None
     return CopiedConversation(found.id, found.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces)
@@ -205,7 +205,7 @@ class CopyTarget:
         self._target = target
         self._what = what
         found = target.recorder.query(lambda reader: target.find(reader, what.id))
-        self._replaces = found.key if found is not None and _is_receipt(found, what.replaces) else None
+        self._replaces = found.key if found is not None and _is_tombstone(found, what.replaces) else None
         """The key of the tombstone in the target that the copy replaces."""
         if self._replaces is not None:
             found = None
@@ -261,7 +261,7 @@ class CopyTarget:
         """Make the conversation visible. Raises ``CorruptEvent`` where rows are missing."""
         what = self._what
         if what.erasure is not None:
-            self._target.recorder.transact(self._receipt)
+            self._target.recorder.transact(self._tombstone)
             return Copied(what.id, 0, what.version)
         if (self._copied.version, self._copied.head) != (what.version, what.head):
             announced = f"{what.version} events were announced, and this one is missing"
@@ -332,14 +332,14 @@ class CopyTarget:
         writing.publish(self._what.version)
         writing.end()
 
-    def _receipt(self, transaction: Transaction) -> None:
+    def _tombstone(self, transaction: Transaction) -> None:
         assert self._what.erasure is not None
         found = self._target.find(transaction, self._what.id)
         if found is not None and any(
-            _is_receipt(one, self._what.erasure) for one in receipts_before(transaction, found)
+            _is_tombstone(one, self._what.erasure) for one in tombstones_before(transaction, found)
         ):
             return
-        if found is None or (found.key == self._replaces and not _is_receipt(found, self._what.erasure)):
+        if found is None or (found.key == self._replaces and not _is_tombstone(found, self._what.erasure)):
             found = transaction.begin(self._what.id, self._what.created_at, b"", replaces=self._replaces)
             transaction.change(found.key, self._what.erasure)
         elif found.erasure is None:
@@ -356,7 +356,7 @@ def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:
         writing.count_redactions(redacted)
 
 
-def _is_receipt(found: Conversation, erasure: Erasure | None) -> bool:
+def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
     """Return whether this row of a conversation is this tombstone."""
     own = found.erasure
     return own is not None and erasure is not None and (own.events, own.head) == (erasure.events, erasure.head)

@@ -25,7 +25,7 @@ from eventstore.stored.database import Database, Segment, columns_are_sound, sta
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.write_transaction import staged_keys
-from eventstore.writing.generation import receipts_before
+from eventstore.writing.generation import tombstones_before
 
 __all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
 
@@ -139,14 +139,14 @@ def _generations(
     kept = heads.get(found.id, ())
     try:
         with database.recorder.read() as reader:
-            receipts = receipts_before(reader, found)
+            tombstones = tombstones_before(reader, found)
     except RecorderError as error:
         if not is_damage(error):
             raise
-        receipts = ()  # the check of the database names what is damaged
-    for number, each in enumerate((*receipts, found)):
+        tombstones = ()  # the check of the database names what is damaged
+    for number, each in enumerate((*tombstones, found)):
         # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
-        own = [(one.version, one.head) for one in kept if min(one.generation, len(receipts)) == number]
+        own = [(one.version, one.head) for one in kept if min(one.generation, len(tombstones)) == number]
         yield _verdict(database, each, own, past=past)._replace(generation=number)
 
 

@@ -11,7 +11,7 @@ from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database
 from eventstore.stored.rows import beginning_with_an_event, not_erased
 
-__all__ = ["Generation", "find_meant", "receipts_before"]
+__all__ = ["Generation", "find_meant", "tombstones_before"]
 
 
 @dataclass
@@ -43,14 +43,14 @@ def find_meant(
     return beginning_with_an_event(not_erased(found)), None
 
 
-def receipts_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
+def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
     """Return the erased conversations that had this id before, the first one first. Cost: these conversations."""
-    receipts: list[Conversation] = []
+    tombstones: list[Conversation] = []
     key = found.replaces
     while key is not None:
         earlier = reader.conversation(key)
-        if earlier is None or earlier.erasure is None or any(earlier.key == one.key for one in receipts):
+        if earlier is None or earlier.erasure is None or any(earlier.key == one.key for one in tombstones):
             break
-        receipts.append(earlier)
+        tombstones.append(earlier)
         key = earlier.replaces
-    return receipts[::-1]
+    return tombstones[::-1]

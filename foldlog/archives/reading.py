@@ -53,11 +53,11 @@ def is_archive(path: Path) -> bool:
             return True  # reading it raises the error
 
 
-def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterator[Copied | Problem | LeftOut]:
+def read_archive(store: Store, path: Path, *, tombstones: bool = False) -> Iterator[Copied | Problem | LeftOut]:
     """Copy the conversations of the archive at ``path``, each whole and with its heads checked, or not at all.
 
     Events that the store already has are not copied again; a missing tail is added. A tombstone refuses its id in this
-    store for ever, so tombstones are copied only with ``receipts``. A conversation that was recorded later than a day
+    store for ever, so tombstones are copied only with ``tombstones``. A conversation that was recorded later than a day
     from now is a problem: no event could be recorded after it with a true time. Raises ``OSError``, ``NotAnArchive`` at
     the line where the file is damaged, and ``StoreUnavailable``. Cost: its events; memory for one transaction of them.
     """
@@ -72,7 +72,7 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
         count = events = 0
         while (last := lines.next_of("end")) is None:
             rest = _Rest(lines)
-            yield LeftOut(rest.left_out()) if rest.is_receipt and not receipts else _copy_in(store, rest)
+            yield LeftOut(rest.left_out()) if rest.is_tombstone and not tombstones else _copy_in(store, rest)
             if rest.given_up is None:
                 count += 1
                 events += rest.events
@@ -117,7 +117,7 @@ class _Rest:
         self.given_up: str | None = None
 
     @property
-    def is_receipt(self) -> bool:
+    def is_tombstone(self) -> bool:
         return self.what.erasure is not None
 
     def left_out(self) -> str:

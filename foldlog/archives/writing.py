@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
-from eventstore.maintenance.copy import read_for_copy, receipts
+from eventstore.maintenance.copy import read_for_copy, tombstones
 from eventstore.maintenance.whole_file import whole_file
 from eventstore.stored.database import translated
 from foldlog.archives.compression import Sink, compressed
@@ -46,8 +46,8 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
     count, events, problems = 0, 0, []
     sink.write(line({"foldlog_archive": VERSION, "store": store.database.uuid}))
     for conversation in conversations:
-        for receipt in receipts(store.database, conversation):
-            sink.write(conversation_line(receipt))
+        for tombstone in tombstones(store.database, conversation):
+            sink.write(conversation_line(tombstone))
             count += 1
         try:
             events += _write_one(store, sink, conversation)

@@ -62,11 +62,11 @@ def parted(
     return archives, [path for path in paths if path not in archives]
 
 
-def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Copied | Problem | LeftOut | str]:
+def read(store: Store, path: Path, *, tombstones: bool) -> Iterator[Copied | Problem | LeftOut | str]:
     """Yield the outcome of each conversation of an archive; at the end the problem, if the archive is damaged."""
     from foldlog.archives import NotAnArchive, read_archive
 
     try:
-        yield from read_archive(store, path, receipts=receipts)
+        yield from read_archive(store, path, tombstones=tombstones)
     except NotAnArchive as error:
         yield str(error)

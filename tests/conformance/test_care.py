@@ -64,7 +64,7 @@ def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
     assert len(contents(store, "imported")) == 1_500
 
 
-def test_an_erased_conversation_leaves_its_receipt(store: Store):
+def test_an_erased_conversation_leaves_its_tombstone(store: Store):
     fill(store)
     head = store.conversation("imported").head
     receipt = store.erase("imported", reason="asked to")

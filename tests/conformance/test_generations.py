@@ -174,7 +174,7 @@ def test_archives_have_the_receipts_too(histories: Histories, tmp_path: Path, re
     assert (written.conversations, written.events, written.problems) == (2, 2, ())
     with open_store("memory:") as other:
         for _ in range(2):
-            list(read_archive(other, tmp_path / "all.foldlog", receipts=receipts))
+            list(read_archive(other, tmp_path / "all.foldlog", tombstones=receipts))
             assert texts(Histories(other)) == [None, "second"]
             assert other.conversation("c1").generation == receipts
             assert other.conversation("c1").head == histories.store.conversation("c1").head
@@ -201,7 +201,7 @@ def test_a_new_generation_is_encrypted_by_itself(recorder: Recorder):
     assert texts(Histories(Store(recorder))) == [None, "second"]
 
 
-def test_an_interrupted_beginning_leaves_the_receipt(histories: Histories):
+def test_an_interrupted_beginning_leaves_the_tombstone(histories: Histories):
     histories["c1"].append(said("first"))
     erase(histories.store, "c1", reason="asked for")
     recorder = histories.store.database.recorder

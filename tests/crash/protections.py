@@ -445,7 +445,7 @@ PROTECTIONS = {
     "receipts": Protection(
         "an archive refuses no id for ever unless it is trusted to",
         "foldlog/archives/reading.py",
-        "if rest.is_receipt and not receipts else",
+        "if rest.is_tombstone and not tombstones else",
         "if False else",
         "tests/foldlog/test_archives.py -k receipts_come_only",
     ),

@@ -132,7 +132,7 @@ def test_an_unknown_conversation_cannot_be_erased(tmp_path: Path):
         store.erase("nobody", reason="asked to")
 
 
-def test_erasing_again_gives_the_first_receipt(tmp_path: Path):
+def test_erasing_again_gives_the_first_tombstone(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     fill(url)
     with open_store(url) as store:

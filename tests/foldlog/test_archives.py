@@ -103,7 +103,7 @@ def assert_sound(store: Store) -> None:
 
 
 def problems(store: Store, path: Path) -> list[Problem]:
-    return [outcome for outcome in read_archive(store, path, receipts=True) if isinstance(outcome, Problem)]
+    return [outcome for outcome in read_archive(store, path, tombstones=True) if isinstance(outcome, Problem)]
 
 
 def lines_of(path: Path) -> list[bytes]:
@@ -142,24 +142,24 @@ def test_its_lines_are_json_whose_bodies_are_those_of_the_store(archive: Path):
 
 
 def test_bringing_it_in_again_adds_nothing(source: Store, target: Store, archive: Path):
-    list(read_archive(target, archive, receipts=True))
+    list(read_archive(target, archive, tombstones=True))
     before = state(target)
-    assert [outcome.added for outcome in read_archive(target, archive, receipts=True)] == [0] * 8  # type: ignore[union-attr]
+    assert [outcome.added for outcome in read_archive(target, archive, tombstones=True)] == [0] * 8  # type: ignore[union-attr]
     assert state(target) == before
 
 
 def test_a_later_archive_adds_the_tail(source: Store, target: Store, archive: Path, tmp_path: Path):
-    list(read_archive(target, archive, receipts=True))
+    list(read_archive(target, archive, tombstones=True))
     source.append("c1", [said(4), said(5)], expected_version=4, idempotency_key="turn-4")
     later = tmp_path / "later.foldlog"
     write_archive(source, later, ["c1"])
-    assert [tuple(outcome) for outcome in read_archive(target, later, receipts=True)] == [("c1", 2, 6)]
+    assert [tuple(outcome) for outcome in read_archive(target, later, tombstones=True)] == [("c1", 2, 6)]
     assert state(target) == state(source)
     assert_sound(target)
 
 
 def test_an_earlier_archive_adds_nothing_to_a_history_that_went_on(source: Store, target: Store, archive: Path):
-    list(read_archive(target, archive, receipts=True))
+    list(read_archive(target, archive, tombstones=True))
     target.append("c1", said(4), expected_version=4)
     assert problems(target, archive) == []
     assert target.version("c1") == 5
@@ -167,7 +167,7 @@ def test_an_earlier_archive_adds_nothing_to_a_history_that_went_on(source: Store
 
 def test_another_history_under_the_same_id_is_a_problem_and_the_rest_comes(source: Store, target: Store, archive: Path):
     target.append("c1", said(0), expected_version=0)
-    list(read_archive(target, archive, receipts=True))
+    list(read_archive(target, archive, tombstones=True))
     (problem,) = problems(target, archive)
     assert problem.conversation == "c1"
     assert "import it as another conversation" in problem.problem
@@ -175,7 +175,7 @@ def test_another_history_under_the_same_id_is_a_problem_and_the_rest_comes(sourc
 
 
 def test_two_histories_that_went_apart_are_a_problem(source: Store, target: Store, archive: Path, tmp_path: Path):
-    list(read_archive(target, archive, receipts=True))
+    list(read_archive(target, archive, tombstones=True))
     source.append("c1", said(4), expected_version=4)
     target.append("c1", said(5), expected_version=4)
     source.append("c1", said(6), expected_version=5)
@@ -187,7 +187,7 @@ def test_two_histories_that_went_apart_are_a_problem(source: Store, target: Stor
 
 
 def test_what_was_erased_here_does_not_come_back(source: Store, target: Store, archive: Path):
-    list(read_archive(target, archive, receipts=True))
+    list(read_archive(target, archive, tombstones=True))
     target.erase("c1", reason="asked to")
     (problem,) = problems(target, archive)
     assert "was erased" in problem.problem
@@ -209,7 +209,7 @@ def test_an_archive_cannot_set_a_clock_to_a_time_to_come(target: Store, tmp_path
         source.append("gone", said(0), expected_version=0)
         source.erase("gone", reason="asked to")
         write_archive(source, path, ["c", "gone"])
-    outcomes = list(read_archive(target, path, receipts=True))
+    outcomes = list(read_archive(target, path, tombstones=True))
     assert names(target) == (["c", "gone"] if comes else [])
     if not comes:
         assert all(isinstance(outcome, Problem) and "later than this machine's clock" in outcome.problem
@@ -258,7 +258,7 @@ def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
         list(rows)
 
 
-def test_what_is_erased_while_it_is_written_comes_as_its_receipt(
+def test_what_is_erased_while_it_is_written_comes_as_its_tombstone(
     tmp_path: Path, target: Store, source: Store, monkeypatch: pytest.MonkeyPatch
 ):
     def carried_while_it_is_erased(database: Database, conversation: str) -> Any:
@@ -270,7 +270,7 @@ def test_what_is_erased_while_it_is_written_comes_as_its_receipt(
 
     monkeypatch.setattr("foldlog.archives.writing.read_for_copy", carried_while_it_is_erased)
     assert write_archive(source, tmp_path / "a", ["long", "c1"]) == (2, 4, ())
-    assert [type(outcome) for outcome in read_archive(target, tmp_path / "a", receipts=True)] == [
+    assert [type(outcome) for outcome in read_archive(target, tmp_path / "a", tombstones=True)] == [
         Problem,
         Copied,
         Copied,
@@ -294,7 +294,7 @@ def test_an_archive_that_was_cut_off_brings_in_what_is_whole_and_says_so(
     lines = lines_of(archive)
     rewrite(archive, lines[: max(1, int(len(lines) * place))])
     with pytest.raises(NotAnArchive, match=r"line \d+: .*it was cut off"):
-        list(read_archive(target, archive, receipts=True))
+        list(read_archive(target, archive, tombstones=True))
     whole = state(source)
     assert all(whole["rows"][name] == row for name, row in state(target)["rows"].items())
     assert_sound(target)
@@ -306,7 +306,7 @@ def test_flipped_bits_never_bring_in_something_else(target: Store, source: Store
     spoilt[int(len(spoilt) * at)] ^= 0x10
     archive.write_bytes(spoilt)
     with pytest.raises(NotAnArchive, match="the conversations before it were copied"):
-        list(read_archive(target, archive, receipts=True))
+        list(read_archive(target, archive, tombstones=True))
     whole = state(source)
     assert all(whole["rows"][name] == row for name, row in state(target)["rows"].items())
 
@@ -400,7 +400,7 @@ def test_a_missing_conversation_is_missed_at_the_end(target: Store, archive: Pat
     starts = [n for n, line in enumerate(lines) if line.startswith(b'{"conversation"')]
     rewrite(archive, lines[: starts[1]] + lines[starts[2] :])
     with pytest.raises(NotAnArchive, match="the archive had 8 conversations"):
-        list(read_archive(target, archive, receipts=True))
+        list(read_archive(target, archive, tombstones=True))
 
 
 def test_a_line_without_an_end_is_refused_before_memory_is_given_to_it(target: Store, tmp_path: Path):
@@ -412,7 +412,7 @@ def test_a_line_without_an_end_is_refused_before_memory_is_given_to_it(target: S
     tracemalloc.start()
     try:
         with pytest.raises(NotAnArchive, match="is longer than"):
-            list(read_archive(target, bomb, receipts=True))
+            list(read_archive(target, bomb, tombstones=True))
         assert tracemalloc.get_traced_memory()[1] < 150 * 2**20
     finally:
         tracemalloc.stop()
@@ -431,7 +431,7 @@ def test_what_is_compressed_and_no_archive_is_told_so(tmp_path: Path, target: St
     for content in (b"\x1f\x8b", gzip.compress(b"{}\n"), gzip.compress(b""), b"\x28\xb5\x2f\xfdxxxx"):
         path.write_bytes(content)
         with pytest.raises(NotAnArchive, match="line 1"):
-            list(read_archive(target, path, receipts=True))
+            list(read_archive(target, path, tombstones=True))
 
 
 def test_without_zstandard_it_is_gzip(source: Store, target: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -453,7 +453,7 @@ def test_its_memory_does_not_grow_with_the_archive(tmp_path: Path):
             tracemalloc.stop()
         with open_store(f"sqlite:///{tmp_path / 'target'}-{count}.db") as store:
             tracemalloc.start()
-            list(read_archive(store, path, receipts=True))
+            list(read_archive(store, path, tombstones=True))
             read = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         return max(written, read)
@@ -474,7 +474,7 @@ def test_a_page_that_cannot_be_read_costs_its_conversation_and_no_other(tmp_path
     with open_store(f"sqlite:///{path}?mode=ro") as store:
         written = write_archive(store, archive, [*NAMES, "long", "odd", "erased"])
     assert [problem.conversation for problem in written.problems] == ["long"]
-    brought = list(read_archive(target, archive, receipts=True))
+    brought = list(read_archive(target, archive, tombstones=True))
     assert {each.conversation for each in brought if isinstance(each, Copied)} == {*NAMES, "odd", "erased"}
 
 
@@ -491,4 +491,4 @@ def test_what_lies_where_an_archive_is_written_does_not_make_it_readable_for_oth
 def test_a_store_that_cannot_be_written_ends_an_import_with_a_clear_error(archive: Path, target: Store):
     target._recorder.close()
     with pytest.raises(StoreUnusable, match="closed"):
-        list(read_archive(target, archive, receipts=True))
+        list(read_archive(target, archive, tombstones=True))

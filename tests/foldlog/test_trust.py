@@ -190,7 +190,7 @@ def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, s
     foldlog("erase", "two", "--yes", "--reason", "asked to")
     written = foldlog("export", "--all", "all.foldlog", "--json").document
     assert (written["conversations"], written["events"], written["findings"]) == (3, 10, [])
-    ran = foldlog("import", "all.foldlog", "--receipts", "--db", "sqlite:///other.db", "--json")
+    ran = foldlog("import", "all.foldlog", "--tombstones", "--db", "sqlite:///other.db", "--json")
     assert ran.status == 0
     assert [(e["format"], e["added"]) for e in ran.document["imported"]] == [
         ("archive", 5),
@@ -198,7 +198,7 @@ def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, s
         ("archive", 0),
     ]
     assert heads_of(tmp_path / "other.db") == heads_of(store)
-    again = foldlog("import", "all.foldlog", "--receipts", "--db", "sqlite:///other.db")
+    again = foldlog("import", "all.foldlog", "--tombstones", "--db", "sqlite:///other.db")
     assert again.status == 0
     assert "nothing new, 5 events as before" in again.out
 
@@ -399,7 +399,8 @@ def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, sto
     assert "its end is cut off" in ran.err
 
 
-def test_receipts_of_an_archive_come_only_where_they_are_asked_for(foldlog, write):
+@pytest.mark.parametrize("option", ["--tombstones", "--receipts"])
+def test_tombstones_of_an_archive_come_only_where_they_are_asked_for(foldlog, write, option):
     foldlog("import", write("kept.jsonl", [said(0, "kept")]))
     foldlog("import", write("gone.jsonl", [said(0, "gone")]))
     assert foldlog("erase", "gone", "--reason", "asked for", "--yes").status == 0
@@ -407,10 +408,10 @@ def test_receipts_of_an_archive_come_only_where_they_are_asked_for(foldlog, writ
     target = ("--db", "sqlite:///target.db")
     left_out = foldlog("import", "all.foldlog", *target)
     assert left_out.status == 0
-    assert "receipts of erased conversations were left out" in left_out.err
-    assert "--receipts" in left_out.err
+    assert "tombstones of erased conversations were left out" in left_out.err
+    assert "--tombstones" in left_out.err
     assert [row["id"] for row in foldlog("list", "--json", *target).document["conversations"]] == ["kept"]
-    assert foldlog("import", "all.foldlog", "--receipts", *target).status == 0
+    assert foldlog("import", "all.foldlog", option, *target).status == 0
     assert foldlog("import", "gone.jsonl", *target).status == 1
 
 

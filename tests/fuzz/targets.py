@@ -233,7 +233,7 @@ def archive(at: random.Random) -> str:
         path.write_bytes(content)
         outcome = "taken"
         try:
-            for _ in read_archive(store, path, receipts=True):
+            for _ in read_archive(store, path, tombstones=True):
                 pass
         except NotAnArchive as error:
             assert str(path) in str(error)  # noqa: PT017 - another run than pytest's

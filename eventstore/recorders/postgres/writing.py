@@ -136,7 +136,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     ) -> Conversation:
         key = self._numbered().key()
         if replaces is not None and not staged:
-            self._write("hide_receipt", bigint(replaces))
+            self._write("hide_tombstone", bigint(replaces))
         self._write(
             "begin_conversation",
             bigint(key),
@@ -172,7 +172,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
-        self._write("hide_replaced_receipt", bigint(key))
+        self._write("hide_replaced_tombstone", bigint(key))
         self._write("publish", bigint(key))
         first_id, firsts = 0, []
         for first, count in self._numbered().take_ranges(size, self._reserve):

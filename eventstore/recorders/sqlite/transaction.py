@@ -78,7 +78,7 @@ class SQLiteTransaction(SQLiteReader):
         replaces: int | None = None,
     ) -> Conversation:
         if replaces is not None and not staged:
-            self._hide_receipt(replaces)
+            self._hide_tombstone(replaces)
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         cursor = self._execute(
             SQL["begin_conversation"],
@@ -113,15 +113,15 @@ class SQLiteTransaction(SQLiteReader):
         self._check_staged(key)
         replaces = self._execute(SQL["replaces"], (key,)).fetchone()
         if replaces is not None:
-            self._hide_receipt(replaces[0])
+            self._hide_tombstone(replaces[0])
         first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._execute(SQL["publish"], (first, size, key))
         return first
 
-    def _hide_receipt(self, key: int) -> None:
+    def _hide_tombstone(self, key: int) -> None:
         self.forget()
-        if self._execute(SQL["hide_receipt"], (key,)).rowcount != 1:
+        if self._execute(SQL["hide_tombstone"], (key,)).rowcount != 1:
             raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
 
     def change(self, key: int, change: Change) -> None:

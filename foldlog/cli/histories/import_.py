@@ -33,9 +33,9 @@ _COPY = re.compile(rf"\S*/{_FOLDER}\w+/{_STDIN}\b")
 """The path of a copy of stdin in a message."""
 _FINDINGS_SHOWN = 20
 _TELL_EVERY = 200
-_RECEIPT = (
-    "receipts of erased conversations were left out: a receipt refuses its id in this store for ever; add --receipts "
-    "to import them from an archive that you trust"
+_TOMBSTONE = (
+    "tombstones of erased conversations were left out: a tombstone refuses its id in this store for ever; add "
+    "--tombstones to import them from an archive that you trust"
 )
 
 
@@ -85,9 +85,10 @@ def run(
         typer.Option("--prefix", metavar="TEXT", show_default=False, help="A text before the id of each conversation."),
     ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Import nothing if a record cannot be read.")] = False,
-    receipts: Annotated[
-        bool, typer.Option("--receipts", help="Also import an archive's receipts of erased conversations.")
+    tombstones: Annotated[
+        bool, typer.Option("--tombstones", help="Also import an archive's tombstones of erased conversations.")
     ] = False,
+    receipts: Annotated[bool, typer.Option("--receipts", hidden=True, help="The former name of --tombstones.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -95,8 +96,9 @@ def run(
 
     Example: foldlog import ~/.claude/projects
     """
+    tombstones = tombstones or receipts
     with _stdin_as_file(paths) as named:
-        return _import(named, format, conversation, prefix, db, strict=strict, receipts=receipts, as_json=as_json)
+        return _import(named, format, conversation, prefix, db, strict=strict, tombstones=tombstones, as_json=as_json)
 
 
 @contextmanager
@@ -132,7 +134,7 @@ def _import(
     db: str,
     *,
     strict: bool,
-    receipts: bool,
+    tombstones: bool,
     as_json: bool,
 ) -> int:
     from eventstore import EventStoreError
@@ -149,7 +151,7 @@ def _import(
     elsewhere: list[str] = []
     with open_or_create(db) as store:
         try:
-            for outcome in _everything(store, sources, archives, conversation, receipts=receipts, quiet=as_json):
+            for outcome in _everything(store, sources, archives, conversation, tombstones=tombstones, quiet=as_json):
                 match outcome:
                     case ImportedHistory():
                         imported.append(outcome)
@@ -160,7 +162,7 @@ def _import(
                 raise
             elsewhere.append(_broken_off(imported, error))
     _warn(elsewhere, len(elsewhere), "these paths")
-    for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.note == _RECEIPT)):
+    for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.note == _TOMBSTONE)):
         terminal.complain(f"note: {note}")
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
@@ -187,7 +189,7 @@ def _everything(
     archives: Iterable[Path],
     conversation: str | None,
     *,
-    receipts: bool,
+    tombstones: bool,
     quiet: bool,
 ) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history; a text is a problem of no single history."""
@@ -195,7 +197,7 @@ def _everything(
     yield from import_sources(store, sources, conversation, quiet=quiet, size_bytes=size_bytes)
     yield from (_named(str(finding)) for finding in sources.findings)
     for archive in archives:
-        yield from _from_archive(store, archive, receipts=receipts, quiet=quiet)
+        yield from _from_archive(store, archive, tombstones=tombstones, quiet=quiet)
 
 
 def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> str:
@@ -207,16 +209,16 @@ def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> 
     return f"{error}; the import ended after {histories} with {events}, which stay; run it again to continue"
 
 
-def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
+def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history in an archive; a text is a problem of the archive as a whole."""
     from foldlog.archives import LeftOut, Problem
 
-    for outcome in read(store, path, receipts=receipts):
+    for outcome in read(store, path, tombstones=tombstones):
         if isinstance(outcome, str):
             yield outcome
             continue
         if isinstance(outcome, LeftOut):
-            yield ImportedHistory(str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _RECEIPT)
+            yield ImportedHistory(str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _TOMBSTONE)
             continue
         problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
         added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)

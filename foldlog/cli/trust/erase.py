@@ -26,7 +26,7 @@ _WORDS_MAX = 200
 
 def run(
     conversation: ConversationId,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the receipt keeps.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the tombstone keeps.")],
     audit: Annotated[
         Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
     ] = None,
@@ -43,8 +43,8 @@ def run(
     """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
 
     In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. A
-    receipt stays: when, why, how many events, and the last head. An append does not use its id again. Earlier archives
-    and backups still hold the conversation; later ones hold the receipt.
+    tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
+    archives and backups still hold the conversation; later ones hold the tombstone.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """
@@ -55,7 +55,7 @@ def run(
     if with_forks and detach:
         raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
     if not reason.strip():
-        raise Refused("--reason is empty; give a reason, which the receipt keeps")
+        raise Refused("--reason is empty; give a reason, which the tombstone keeps")
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:
@@ -64,17 +64,19 @@ def run(
             _ask(store, conversation)
         forks = list(forks_of(store, conversation)) if with_forks else []
         try:
-            receipt = erase_conversation(store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach)
+            tombstone = erase_conversation(
+                store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach
+            )
         except ConversationHasForks as error:
             raise Refused(str(error)) from error
         left = _erase_from_search(store)
         pending = bytes_pending_words(store, db, "it")
         problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
     if as_json:
-        terminal.emit(_document(receipt))
+        terminal.emit(_document(tombstone))
     else:
-        name = terminal.printable(receipt.id, one_line=True)
-        said = f"{name}: erased at {_moment(receipt)}, {count(receipt.version, 'event')}, head {receipt.head}"
+        name = terminal.printable(tombstone.id, one_line=True)
+        said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
         said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if receipt.bytes_pending:
@@ -87,19 +89,19 @@ def run(
     return DONE if problem is None and left is None else FINDINGS
 
 
-def _document(receipt: ConversationRow) -> dict[str, object]:
+def _document(tombstone: ConversationRow) -> dict[str, object]:
     return {
-        "conversation": receipt.id,
-        "erased_at": _moment(receipt),
-        "reason": receipt.erased_reason,
-        "events": receipt.version,
-        "head": receipt.head,
-        "bytes_pending": receipt.bytes_pending,
+        "conversation": tombstone.id,
+        "erased_at": _moment(tombstone),
+        "reason": tombstone.erased_reason,
+        "events": tombstone.version,
+        "head": tombstone.head,
+        "bytes_pending": tombstone.bytes_pending,
     }
 
 
-def _moment(receipt: ConversationRow) -> str:
-    return "" if receipt.erased_at is None else receipt.erased_at.isoformat()
+def _moment(tombstone: ConversationRow) -> str:
+    return "" if tombstone.erased_at is None else tombstone.erased_at.isoformat()
 
 
 def _ask(store: Store, conversation: str) -> None:

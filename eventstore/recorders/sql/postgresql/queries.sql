@@ -364,10 +364,10 @@ SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent,
 FROM past JOIN {schema}.conversations c ON c.key = past.key
 ORDER BY past.stop DESC
 
--- name: hide_receipt
+-- name: hide_tombstone
 UPDATE {schema}.conversations SET visible = false WHERE key = $1::bigint AND visible AND erased_at IS NOT NULL
 
--- name: hide_replaced_receipt
+-- name: hide_replaced_tombstone
 UPDATE {schema}.conversations SET visible = false
 WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL

@@ -121,7 +121,7 @@ WITH RECURSIVE past (key, stop, id, encrypted, parent, parent_version, has_recor
 )
 SELECT key, stop, id, encrypted, parent, has_records FROM past
 
--- name: hide_receipt
+-- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
 
 -- name: replaces

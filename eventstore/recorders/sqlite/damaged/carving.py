@@ -172,9 +172,9 @@ class _Names:
             if columns is None and key not in self._name_of and name in _OF_THE_STORE:
                 continue
             columns = _typed(columns or (key, name, 1, 0, *[None] * 16))
-            is_hidden_receipt = columns[2] == 0 and columns[11] is not None
-            if columns[2] == 1 or columns[10] is not None or is_hidden_receipt or key in self._seen_before:
-                found.setdefault(key, (key, name, 0 if is_hidden_receipt else 1, *columns[3:]))
+            is_hidden_tombstone = columns[2] == 0 and columns[11] is not None
+            if columns[2] == 1 or columns[10] is not None or is_hidden_tombstone or key in self._seen_before:
+                found.setdefault(key, (key, name, 0 if is_hidden_tombstone else 1, *columns[3:]))
         return found
 
 
