@@ -79,7 +79,7 @@ def run(
         said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
         said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
-    if receipt.bytes_pending:
+    if tombstone.bytes_pending:
         terminal.complain(f"bytes pending: {pending}")
     if left is not None:
         terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
