@@ -9,6 +9,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 from psycopg import sql
 
+from eventstore.recorders.errors import ProgrammingError
 from eventstore.recorders.server import Holder, Lag, Status
 from eventstore.recorders.statements import statements
 
@@ -51,7 +52,7 @@ def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
     )
 
 
-class MayNotVacuum(Exception):
+class MayNotVacuum(ProgrammingError):
     """This role may not vacuum a table: only its owner may, and from PostgreSQL 17 on a role with ``MAINTAIN``."""
 
 
