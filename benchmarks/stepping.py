@@ -7,7 +7,7 @@ sides find the count of a text in a table: then no tokenizer hides what the step
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,71 +32,72 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
     LLM(LLMConfig(model=MODEL)).token_sums(View.from_events([]))  # loads litellm, with its habits curbed
     import litellm
 
+    def by_litellm(messages: Sequence[Mapping[str, Any]]) -> int:
+        return int(litellm.token_counter(model=MODEL, messages=messages))
+
     for seed in range(scale.rounds):
-        events = [
-            replace(event, id=NOT_RECORDED, cause=None)
-            for event in history(1_000, seed=seed)
-            if not isinstance(event, CondensationAction)
-        ]
-        before, steps = events[:BEFORE], events[BEFORE : BEFORE + 2 * STEPS]
-        raw = RawStore(folder / f"raw-{seed}.db")
-        raw.append_batch(("c1", place, "event", body_of(event)) for place, event in enumerate(before))
-        total = litellm.token_counter(model=MODEL, messages=View.from_events(before).to_messages())
-        with open_store(f"sqlite:///{folder}/ours-{seed}.db") as store:
-            views, llm = Views(store), LLM(LLMConfig(model=MODEL))
-            store.register(views)
-            store.ingest("c1", before)
-            llm.token_sums(views.current("c1"))
-            our_seconds = raw_seconds = 0.0
-            for version, pair in zip(range(BEFORE, BEFORE + 2 * STEPS, 2), _pairs(steps), strict=True):
-                messages = View.from_events(pair).to_messages()[-2:]  # without the words that open a View
-                begun = time.perf_counter()
-                raw.append_batch(("c1", version + n, "event", body_of(event)) for n, event in enumerate(pair))
-                total += litellm.token_counter(model=MODEL, messages=messages) - 3
-                raw_seconds += time.perf_counter() - begun
-                begun = time.perf_counter()
-                store.append("c1", pair, expected_version=version)
-                counted = llm.token_sums(views.current("c1"))[-1]
-                our_seconds += time.perf_counter() - begun
-                if counted != total:
-                    raise AssertionError(f"{counted} tokens, by hand {total}")
-        raw.close()
-        yield Round(1_000 * our_seconds / STEPS, 1_000 * raw_seconds / STEPS)
+        yield _measured(folder / str(seed), seed, LLM(LLMConfig(model=MODEL)).token_sums, by_litellm, known={})
 
 
 def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The same, where a count is one look at the number of characters."""
+    """Do the same, where a count is one look at the number of characters."""
     for seed in range(scale.rounds):
-        events = [
-            replace(event, id=NOT_RECORDED, cause=None)
-            for event in history(1_000, seed=seed)
-            if not isinstance(event, CondensationAction)
-        ]
-        before, steps = events[:BEFORE], events[BEFORE : BEFORE + 2 * STEPS]
-        raw = RawStore(folder / f"raw-cached-{seed}.db")
-        raw.append_batch(("c1", place, "event", body_of(event)) for place, event in enumerate(before))
-        total = _characters(View.from_events(before).to_messages(), ())
-        cached = [_characters(View.from_events(pair).to_messages()[-2:], ()) - 3 for pair in _pairs(steps)]
-        with open_store(f"sqlite:///{folder}/ours-cached-{seed}.db") as store:
-            views, sums = Views(store), PromptSums(TokenCounter(_characters))
-            store.register(views)
-            store.ingest("c1", before)
-            sums.of(views.current("c1"))
-            our_seconds = raw_seconds = 0.0
-            for number, pair in enumerate(_pairs(steps)):
-                version = BEFORE + 2 * number
-                begun = time.perf_counter()
-                raw.append_batch(("c1", version + n, "event", body_of(event)) for n, event in enumerate(pair))
-                total += cached[number]
-                raw_seconds += time.perf_counter() - begun
-                begun = time.perf_counter()
-                store.append("c1", pair, expected_version=version)
-                counted = sums.of(views.current("c1"))[-1]
-                our_seconds += time.perf_counter() - begun
-                if counted != total:
-                    raise AssertionError(f"{counted} tokens, by hand {total}")
-        raw.close()
-        yield Round(1_000 * our_seconds / STEPS, 1_000 * raw_seconds / STEPS)
+        known = {place: _characters(_added(pair), ()) for place, pair in enumerate(_pairs(_workload(seed)[1]))}
+        sums = PromptSums(TokenCounter(_characters))
+        yield _measured(
+            folder / f"cached-{seed}", seed, sums.of, lambda messages: _characters(messages, ()), known=known
+        )
+
+
+def _measured(
+    folder: Path,
+    seed: int,
+    sums_of: Callable[[View], Sequence[int]],
+    count: Callable[[Sequence[Mapping[str, Any]]], int],
+    *,
+    known: Mapping[int, int],
+) -> Round:
+    """Measure the steps of one history on both sides. ``known`` are counts of pairs that the other side looks up."""
+    folder.mkdir()
+    before, steps = _workload(seed)
+    raw = RawStore(folder / "raw.db")
+    raw.append_batch(("c1", place, "event", body_of(event)) for place, event in enumerate(before))
+    total = count(View.from_events(before).to_messages())
+    with open_store(f"sqlite:///{folder}/ours.db") as store:
+        views = Views(store)
+        store.register(views)
+        store.ingest("c1", before)
+        sums_of(views.current("c1"))
+        our_seconds = raw_seconds = 0.0
+        for number, pair in enumerate(_pairs(steps)):
+            version, messages = BEFORE + 2 * number, _added(pair)
+            begun = time.perf_counter()
+            raw.append_batch(("c1", version + n, "event", body_of(event)) for n, event in enumerate(pair))
+            total += (known[number] if known else count(messages)) - 3
+            raw_seconds += time.perf_counter() - begun
+            begun = time.perf_counter()
+            store.append("c1", pair, expected_version=version)
+            counted = sums_of(views.current("c1"))[-1]
+            our_seconds += time.perf_counter() - begun
+            if counted != total:
+                raise AssertionError(f"{counted} tokens, by hand {total}")
+    raw.close()
+    return Round(1_000 * our_seconds / STEPS, 1_000 * raw_seconds / STEPS)
+
+
+def _workload(seed: int) -> tuple[list[Event], list[Event]]:
+    """Return the events before the steps, and those of the steps."""
+    events: list[Event] = [
+        replace(event, id=NOT_RECORDED, cause=None)
+        for event in history(1_000, seed=seed)
+        if not isinstance(event, CondensationAction)
+    ]
+    return events[:BEFORE], events[BEFORE : BEFORE + 2 * STEPS]
+
+
+def _added(pair: list[Event]) -> list[dict[str, Any]]:
+    """Return the messages of a pair, without the words that open a View."""
+    return View.from_events(pair).to_messages()[-2:]
 
 
 def _characters(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:

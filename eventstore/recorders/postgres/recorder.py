@@ -16,7 +16,7 @@ from psycopg import conninfo, sql
 from psycopg.pq.abc import PGresult
 
 from eventstore.errors import InvalidOption
-from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.errors import (
     IntegrityError,
     InterfaceError,
@@ -88,7 +88,7 @@ class PostgresRecorder:
         durable: bool = True,
         pooler: Literal["none", "transaction"] = "none",
         connections_max: int = 16,
-        patience_s: float = 60.0,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.writable = writable
         self._schema = schema
@@ -126,7 +126,7 @@ class PostgresRecorder:
             durable=options.get("durability", durability) == "full",
             pooler="transaction" if options.get("pooler") == "transaction" else "none",
             connections_max=int(options.get("connections_max", 16)),
-            patience_s=float(options.get("patience_s", 60)),
+            patience_s=float(options.get("patience_s", PATIENCE_S)),
         )
 
     # -- the seam -----------------------------------------------------------------------------------------------------
