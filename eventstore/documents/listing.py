@@ -8,8 +8,8 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from heapq import merge
 from itertools import islice
@@ -26,7 +26,7 @@ from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, translated
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.rows import from_microseconds
+from eventstore.stored.rows import EPOCH, from_microseconds
 from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
 
@@ -40,6 +40,7 @@ _FACT: Final = "listed"
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
 _WITH_KEY: Final = -2
+_new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -83,16 +84,19 @@ def recent_conversations(
         keys = database.settings.keys
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
-        def page(reader: Reader) -> list[tuple[RecentConversation, tuple[int, int]]]:
+        def page(reader: Reader) -> RecentConversations:
             pages = [reader.index.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
-            found = merge(*pages, key=lambda one: (one.at, one.key), reverse=True)
-            return [(_shown(database, reader, one), (one.at, one.key)) for one in islice(found, limit)]
+            found = pages[0]
+            if len(pages) > 1:
+                found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
+            last = found[-1] if limit and len(found) == limit else None
+            return RecentConversations(
+                _shown(database, reader, found),
+                from_microseconds(as_of),
+                None if last is None else (last.at, last.key),
+            )
 
-        found = recorder.query(page)
-    conversations = tuple([one for one, _ in found])
-    return RecentConversations(
-        conversations, from_microseconds(as_of), found[-1][1] if limit and len(found) == limit else None
-    )
+        return recorder.query(page)
 
 
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
@@ -157,22 +161,25 @@ def _list_some(transaction: Transaction, database: Database, touched: Iterable[t
             writing.end()
 
 
-def _shown(database: Database, reader: Reader, one: ListedConversation) -> RecentConversation:
-    return RecentConversation(
-        one.id,
-        max(one.version, 0),
-        from_microseconds(one.created_at),
-        from_microseconds(one.at),
-        _attributes(database, reader, one),
-    )
+def _shown(database: Database, reader: Reader, found: Sequence[ListedConversation]) -> tuple[RecentConversation, ...]:
+    return tuple([
+        _new(RecentConversation, (
+            one.id,
+            one.version if one.version > 0 else 0,
+            EPOCH + timedelta(0, 0, one.created_at),
+            EPOCH + timedelta(0, 0, one.at),
+            _decode(record.body)
+            if (record := one.attributes) is not None and not one.is_encrypted and _is_plain(one.id, record)
+            else _attributes(database, reader, one),
+        ))
+        for one in found
+    ])  # fmt: skip
 
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
     record = one.attributes
     if record is None:
         return None if one.version == _WITH_KEY else {}
-    if not one.is_encrypted and _is_plain(one.id, record):
-        return _decode(record.body)
     codec = RowCodec.of(one.id)
     if one.is_encrypted:
         found = database.find_key(reader, one.key)
@@ -191,8 +198,7 @@ def _is_plain(conversation: str, record: Record) -> bool:
     rest.
     """
     try:
-        seed = hash_chain.checksum_seed(conversation)
-        return record.encoding == PLAIN and record.checksum == hash_chain.record_checksum(seed, ATTRIBUTES, *record[:5])
+        return record.encoding == PLAIN and hash_chain.is_sound_record(conversation, ATTRIBUTES, record)
     except TypeError:  # a column of another type
         return False
 

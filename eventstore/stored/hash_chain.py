@@ -35,7 +35,7 @@ from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
 
-from eventstore.recorders.types import HEAD_BYTES
+from eventstore.recorders.types import HEAD_BYTES, Record
 from eventstore.stored.crc import crc32
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "commitment",
     "commitment_of",
     "is_redacted",
+    "is_sound_record",
     "link",
     "new_salt",
     "record_checksum",
@@ -257,6 +258,13 @@ def record_checksum(
     """Return the checksum of a projection's record for one version, with ``body`` as it is stored."""
     fields = f"{projection} {version} {code} {base} {encoding} "
     return crc32(body, crc32(_bytes(fields), seed))
+
+
+def is_sound_record(conversation: str, projection: str, record: Record) -> bool:
+    """Return whether the checksum of a projection's record is that of ``record_checksum``, in one call."""
+    version, code, base, body, encoding, checksum, _ = record
+    beginning = f"{conversation}{projection} {version} {code} {base} {encoding} "
+    return checksum == crc32(_bytes(beginning) + body)
 
 
 def _bytes(text: str) -> bytes:

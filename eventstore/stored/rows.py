@@ -30,6 +30,7 @@ from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 from eventstore.values.arguments import YEAR_10000, moment
 
 __all__ = [
+    "EPOCH",
     "Batch",
     "beginning_with_an_event",
     "chained",
@@ -53,7 +54,7 @@ _body, _encoding_of_bare = attrgetter("body"), itemgetter(6)
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
 _each_salt = Struct(f"{SALT_BYTES}s").iter_unpack
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS = range(YEAR_10000)
 """The moments that can be recorded: 1970 to 9999."""
 
@@ -243,4 +244,4 @@ def beginning_with_an_event(conversation: Conversation | None) -> Conversation |
 
 @lru_cache(64)  # the events of one batch have one time
 def from_microseconds(moment: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=moment)
+    return EPOCH + timedelta(microseconds=moment)

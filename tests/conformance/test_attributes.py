@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from eventstore import ConversationErased, InvalidArgument, InvalidEvent, KeyRing, Message, Store, VersionConflict
+from eventstore import (
+    ConversationErased,
+    CorruptEvent,
+    InvalidArgument,
+    InvalidEvent,
+    KeyRing,
+    Message,
+    Store,
+    VersionConflict,
+)
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
 from eventstore.opening import open_store
 from eventstore.recorders.base import Recorder
+from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.stored.row_codec import WriteSettings
 from foldlog import Histories
 
@@ -178,3 +191,25 @@ def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
     for name in "xyz":
         found = histories.recent({"user": name}, age_max_s=0).conversations
         assert {(one.id, one.version) for one in found} == {(f"{name}{n}", 3) for n in range(6)}
+
+
+@pytest.mark.parametrize("keys", [None, KEYS])
+@pytest.mark.parametrize(
+    "change",
+    [
+        """body = CAST('{"user":"u2"}' AS BLOB)""",
+        "checksum = checksum + 1",
+        "encoding = 3",
+        "conversation = (SELECT max(key) FROM conversations)",
+    ],
+)
+def test_attributes_that_were_changed_in_the_file_are_never_listed(tmp_path: Path, keys: KeyRing | None, change: str):
+    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
+        histories = Histories(Store(recorder, WriteSettings(keys=keys)))
+        histories.create("a", {"user": "u1"})
+        Store(recorder).append("b", said("b"), expected_version=0)
+        assert [one.attributes for one in histories.recent({"user": "u1"}).conversations] == [{"user": "u1"}]
+        with closing(sqlite3.connect(recorder.path)) as connection, connection:
+            connection.execute(f"UPDATE records SET {change} WHERE projection = 'attributes'")
+        with pytest.raises(CorruptEvent, match="the attributes that lists keep for it were changed"):
+            histories.recent()

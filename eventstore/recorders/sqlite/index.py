@@ -46,9 +46,9 @@ class SQLiteIndex:
         return [
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
-                None if record[0] is None else Record(*record),
+                None if since is None else _new(Record, (since, code, base, body, encoding, checksum, "")),
             ))
-            for key, name, created_at, encrypted, at, version, *record in rows
+            for key, name, created_at, encrypted, at, version, since, code, base, body, encoding, checksum in rows
         ]  # fmt: skip
 
     def trackings_behind(self, position: int) -> Sequence[str]:
