@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from condensers import Condensation
     from eventstore.maintenance.redact import RedactionReceipt
+    from eventstore.stored.read_transaction import ReadTransaction
     from foldlog.histories import Histories
     from foldlog.reports.stats import Stats
     from projections import Lifetimes
@@ -84,7 +85,8 @@ class History:
         through ``Histories``: it first reads the Views that a caller holds and that were not read yet.
         """
         try:
-            self._meet()
+            if self._generation.key is None:
+                return self._views.latest(self.id, self._meet_in)
             return self._views.latest(self.id)
         except ConversationNotFound:
             return View.from_events(())
@@ -220,6 +222,10 @@ class History:
             except VersionConflict:
                 continue
             return attributes
+
+    def _meet_in(self, read: ReadTransaction) -> None:
+        """Remember which conversation has the id in this transaction: see ``_meet``."""
+        self._generation.key = read.key
 
     def _meet(self) -> int | None:
         """Remember the key of the conversation that has the id now, if no key is remembered: see ``Histories.create``.

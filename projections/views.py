@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
@@ -114,14 +114,17 @@ class Views:
             latest.moment = moment
         return view
 
-    def latest(self, conversation: str) -> View:
+    def latest(self, conversation: str, look: Callable[[ReadTransaction], None] | None = None) -> View:
         """Return the View now, as ``current`` does; a long View that is not in memory is read on first use.
 
-        Its ``tail`` costs only the tail. Raises what ``current`` raises, now or on first use.
+        Its ``tail`` costs only the tail. ``look`` is called in a read transaction of the conversation, which saves the
+        caller one of its own. Raises what ``current`` raises, now or on first use.
         """
         if conversation in self._latest:
+            if look is not None:
+                self._store.query(conversation, look)
             return self.current(conversation)
-        view, version = self._store.query(conversation, self._short)
+        view, version = self._store.query(conversation, partial(self._short, look=look))
         if view is not None:
             return view
         view = UnreadView(self, conversation, version, self._dialect)
@@ -263,8 +266,12 @@ class Views:
             project(self._store, conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _short(self, reading: ReadTransaction) -> tuple[View | None, int]:
+    def _short(
+        self, reading: ReadTransaction, look: Callable[[ReadTransaction], None] | None = None
+    ) -> tuple[View | None, int]:
         """Return the View now and its version, if the conversation is short and all of its revisions are stored."""
+        if look is not None:
+            look(reading)
         if reading.version > _SHORT:
             return None, reading.version
         view, missing = self._opened(reading, None)

@@ -45,7 +45,8 @@ def _last_items(reading: ReadTransaction, revision: Revision, wanted: Intervals,
         standing.setdefault(run.after, []).append(run)
     newest_first: list[Event] = []
     for event in _shown_backwards(reading, wanted, count):
-        newest_first += _summaries(reading, standing.get(event.id, ()))
+        if event.id in standing:
+            newest_first += _summaries(reading, standing[event.id])
         newest_first.append(event)
         if len(newest_first) >= count:
             break
