@@ -10,7 +10,7 @@ Reading and writing visit equal values in the same way, so both expect the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from eventstore.events import Event
 from foldlog.formats.delta import apply, apply_what_fits, object_delta
@@ -57,6 +57,9 @@ class KeyOrder:
         """Return the record from its ``rest``, with the marks in it."""
         held: set[int] = set()
         self._redacted = self._redacted or any(event.redacted is not None for event in events)
+        if not self._redacted and not self._last and "order" not in rest:
+            return cast(dict[str, Any], apply(predicted, rest))  # no other order is known than that of the prediction
+        held: set[int] = set()
         for event in events:
             for field in self._fields:
                 _hold(getattr(event, field, None), _DEPTH, held)

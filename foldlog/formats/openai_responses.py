@@ -75,7 +75,6 @@ _ANSWERED = {"mcp_approval_request": "id", "mcp_approval_response": "approval_re
 _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
 
 Marks = dict[str, Any]
-MARKS = ("type", "plain", "parts")
 """Keys of ``origin.rest`` that say how to predict the item:
 
     type   an Action, an Observation: the item's type, where it is not that of a function
@@ -221,7 +220,9 @@ class ResponsesEncoder:
         if not imported:
             return _added(event)
         rest = rest_of(event, NAME)
-        predicted = _predicted(event, {mark: rest[mark] for mark in MARKS if mark in rest})
+        predicted = _predicted(event, rest)
+        if not rest:
+            return [predicted]
         if "order" not in rest:
             return [apply(predicted, rest)]  # as ``KeyOrder`` would make it, which knows no other item
         return [KeyOrder().record(predicted, rest, [event])]
@@ -269,7 +270,7 @@ def _predicted(event: Event, marks: Marks) -> dict[str, Any]:
         case Annotation():
             item |= event.data if isinstance(event.data, dict) else {}
             item["type"] = event.name
-    return {key: value for key, value in item.items() if value is not None or event.origin is not None}
+    return item if event.origin is not None else {key: value for key, value in item.items() if value is not None}
 
 
 def _predict_call(event: Action, kind: str, item: dict[str, Any]) -> None:
