@@ -23,6 +23,8 @@ __all__ = ["UNKNOWN", "LinkedEntries", "Moves"]
 
 Entry = dict[str, Any]
 
+_FEW = 8
+
 UNKNOWN = ""
 """The tip if the last entry of a View is unknown. No entry has this id."""
 
@@ -92,7 +94,7 @@ class LinkedEntries:
     def _read(self, history: History, event_id: int) -> tuple[Entry, int]:
         """Return the entry that begins with an event, and the version after it."""
         encoder = Encoder(self.format)
-        for event in history.events(event_id):
+        for event in _from(history, event_id):
             for entry in encoder.records(event):
                 return entry, event.id + 1
         raise LookupError(f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole")
@@ -102,6 +104,14 @@ class LinkedEntries:
         history = self._histories[found.conversation]
         yield self._read(history, found.event_id)[0]
         yield from newest_records(history, found.event_id, self.format)
+
+
+def _from(history: History, event_id: int) -> Iterator[Event]:
+    """Yield the events from an id on, a few at first: most entries have one event or two."""
+    size = _FEW
+    while page := list(history.events(event_id, event_id + size)):
+        yield from page
+        event_id, size = event_id + size, 4 * size
 
 
 class Moves:

@@ -43,15 +43,16 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 def from_plain(plain: Any) -> Any:
     """Return the value that was given to ``to_plain``."""
-    if type(plain) is list:
+    kind = type(plain)
+    if kind is list:
         return [from_plain(each) for each in plain]
-    if type(plain) is not dict:
+    if kind is not dict:
         return plain
     if len(plain) == 1:
         ((key, inside),) = plain.items()
         if key in _MARKED:
             return _MARKED[key](inside)
-    return {key: from_plain(each) for key, each in plain.items()}
+    return {key: each if type(each) is str else from_plain(each) for key, each in plain.items()}
 
 
 _MARKED: dict[str, Callable[[Any], Any]] = {

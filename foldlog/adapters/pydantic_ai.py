@@ -33,6 +33,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.adapters.linked import UNKNOWN, LinkedEntries, Moves
+from foldlog.adapters.newest import newest_document
 from foldlog.adapters.opening import HistoriesGiven, OpenHistories
 from foldlog.adapters.plain import from_plain, time_from, to_plain
 from foldlog.history import History
@@ -115,16 +116,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """Return a history, its record at its version, and this version; None for an erased one."""
         history = self.histories.sync[self.conversation(conversation_id)]
         try:
-            version = history.version
-            value = history.document(_RECORD, version=version) if version else None
+            version, value = newest_document(history, _RECORD)
         except ConversationErased:
             return history, None, None
         if value is None or value["conversation_id"] != conversation_id:
-            return (
-                history,
-                None,
-                version,
-            )  # a fork whose program was killed before it had a record has that of its parent
+            # a fork whose program was killed before it had a record has that of its parent
+            return history, None, version
         value = from_plain(value)
         return history, _records.validate_python({**value, "updated_at": time_from(value["updated_at"])}), version
 
@@ -173,7 +170,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         if (None if stored is None else stored.revision) != expected:
             raise ConversationConflict(record.conversation_id)
         start = entries[0].parent_id if entries else record.head_id
-        for needed in {start, record.head_id} - {None, *(entry.id for entry in entries)}:
+        there = {None, *(entry.id for entry in entries), *([] if stored is None else [stored.head_id])}
+        for needed in {start, record.head_id} - there:
             if needed is not None and self._entries.found(needed) is None:
                 raise ConversationConflict(record.conversation_id)
         attributes = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
@@ -183,7 +181,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         elif version == 0 and start is not None:
             version, tip = self._entries.fork(start, history.id), start
         moves = Moves(self._entries, history.id, version, tip)
-        if start is not None:
+        if start not in (None, tip):
             moves.add(self._entries.missing(history.id, version, start))
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
