@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -839,7 +839,7 @@ PROTECTIONS = {
 }
 
 
-def without(protection: Protection, project: Path) -> str | None:
+def without(protection: Protection, project: Path, python: str = sys.executable) -> str | None:
     """What the test says without the protection; None where it passes."""
     path = project / protection.file
     whole = path.read_text()
@@ -848,7 +848,12 @@ def without(protection: Protection, project: Path) -> str | None:
     path.write_text(whole.replace(protection.code, protection.without))
     try:
         done = subprocess.run(
-            _command(protection.test), cwd=project, capture_output=True, text=True, check=False, timeout=120
+            [python, *_arguments(protection.test)],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
     except subprocess.TimeoutExpired:
         return "it never ended"
@@ -857,12 +862,11 @@ def without(protection: Protection, project: Path) -> str | None:
     return None if done.returncode == 0 else _said(done.stdout)
 
 
-def _command(test: str) -> list[str]:
+def _arguments(test: str) -> list[str]:
     if test.startswith("-m "):
-        return [sys.executable, *test.split()]
+        return test.split()
     file, _, chosen = test.partition(" -k ")
     return [
-        sys.executable,
         "-m",
         "pytest",
         "-q",
@@ -883,7 +887,11 @@ def _said(printed: str) -> str:
     return re.sub(r"/\S*/(?=[^/\s]+\.db)", "", said)[:110]
 
 
-def main(names: list[str], protections: Mapping[str, Protection] = PROTECTIONS) -> int:
+def main(
+    names: list[str],
+    protections: Mapping[str, Protection] = PROTECTIONS,
+    python: Callable[[str], str] = lambda test: sys.executable,
+) -> int:
     useless = 0
     print("| protection | test | what it said without it |\n|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="foldlog-protections-") as folder:
@@ -894,7 +902,7 @@ def main(names: list[str], protections: Mapping[str, Protection] = PROTECTIONS) 
         shutil.copytree(ROOT, project, ignore=skipped)
         for name in names or protections:
             protection = protections[name]
-            said = without(protection, project)
+            said = without(protection, project, python(protection.test))
             useless += said is None
             cell = "**nothing: it passed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
             print(f"| {protection.what} | `{protection.test}` | {cell} |", flush=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters import protections as adapters
 from tests.attack import protections as attack
 from tests.crash import protections as crash
 from tests.fuzz import protections as fuzz
@@ -14,7 +15,9 @@ from tests.postgres import protections as postgres
 ROOT = Path(__file__).parents[2]
 
 
-TABLES = [protection for table in (attack, crash, fuzz, postgres) for protection in table.PROTECTIONS.values()]
+TABLES = [
+    protection for table in (adapters, attack, crash, fuzz, postgres) for protection in table.PROTECTIONS.values()
+]
 
 
 @pytest.mark.parametrize("protection", TABLES, ids=lambda p: p.what)

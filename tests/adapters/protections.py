@@ -1,0 +1,175 @@
+"""Take each protection of an adapter out, one at a time, and see a test fail for want of it.
+
+    python -m tests.adapters.protections [NAME…]
+
+prints a table, as ``tests.crash.protections`` does. Each test runs in the environment of the newest SDK, which
+``scripts/test --adapters`` makes. Exit status 1 where a test passed all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests.crash.protections import ROOT, Protection, main
+
+_ADK, _ADK_TEST = "foldlog/adapters/google_adk.py", "tests/adapters/google_adk/test_service.py"
+_PYDANTIC, _PYDANTIC_TEST = "foldlog/adapters/pydantic_ai.py", "tests/adapters/pydantic_ai/test_store.py"
+_STEPS_TEST = "tests/adapters/pydantic_ai/test_steps.py"
+
+PROTECTIONS = {
+    "pydantic-revision": Protection(
+        "pydantic-ai: a save is refused if another one came since the conversation was read",
+        _PYDANTIC,
+        "        if (None if stored is None else stored.revision) != expected:\n",
+        "        if False:\n",
+        f"{_STEPS_TEST} -k second_of_two and sqlite",
+    ),
+    "pydantic-version": Protection(
+        "… also where it comes between the look and the append",
+        _PYDANTIC,
+        "history.append(moves.events, expected_version=version, documents=documents",
+        "history.append(moves.events, documents=documents",
+        f"{_PYDANTIC_TEST} -k two_processes and sqlite",
+    ),
+    "pydantic-delete": Protection(
+        "pydantic-ai: what was saved since it was looked at is not deleted",
+        _PYDANTIC,
+        "erase(row.id, expected=row)",
+        "erase(row.id)",
+        f"{_PYDANTIC_TEST} -k looked_at and sqlite",
+    ),
+    "pydantic-shared": Protection(
+        "pydantic-ai: a fork gets copies of what it shares before its parent is erased",
+        _PYDANTIC,
+        ", detach_forks=True)",
+        ")",
+        f"{_PYDANTIC_TEST} -k keeps_what_it_shares and sqlite",
+    ),
+    "pydantic-fork": Protection(
+        "pydantic-ai: a fork without a record of its own has not that of its parent",
+        _PYDANTIC,
+        ' or value["conversation_id"] != conversation_id',
+        "",
+        f"{_PYDANTIC_TEST} -k before_it_had and sqlite",
+    ),
+    "pydantic-branch": Protection(
+        "pydantic-ai: a message goes after its parent, so the View is the branch that the SDK has",
+        "foldlog/adapters/linked.py",
+        "        if version != self._version:\n",
+        "        if False:\n",
+        f"{_PYDANTIC_TEST} -k branch_is_a_retraction and sqlite",
+    ),
+    "pydantic-cancelled": Protection(
+        "pydantic-ai: a cancelled save is waited for",
+        _PYDANTIC,
+        "await self.histories.pool.run(write, finish=True)",
+        "await self.histories.pool.run(write, finish=False)",
+        f"{_PYDANTIC_TEST} -k cancelled_save and sqlite",
+    ),
+    "pydantic-before-model": Protection(
+        "pydantic-ai: a request is saved before the model is asked",
+        _PYDANTIC,
+        "        await self._save(ctx, ctx.messages)\n        return request_context\n",
+        "        return request_context\n",
+        f"{_STEPS_TEST} -k before_the_model and sqlite",
+    ),
+    "pydantic-before-tools": Protection(
+        "pydantic-ai: … and a response before its tools are called",
+        _PYDANTIC,
+        "        await self._save(ctx, ctx.messages)\n        return result\n",
+        "        return result\n",
+        f"{_STEPS_TEST} -k killed_in_a_tool and sqlite",
+    ),
+    "pydantic-own-run": Protection(
+        "pydantic-ai: each run has a capability of its own",
+        _PYDANTIC,
+        "        return FoldlogSteps(self.store, scope=self.scope)\n",
+        "        return self\n",
+        f"{_STEPS_TEST} -k second_of_two and sqlite",
+    ),
+    "types": Protection(
+        "values that JSON does not have are marked",
+        "foldlog/adapters/plain.py",
+        '        return {"$tuple": [to_plain(each, unknown=unknown) for each in value]}\n',
+        "        return [to_plain(each, unknown=unknown) for each in value]\n",
+        f"{_PYDANTIC_TEST} -k fresh_open",
+    ),
+    "types-of-others": Protection(
+        "… and an object that looks marked is not taken for one",
+        "foldlog/adapters/plain.py",
+        'return {"$dict": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain',
+        "return plain",
+        f"{_PYDANTIC_TEST} -k fresh_open",
+    ),
+    "adk-stale": Protection(
+        "Google ADK: an append to an old state of a session is refused",
+        _ADK,
+        "            if updated > known:\n",
+        "            if False:\n",
+        f"{_ADK_TEST} -k makes_a_session_stale and sqlite",
+    ),
+    "adk-version": Protection(
+        "… also where another event comes between the look and the append",
+        _ADK,
+        "stored.history.append(events, expected_version=stored.version, documents",
+        "stored.history.append(events, documents",
+        f"{_ADK_TEST} -k two_processes and sqlite",
+    ),
+    "adk-pending": Protection(
+        "Google ADK: a shared change that a killed process left is written by the next reader",
+        _ADK,
+        '        self._shared.write(history.id, about.get("pending"))\n',
+        "",
+        f"{_ADK_TEST} -k killed_process_left and sqlite",
+    ),
+    "adk-once": Protection(
+        "… and once, under its key",
+        "foldlog/adapters/shared_state.py",
+        "documents=documents, idempotency_key=key)",
+        "documents=documents)",
+        f"{_ADK_TEST} -k killed_process_left and sqlite",
+    ),
+    "adk-unordered": Protection(
+        "Google ADK: events whose times are not in order are sorted, as by the SDK's own service",
+        _ADK,
+        '**({"unordered": True} if event.timestamp < updated else {})',
+        "",
+        f"{_ADK_TEST} -k random_operations and sqlite",
+    ),
+    "adk-temporary": Protection(
+        "Google ADK: temporary state is not stored",
+        _ADK,
+        "        del delta[key]\n",
+        "        pass\n",
+        f"{_ADK_TEST} -k random_operations and sqlite",
+    ),
+    "adk-deleted": Protection(
+        "Google ADK: the id of a deleted session is used again",
+        _ADK,
+        "history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1",
+        "raise",
+        f"{_ADK_TEST} -k used_again and sqlite",
+    ),
+    "adk-cancelled": Protection(
+        "Google ADK: a cancelled append is waited for",
+        _ADK,
+        "        await self._run(append, finish=True)\n",
+        "        await self._run(append)\n",
+        f"{_ADK_TEST} -k cancelled_append and sqlite",
+    ),
+}
+
+
+def _python(test: str) -> str:
+    """Return the interpreter of a test's environment. Raises ``SystemExit`` where it is not made."""
+    adapter = test.split("/")[2]
+    python = ROOT / ".cache" / "adapters" / f"{adapter}-newest" / "bin" / "python"
+    if not python.exists():
+        raise SystemExit(f"there is no {python}; run 'scripts/test --adapters {adapter}-newest' first")
+    return str(python)
+
+
+if __name__ == "__main__":
+    os.environ["FOLDLOG_TEST_ADAPTERS"] = "1"
+    sys.exit(main(sys.argv[1:], PROTECTIONS, python=_python))
