@@ -291,6 +291,7 @@ def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(chromium, stored):
         page.wait("document.querySelector('.facts')?.innerText.includes('fork of parent at version 32')")
         erase(histories.store, "parent", reason="asked to", detach_forks=True)
         page.wait("!document.querySelector('.facts').innerText.includes('fork of')")
+        page.settle()
         assert page.ask(f"{V}.list.entries.filter((one) => one.border)") == []
         histories["kept"].fork(20, "gone")
         page.open(f"{address}&id=gone")

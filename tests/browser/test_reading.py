@@ -138,7 +138,7 @@ def test_the_list_tells_titles_apart_and_shows_every_figure(chromium, stored, si
         names = [" ".join(name.replace(",", "").split()) for name in page.ask(TOLD)]
         assert names[0].startswith("Find out why")
         assert [re.sub(r"^.*… ", "", name) for name in names[3:]] == ["the clock is late", "the door is open"]
-        assert sorted(name.split(":")[0] for name in names[1:3]) == ["c/7", "c/8"]
+        assert sorted(name.split(":")[0].strip() for name in names[1:3]) == ["c/7", "c/8"]
         cells = (
             "Array.from(document.querySelectorAll('.row.head .cell, a.row .cell')).filter((each) => each.textContent)"
         )
