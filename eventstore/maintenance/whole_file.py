@@ -52,7 +52,11 @@ def new_beside(path: Path) -> Path:
 
 
 def _made_beside(path: Path) -> tuple[int, str]:
-    return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)  # of mode 0600
+    try:
+        return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)  # of mode 0600
+    except OSError as error:
+        error.filename = str(path)  # the caller knows no other name
+        raise
 
 
 def sync_folder(folder: Path) -> None:

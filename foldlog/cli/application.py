@@ -199,6 +199,10 @@ def _run(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, _ReaderLeft):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must stay silent
         return DONE if _command_of(arguments).strip() in _ONLY_SHOW else _PIPE_CLOSED
+    except SystemExit as error:  # typer and rich end so where the reader of a help has left
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         terminal.complain(_explained(error))
         return _status_of(error)

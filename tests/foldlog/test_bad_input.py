@@ -308,6 +308,19 @@ def test_a_mistyped_option_is_named_also_where_ids_below_zero_are_taken(foldlog,
     assert "unable to parse" not in ran.err
 
 
+def test_a_range_that_ends_before_it_begins(foldlog, five_messages):
+    foldlog("import", five_messages)
+    assert refused(foldlog("log", "five", "--start", 4, "--stop", 2), "--stop 2 is before --start 4")
+    assert foldlog("log", "five", "--start", 4, "--stop", 4).status == 0
+
+
+@pytest.mark.parametrize("command", [("export", "five", "--output"), ("backup",)])
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(foldlog, five_messages, command):
+    foldlog("import", five_messages)
+    ran = foldlog(*command, "missing/here.out")
+    assert refused(ran, "missing/here.out: No such file or directory")
+
+
 @pytest.mark.parametrize("command", ["log", "view", "export", "audit", "rebuild", "bench"])
 def test_a_conversation_that_was_erased(foldlog, five_messages, command):
     foldlog("import", five_messages)

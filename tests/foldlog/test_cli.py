@@ -443,7 +443,11 @@ def test_without_arguments_it_says_what_there_is(foldlog):
     assert "import" in ran.out
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["log", "tidewatch", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [["list"], ["list", "--json"], ["log", "tidewatch", "--json"], ["--help"], ["log", "--help"]],
+    ids=" ".join,
+)
 def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):
     foldlog("import", SAMPLE)
     command = os.path.join(sysconfig.get_path("scripts"), "foldlog")

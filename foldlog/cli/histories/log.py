@@ -13,7 +13,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog.cli.stores import open_existing, resolved
@@ -55,6 +55,8 @@ def run(
 
     Example: foldlog log tidewatch --tail 20 --no-notes
     """
+    if stop is not None and stop < start:
+        raise Refused(f"--stop {stop} is before --start {start}; --stop is the event after the last one to show")
     wanted = selection(kinds, no_notes=no_notes, since=since, until=until)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
