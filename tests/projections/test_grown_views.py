@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from eventstore.events import Action, Annotation, CondensationAction, Event, Mes
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from eventstore.stored import rows
-from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.writing import appending
 from projections import View, Views
 
 
@@ -164,11 +165,14 @@ def test_a_transaction_in_progress_is_not_seen(store: Store):
 def test_rows_that_were_rolled_back_come_into_no_view(store: Store, monkeypatch: pytest.MonkeyPatch):
     views = watched(store)
 
-    def interrupted(writing: WriteTransaction) -> None:
+    append_plain = appending.append_plain
+
+    def interrupted(*arguments: Any) -> None:
+        append_plain(*arguments)
         raise ValueError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(WriteTransaction, "end", interrupted)
+        patched.setattr(appending, "append_plain", interrupted)
         with pytest.raises(ValueError, match="no"):
             append(store, *said("taken back"))
     append(store, *said("stays"))
