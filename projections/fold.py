@@ -112,13 +112,14 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
-    if Retraction in map(type, numbered):
+    places = _places_of_changes(numbered)
+    if any(type(numbered[place]) is Retraction for place in places):
         base, path = _path(start, numbered)
         folded = resume(base.state, path, version)
         state = replace_field(folded.state, unhandled_condensation_request=_is_requested(start, numbered))
         older = None if base.state is start else base.condensations
     else:
-        folded = resume(start, numbered, version)
+        folded = _resume(start, numbered, places, version)
         state, older = folded.state, None
     past = _Retained(start.past, start.version, numbered)
     return Folded(replace_field(state, past=past), folded.condensations, older)
@@ -200,14 +201,19 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` are the shown and the structural ones
     of them, in order; others do not matter. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
-    if MAY_BE_STRUCTURAL.isdisjoint(map(type, events)) and all(map(_shown, events)):
+    return _resume(start, events, _places_of_changes(events), version)
+
+
+def _resume(start: ViewState, events: Sequence[Event], places: Sequence[int], version: int) -> Folded:
+    """Do the same, given also the places of the events that do more than join the end of the View."""
+    if not places:
         return Folded(add_shown(start, events, version), ())
     folding = _Folding(start, hopeful=len(events) >= MANY)
-    folding.run(events)
+    folding.run(events, places)
     left_behind = folding.left_behind()
     if left_behind is None:
         folding = _Folding(start, hopeful=False)
-        folding.run(events)
+        folding.run(events, places)
         left_behind = folding.left_behind() or frozenset()
     return Folded(folding.state(version, left_behind), tuple(folding.condensations))
 
@@ -287,9 +293,9 @@ class _Folding:
         items = self._start.plus(self._added) if self._changed is None else Items(self._changed)
         return ViewState(version, items, self._requested, left_behind, self._register, self._tomb)
 
-    def run(self, events: Sequence[Event]) -> None:
+    def run(self, events: Sequence[Event], places: Sequence[int]) -> None:
         start = 0
-        for place in [place for place, event in enumerate(events) if not event.shown or type(event) in _STRUCTURAL]:
+        for place in places:
             self._show(events[start:place])
             self._fold_in(events[place])
             start = place + 1
@@ -363,7 +369,9 @@ class _Folding:
         self._parting.forget(by, shown, head, gone)
 
 
-_STRUCTURAL = frozenset({CondensationAction, CondensationRequest, Retraction, UnknownEvent})
+def _places_of_changes(events: Sequence[Event]) -> list[int]:
+    """Return the places of the events that are not shown, or may be structural."""
+    return [place for place, event in enumerate(events) if not event.shown or type(event) in MAY_BE_STRUCTURAL]
 
 
 def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
@@ -375,7 +383,7 @@ def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
     if not ids:
         return ()
     first = next((place for place, event in enumerate(items) if event.id == ids[0]), 0)
-    if list(map(_id, items[first : first + len(ids)])) == list(ids):  # as condensers name them
+    if tuple(map(_id, items[first : first + len(ids)])) == tuple(ids):  # as condensers name them
         return range(first, first + len(ids))
     named = set(ids)
     return [place for place, event in enumerate(items) if event.id in named]
