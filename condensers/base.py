@@ -48,7 +48,7 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """How much a condensation is needed. Without a hard one the agent's next call may fail; a soft one can wait."""
+    """How urgent a condensation is. Without a hard one the agent's next call may fail; a soft one can wait."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -136,7 +136,7 @@ class Summarizer(Protocol):
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """What a token budget needs from the agent's model.
+    """The methods of the agent's model that a token budget needs.
 
     It may also have ``dialect``, the form of messages that its server accepts: see ``projections.View.to_messages``.
     """
@@ -259,7 +259,7 @@ class Condenser(MetadataInterface):
         return _condense_by_step(self, view, agent_llm)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Do the same as ``condense``, and return the reports too. If it raises, the error carries the reports."""
+        """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""
         return self.gather(lambda: Step(self.condense(view, agent_llm)))
 
     def gather(self, act: Callable[[], Step]) -> Step:

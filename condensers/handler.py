@@ -238,7 +238,7 @@ def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:
 
 
 class Remembered:
-    """What a handler remembers of one conversation, so that it neither reports nor tries the same at every step.
+    """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
     A mask applies its rule at every step; the rule is recorded once. A model that failed while condensing could wait is
     asked again some events later, and the number of events doubles with each further failure. Several threads may use

@@ -45,12 +45,12 @@ class Plan:
     _traces: _Traces | None = field(default=None, repr=False)
 
     def forgets_something(self) -> bool:
-        """Return whether it forgets an event of the log that the View shows."""
+        """Return whether the plan forgets an event of the log that the View shows."""
         ids = _named(self.action)
         return any(event.id in ids and event.id >= 0 for event in self.view.events)
 
     def after(self, meanwhile: Sequence[Event]) -> Plan:
-        """Return the same plan for the View after these events. Raises ``Outdated`` if it does not hold.
+        """Return this plan for the View after these events. Raises ``Outdated`` if the plan no longer holds.
 
         The plan holds if there was no other condensation and no retraction, if the events to forget are still shown, if
         every event that stays is still sent to the model, and if no part of an open call is forgotten. A request or a

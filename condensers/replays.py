@@ -95,7 +95,7 @@ class Replay:
 
     @property
     def condenser_cost(self) -> float:
-        """What the condenser's own model cost, in US dollars, as far as prices are known."""
+        """The cost of the condenser's own model in US dollars, as far as prices are known."""
         return sum((metrics.get("cost") or 0.0 for metrics in self._metrics()), 0.0)
 
     def _metrics(self) -> Iterable[Mapping[str, Any]]:

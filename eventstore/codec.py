@@ -297,7 +297,7 @@ def _builtins(event: _Known) -> dict[str, Any]:
 
 
 def _differs(event: _Known, read_back: Event) -> bool:
-    """Return whether a field was read back as another value. A list in a field that holds a tuple is the same value."""
+    """Return whether a field was read back as another value. A list counts as equal in a field that holds a tuple."""
     for given, read in zip(astuple(event), astuple(read_back), strict=True):
         if given != read and not (type(given) is list and tuple(given) == read):
             return True

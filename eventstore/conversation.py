@@ -68,10 +68,10 @@ UNRULED: Final = frozenset({SystemMessage, Message, Action, Observation, Annotat
 
 
 class State(NamedTuple):
-    """What ``decide`` needs to know.
+    """The state that ``decide`` needs.
 
-    ``version`` is the number of events. ``summaries`` are the synthetic ids that the command names and whose summaries
-    exist.
+    ``version`` is the number of events. ``summaries`` are those synthetic ids that the command names and whose
+    summaries exist.
     """
 
     conversation: str

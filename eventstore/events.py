@@ -203,7 +203,7 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
 
 
 class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
-    """What came of an action. ``cause`` is the action's id.
+    """The result of an action. ``cause`` is the action's id.
 
     ``content``    the result: a text, or parts
     ``tool``       the name of the tool
@@ -298,8 +298,8 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 class Forgotten(NamedTuple):
-    """What a condensation forgets: disjoint inclusive ``intervals`` of event ids, ascending, and ``summaries``, the
-    synthetic ids (below -1) of the summaries it forgets, descending.
+    """The parts that a condensation forgets: disjoint inclusive ``intervals`` of event ids, ascending, and
+    ``summaries``, the synthetic ids (below -1) of forgotten summaries, descending.
     """
 
     intervals: tuple[tuple[int, int], ...]

@@ -199,7 +199,7 @@ class Store:
         return chain.from_iterable(self._pages(conversation, *_range(start, stop), self.database.events))
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
-        """Yield the same events, each with the store's clock when it was recorded."""
+        """Yield the events that ``events`` yields, each with the store's clock when it was recorded."""
         return chain.from_iterable(self._pages(conversation, *_range(start, stop), self._logged))
 
     def version(self, conversation: str) -> int:

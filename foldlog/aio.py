@@ -257,7 +257,9 @@ class AsyncHistories:
         return AsyncHistory(self, conversation)
 
     __iter__ = None
-    """It takes ``async for``. Without this Python would ask for the histories 0, 1, 2 and so on, without end."""
+    """Raise ``TypeError``: it takes ``async for``. Without this method Python would ask for the histories 0, 1, 2 and
+    so on, without end.
+    """
 
     def __contains__(self, conversation: object) -> bool:
         raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version', 0 where there is no event")

@@ -28,7 +28,7 @@ _HOMES: Mapping[str, tuple[str, ...]] = {
 }
 
 NAMES: Mapping[str, str] = {name: home for home, names in _HOMES.items() for name in names}
-"""By name, the module that it is imported from."""
+"""The modules that public names are imported from."""
 
 
 def object_named(name: str) -> Any:

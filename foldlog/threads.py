@@ -60,7 +60,7 @@ class _Call(Generic[T]):
 
 
 class ThreadPool:
-    """At most ``threads_max`` threads for the calls of any number of tasks and loops."""
+    """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops."""
 
     def __init__(self, name: str, threads_max: int) -> None:
         self._name, self._threads_max = name, threads_max

@@ -88,7 +88,7 @@ class Summarized:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changed in the View from version ``before`` to version ``after``.
+    """The changes of the View from version ``before`` to version ``after``.
 
     ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
     ``summarized`` says which of the events that left have a summary, oldest condensation first.

@@ -147,7 +147,7 @@ def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten
 
 
 def left_behind_by_piece(events: Sequence[Event], left_behind: Set[int], start: int, stop: int) -> set[int]:
-    """Return the same ids when ``events[start:stop]`` leave."""
+    """Return the ids of the events that stay in a unit when ``events[start:stop]`` leave it."""
     head, piece, tail = events[:start], events[start:stop], events[stop:]
     if left_behind:
         head, piece, tail = ([event for event in part if event.id not in left_behind] for part in (head, piece, tail))

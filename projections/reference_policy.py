@@ -147,5 +147,6 @@ PROPERTIES = {
     "ToolCallMatchingProperty": (_unmatched, _after_open_calls),
     "ToolLoopAtomicityProperty": (_parts_of_loops, _inside_loops),
 }
-"""By V1's name, in V1's order: the events of a View that break it, by source id; the indices at which it forbids a
-cut."""
+"""V1's properties by their names, in V1's order. Each gives the source ids of the events that break it, and the indices
+at which it forbids a cut.
+"""

@@ -1,4 +1,5 @@
-"""What belongs together in a View: actions with their observations, parallel calls, the steps of a tool loop.
+"""Find the events of a View that belong together: actions with their observations, parallel calls, the steps of a tool
+loop.
 
 A model refuses a conversation in which an action has no observation, an observation has no action, one of several
 parallel calls is missing, or a loop has lost the thinking that it began with. So everything that forgets must know
@@ -92,7 +93,7 @@ class UnitsSoFar:
     def __init__(self, left_behind: Set[int]) -> None:
         self.left_behind = left_behind
         self.count = 0
-        """How many events were read."""
+        """The number of events that were read."""
         self._parallel_calls: list[ParallelCalls] = []
         self._answers: dict[int, int] = {}
         self._loops: list[list[int]] = []

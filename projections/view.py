@@ -61,7 +61,9 @@ class View:
         return View(state, _joined(self.condensations if older is None else older, condensations), self.dialect)
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """Return the same View with these events instead, for example with some of them masked or left out."""
+        """Return a View with other events, for example with some of them masked or left out. The rest of the View is
+        the same.
+        """
         items = Items(list(events))
         left_behind = self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)

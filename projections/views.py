@@ -45,11 +45,11 @@ _REMEMBERED = 64
 """Number of conversations whose last View stays in memory, to fold on from."""
 
 _FEW = 64
-"""Up to this many new events are read whole, shown or not: that takes one query instead of three."""
+"""Up to this many new events are read completely, shown or not, because that takes one query instead of three."""
 
 
 _SHORT = 256
-"""The View of a conversation of up to this many events is read at once."""
+"""In a conversation of up to this many events, the whole View is read when it is asked for, not on first use."""
 
 
 @dataclass(slots=True)

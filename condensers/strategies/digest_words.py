@@ -113,7 +113,7 @@ _ERROR = re.compile(
 _REJECTED = re.compile(r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE)
 
 _LOOKED_AT = 60
-"""How many of the last lines of an output are searched for an error."""
+"""The number of last lines of an output that are searched for an error."""
 
 
 def unwrapped(text: str) -> tuple[str, int | None]:

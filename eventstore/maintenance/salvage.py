@@ -144,8 +144,8 @@ class _Filling:
         self._counts: tuple[int, int] | None = (0, 0)
         """The numbers of shown and structural events before the next one; None if unknown."""
         self._structural: set[int] = set()
-        """How many lost rows since the last sound row were structural by their own columns. The next sound row counts
-        the others.
+        """The number of lost rows since the last sound row that were structural by their own columns. The next sound
+        row counts the others.
         """
 
     def rows(self) -> Iterator[Row]:

@@ -19,8 +19,8 @@ class Holder(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """How far a follower that keeps its place in the store is behind: how many events it could read now (at most 10,000
-    are counted), and how long ago the first of them was recorded.
+    """The lag of a follower that keeps its place in the store: how many events it could read now (at most 10,000 are
+    counted), and how long ago the first of them was recorded.
     """
 
     follower: str

@@ -187,8 +187,8 @@ class Record(NamedTuple):
 
 
 class RecalledKey(NamedTuple):
-    """What an idempotency key stands for: the first id and the number of the events that were appended under it.
-    ``proof`` belongs to the row codec.
+    """The entry of an idempotency key: the first id and the number of the events that were appended under it. ``proof``
+    belongs to the row codec.
     """
 
     first_id: int
@@ -310,7 +310,9 @@ class MoreRedactions(NamedTuple):
 
 
 class Fork(NamedTuple):
-    """Where a fork begins: in ``parent``, after ``border``, one of the rows stored under the parent's own key."""
+    """The beginning of a fork: its ``parent``, and the ``border``, the last shared row, which is stored under the
+    parent's own key.
+    """
 
     parent: Conversation
     border: Row

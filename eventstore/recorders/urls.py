@@ -1,4 +1,4 @@
-"""Where a store is, as a URL."""
+"""Parse the URL of a store."""
 
 from __future__ import annotations
 

@@ -201,8 +201,8 @@ def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
 
 
 class Chain(NamedTuple):
-    """What the next row must match: the head before it, its id, and the numbers of shown and structural events before
-    it.
+    """The values that the next row must match: the head before it, its id, and the numbers of shown and structural
+    events before it.
     """
 
     head: bytes

@@ -26,7 +26,7 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """What a mark says, besides how the conversation ends.
+    """The statements of a mark, besides how the conversation ends.
 
     ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a change of the
     encryption is running: rows with ``pending_from <= id < pending_until`` may be plain or of form 1, and so may

@@ -1,4 +1,4 @@
-"""What a store returns."""
+"""The values that a store returns."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """How a store writes bodies. What it can read depends only on its keys.
+    """The settings of a store for the bodies that it writes. The bodies that it can read depend only on its keys.
 
     ``compression`` is None if none was chosen: new rows are not compressed, and rows that are compressed stay so.
     """
@@ -122,7 +122,7 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether it accepts only rows that were written with the key: then it stays right, however old it is."""
+        """Whether it accepts only rows that were written with the key. Such a codec stays right, however old it is."""
         return self.data_key is not None and self.data_key.form == 2 and not self.mark.pending_until
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class RowCodec(NamedTuple):
         return self._decoded(as_rows(bare), hash_chain.unsound(self.checksum_seed, bare), limit)
 
     def decoded_rows(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
-        """Return the same for rows made of a recorder's raw rows. Maintenance needs both forms."""
+        """Do what ``decoded`` does, for rows made of a recorder's raw rows. Maintenance needs both forms."""
         bare = [(row.id, row.kind.encode("utf-8", "surrogatepass"), *row[2:]) for row in rows]
         return self._decoded(rows, hash_chain.unsound(self.checksum_seed, bare), limit)
 

@@ -17,7 +17,7 @@ NUMBER_MAX: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 YEAR_10000: Final = 253_402_300_800_000_000
-"""In microseconds since 1970: the first moment that a datetime cannot hold."""
+"""The first moment that a datetime cannot hold, in microseconds since 1970."""
 
 
 def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:

@@ -144,7 +144,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         self.put_rows(config, task_id, task_path, rows)
 
     def put_rows(self, config: RunnableConfig, task_id: str, task_path: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Do the same for writes whose index is known: each is an index, a channel and a value."""
+        """Add writes whose index is known: each is an index, a channel and a value. See ``put_writes``."""
         conf = config["configurable"]
         data = {
             "checkpoint": conf["checkpoint_id"],

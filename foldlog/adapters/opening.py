@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
-"""What an adapter takes: open histories of either face, or a URL such as ``sqlite:///history.db``."""
+"""The argument of an adapter: open histories of either face, or a URL such as ``sqlite:///history.db``."""
 
 
 class ImportedSessions(NamedTuple):

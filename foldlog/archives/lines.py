@@ -74,9 +74,9 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     head: _Head
     salt: _Salt = ""
     commitment: _Head | None = None
-    """Of a redacted event, in the place of its salt."""
+    """The commitment of a redacted event, in the place of its salt."""
     bytes: list[str] = []
-    """What stands beside the body, in base64."""
+    """The attachments of the body, in base64."""
     body: msgspec.Raw = msgspec.Raw()
     body64: str | None = None
 

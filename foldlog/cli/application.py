@@ -81,7 +81,9 @@ def _told(parameters: list[Any]) -> list[Any]:
 
 
 class _ReaderLeft(Exception):
-    """The reader of stdout has closed it. typer itself turns ``BrokenPipeError`` into exit status 1."""
+    """A ``BrokenPipeError`` on stdout: its reader has closed it. It has a type of its own because typer turns
+    ``BrokenPipeError`` into exit status 1.
+    """
 
 
 class _Command(TyperCommand):

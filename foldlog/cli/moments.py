@@ -29,7 +29,9 @@ def time_of(event: Event, recorded_at: datetime | None) -> datetime | None:
 
 
 def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | None:
-    """Return the same time for comparisons. A source's time without a zone is compared as if it were UTC."""
+    """Return the time of ``time_of`` for comparisons. A source's time without a zone is compared as if it
+    were UTC.
+    """
     at = time_of(event, recorded_at)
     if at is None and event.origin is not None and event.origin.time is not None:
         try:
@@ -51,13 +53,13 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 
 def moment_words(at: datetime) -> str:
-    """Return ``2026-03-01 14:03:05``, in UTC."""
+    """Return a time in UTC, in the form ``2026-03-01 14:03:05``."""
     return at.astimezone(UTC).isoformat(" ", "seconds")[:19]
 
 
 def event_moment(event: Event, recorded_at: datetime | None) -> str:
-    """Return when the event happened, in the same form. A time without a zone is shown as its source wrote it. Empty if
-    the event has no time.
+    """Return when the event happened, as ``moment_words`` does. A time without a zone is shown as its source wrote it.
+    Empty if the event has no time.
     """
     at = time_of(event, recorded_at)
     if at is not None:

@@ -1,4 +1,4 @@
-"""How events, ids and summaries look on a terminal."""
+"""The styles of events, ids and summaries on a terminal."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["Column", "padded", "print_rows"]
 
 _GAP = 2
 _LINES = 3
-"""About this many lines of a paragraph are for the cell that may be cut."""
+"""The approximate number of lines of a paragraph for the cell that may be cut."""
 
 
 class Column(NamedTuple):

@@ -51,7 +51,7 @@ def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
 
 
 def object_delta(predicted: dict[str, Any], record: dict[str, Any], levels: int = _LEVELS) -> dict[str, Any] | None:
-    """Return the same for two objects."""
+    """Return how one object differs from another."""
     changed: dict[str, Any] = {}
     inside: dict[str, Any] = {}
     common = 0
@@ -115,7 +115,9 @@ def apply(predicted: Any, difference: Delta) -> Any:
 
 
 def apply_what_fits(predicted: Any, difference: Delta) -> Any:
-    """Do the same where redacted events made ``predicted``: a change inside a missing value is left out."""
+    """Do what ``apply`` does, with a ``predicted`` that was made of redacted events: a change inside a missing value is
+    left out.
+    """
     if difference is None:
         return predicted
     if isinstance(difference, list):

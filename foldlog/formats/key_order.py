@@ -89,7 +89,7 @@ class KeyOrder:
                 self._compare(made[key], value, f"{path}/{_escaped(key)}", level + 1, orders)
 
     def _compare(self, made: Any, given: Any, path: str, level: int, orders: Orders) -> None:
-        """Do the same for two equal objects or arrays, which an event holds as they are in the record."""
+        """Compare two equal objects or arrays, as ``_compare_object`` does."""
         if level > _LEVELS_MAX:
             return
         if type(made) is dict:

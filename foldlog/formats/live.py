@@ -52,7 +52,7 @@ class NotLive(EventStoreError, ValueError):
 
 
 class ReadableHistory(Protocol):
-    """What a decoder reads of a history, such as a ``foldlog.History``."""
+    """The methods of a history that a decoder needs, such as those of ``foldlog.History``."""
 
     @property
     def version(self) -> int: ...

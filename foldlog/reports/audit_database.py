@@ -130,7 +130,7 @@ class Damaged(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """What one run added, and which events it had to leave out."""
+    """The outcome of one run: what it added, and which events it had to leave out."""
 
     events: int
     condensations: int
@@ -365,7 +365,9 @@ def _follow_some(
 
 
 def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
-    """Yield the same for one conversation, from an event on; nothing for an erased one."""
+    """Yield the events of one conversation, from an event on, and an error in the place of an event that cannot be
+    read. Yield nothing for an erased conversation.
+    """
     while True:
         try:
             if store.conversation(conversation).erased_at is None:

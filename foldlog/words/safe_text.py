@@ -80,7 +80,7 @@ def json_lines(values: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _steers_nothing(lines: bytes) -> bool:
-    """Return whether it is certain that only line feeds among the characters steer a terminal."""
+    """Return whether a text certainly holds no character that steers a terminal, except line feeds."""
     if lines.isascii():  # msgspec escapes control characters, but for one
         return b"\x7f" not in lines
     return lines.replace(b"\n", b" ").decode().isprintable()

@@ -53,9 +53,9 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """When the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it never does; it has
-    several members if retractions removed the event and brought it back. ``tokens`` is the caller's count; 0 without
-    one, and for events that were never shown.
+    """The versions at which the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it
+    never does; it has several members if retractions removed the event and brought it back. ``tokens`` is the caller's
+    count; 0 without one, and for events that were never shown.
     """
 
     id: int

@@ -208,8 +208,8 @@ class _Order:
         self._count: Counter[int] = Counter()
 
     def put(self, summary: int, after: int | None) -> int:
-        """Put a summary directly after another item of the present View, before the summaries that other Views have
-        there. Return the number of its place.
+        """Put a summary directly after another item of the present View. Summaries of earlier Views at that place come
+        after it. Return the number of its place.
         """
         place = self.places[summary] = self._count[summary]
         self._count[summary] += 1

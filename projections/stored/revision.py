@@ -78,7 +78,9 @@ _id, _shown = attrgetter("id"), attrgetter("shown")
 _new = tuple.__new__  # what ViewFold(...) calls, without the call around it
 
 _PATH_MAX = 64
-"""The number of newest intervals of a path that are kept. The Views of other versions are loaded."""
+"""The number of intervals of a ``path`` that are kept, the newest ones. The Views of versions outside them are
+loaded.
+"""
 
 EMPTY_FOLD = ViewFold()
 """The fold of an empty conversation."""

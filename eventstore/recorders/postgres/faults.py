@@ -55,8 +55,8 @@ def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:
-    """Return the same for an error of the driver. An error without a state is the driver's own, of a broken
-    connection.
+    """Return our error for an error of the driver. An error without a state comes from the driver itself, because of a
+    broken connection.
     """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"

@@ -24,7 +24,7 @@ __all__ = ["OF_EVENTS", "CommitInDoubt", "OpenTransaction", "TooSlow", "Unproven
 OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""
 _LAST_LOOK_S: Final = 1.0
-"""How long a call that an exception from outside interrupted waits for the answer to its commit."""
+"""The time for which an interrupted call waits for the answer to its commit."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A question that finds a row if, and only if, a transaction was committed: it looks for one row of the transaction's

@@ -31,19 +31,19 @@ _MALFORMED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY,
 
 
 class _OnDisk(NamedTuple):
-    """What the file's content says about the file."""
+    """The statements of a file's content about the file."""
 
     uuid: str
     file: str | None
 
 
 class Contents:
-    """What one writer knows about the content of its file."""
+    """The knowledge of one writer about the content of its file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.changed_at: tuple[int, int] | None = None
-        """When the file was changed last, and its size, at the last check."""
+        """The time of the file's last change, and its size, at the last check."""
         self._known: _OnDisk | None = None
 
     @property

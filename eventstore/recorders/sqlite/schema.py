@@ -36,7 +36,9 @@ _CONTENTS: Final = "SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL
 
 
 class FirstLook:
-    """What the first connection to a file finds: whether the file has the newest schema, and whether it has a log."""
+    """The findings of the first connection to a file: whether the file has the newest schema, and whether it
+    has a log.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path

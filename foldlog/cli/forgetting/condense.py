@@ -103,7 +103,7 @@ def _condense(histories: Histories, conversation: str) -> _Made | None:
 
 
 def _preview(histories: Histories, conversation: str) -> _Made | None:
-    """Do the same in memory, without appending."""
+    """Do what ``_condense`` does, in memory and without appending."""
     from msgspec.structs import replace
 
     from condensers import Condensation

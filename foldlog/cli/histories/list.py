@@ -31,7 +31,7 @@ _PAGE = 1_000
 """The number of conversations that are laid out together: the widest of them gives the width of each column."""
 _GAP = "  "
 _FEW, _FEW_EVENTS = 50, 20_000
-"""Up to this many conversations, or events in them, the list is long by default."""
+"""A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
 
 _SORTS: dict[str, Callable[[Any], Any]] = {
     "id": lambda line: line.row.id.encode("utf-8", "surrogatepass"),

@@ -194,8 +194,8 @@ class _Tree:
         return self._passed_over.get(parent, self._last)  # a lost line hides no other line
 
     def _replace(self, uuid: str, number: int, calls: frozenset[Any]) -> None:
-        """Of several lines with one id, lines that follow it follow the last one. An earlier one with the same calls is
-        a copy.
+        """Choose among several lines with one id: lines that follow the id follow the last of them. An earlier one with
+        the same calls is a copy.
         """
         if uuid in self._numbers:
             earlier = self._numbers[uuid]

@@ -45,7 +45,7 @@ _QWEN_SUBTYPES = frozenset(("chat_compression", "slash_command", "ui_telemetry",
 
 
 def _is_qwen(record: Any) -> bool:
-    """Return whether it is a line of Qwen Code, whose messages have Google's form: parts, not content."""
+    """Return whether a record is a line of Qwen Code, whose messages have Google's form: parts, not content."""
     if not accepts(record) or type(record.get("sessionId")) is not str:
         return False
     message = record.get("message")

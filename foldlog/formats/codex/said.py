@@ -13,7 +13,7 @@ from foldlog.formats.record import rest_of
 __all__ = ["Said", "texts_of"]
 
 _MESSAGES = 20
-"""In how many earlier texts instructions are looked for."""
+"""The number of earlier texts that are searched for instructions."""
 
 
 class Said:

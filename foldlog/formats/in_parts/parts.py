@@ -44,7 +44,7 @@ _LEFT_OUT = {CondensationAction: "condensation", Retraction: "retraction", Docum
 
 @dataclass(frozen=True)
 class InParts:
-    """What tells one such format from another.
+    """The properties of one format whose records are made of parts.
 
     ``name``       the name of the format
     ``accepts``    whether a JSON value can pass for a record, and ``matches``, whether it most likely is one

@@ -56,7 +56,7 @@ def _is_openai(message: dict[str, Any]) -> bool:
 
 
 def _is_goose(message: Any) -> bool:
-    """Return whether it is a message with Goose's blocks or time, or the line before Goose's messages."""
+    """Return whether a record is a message with Goose's blocks or time, or the line before Goose's messages."""
     if type(message) is not dict:
         return False
     if not _is_said(message):

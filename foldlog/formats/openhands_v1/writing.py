@@ -53,7 +53,7 @@ _CAUSES_MAX = 10_000
 
 Marks = dict[str, Any]
 MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
-"""Keys of ``origin.rest`` that say how to predict the record:
+"""Keys of ``origin.rest``, by which the record is predicted. Each names its kind of event and its value:
 
     kind      an Observation: its kind, if not an ObservationEvent; a SystemMessage: if it is an update
     text      an ObservationEvent: the key of ``observation`` that is its content; "" if content is all of it, as JSON

@@ -35,8 +35,8 @@ _OF_THE_STORE = (b"uuid", b"positions_given")
 
 
 class Carved(NamedTuple):
-    """How many rows were found: sound and damaged events, and conversations; ``nameless`` are conversations of which
-    only events were found, without their id.
+    """The numbers of rows that were found: sound and damaged events, and conversations. ``nameless`` is the number of
+    conversations of which only events were found, without their id.
     """
 
     events: int

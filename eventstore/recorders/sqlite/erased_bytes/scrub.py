@@ -42,7 +42,7 @@ _CHUNK_BYTES: Final = 2**20
 _PAGES_MAX: Final = 4_000
 """The number of pages that are written in one hold of the lock."""
 _LOG_BYTES_MAX: Final = 16 * 2**20
-"""When the log has grown to this length since it was last emptied, it is emptied before the search goes on."""
+"""A log that has grown to this length since it was last emptied is emptied before the search continues."""
 _FILE_PAGES_MAX: Final = 2**25
 _PATIENCE_S: Final = 60.0
 _RETRY_S: Final = 0.05
