@@ -10,9 +10,6 @@ version. Unknown fields and kinds are kept: a field in ``extra``, a kind as ``Un
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import math
 import re
 from collections import deque
@@ -45,6 +42,7 @@ from eventstore.events import (
     UnknownEvent,
 )
 from eventstore.values.bodies import NotListed, put_back, taken_out, with_list, without_list
+from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, exact_of_first_form, is_json, with_exact
 from eventstore.values.json_values import not_json
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode", "encode_ours"]
@@ -106,8 +104,6 @@ _TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
 _SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
 _TYPE_AT: Mapping[tuple[bytes, int], type] = {(name.encode(), kind.schema): kind.type for name, kind in KINDS.items()}
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
-_EXACT = "$exact"
-_BEGINS_EXACT = b'{"$exact":'
 
 
 class Encoded(NamedTuple):
@@ -374,42 +370,8 @@ def _slow_body(event: _Known) -> bytes:
             raise ValueError(f"its extra field {name!r} has the name of one of its own fields; set that field instead")
     fields.update(extra)
     found = taken_out(fields)
-    text = _with_exact(fields) if _EXACT in fields or not _is_json(fields) else _encoder.encode(fields)
+    text = with_exact(fields) if EXACT in fields or not is_json(fields) else _encoder.encode(fields)
     return with_list(text, found) if found else text
-
-
-def _is_json(fields: dict[str, Any]) -> bool:
-    """Return whether these fields can be written as JSON in UTF-8 and read back as the same values."""
-    return _readable(fields) == fields and not _has_non_finite(fields)
-
-
-def _with_exact(fields: dict[str, Any]) -> bytes:
-    """Return a body that any tool can read. Its first field holds the exact fields, as ASCII JSON in base64.
-
-    The first field of every other body is ``kind``, so a field that a user names ``$exact`` is not mistaken for it. A
-    body that holds such a field of a user is stored in the exact form too.
-    """
-    exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
-    readable = _readable({name: value for name, value in fields.items() if name != _EXACT})
-    return _encoder.encode({_EXACT: base64.b64encode(exact).decode("ascii"), **readable})
-
-
-def _readable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_readable(key): _readable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(item) for item in value]
-    return value
-
-
-def _has_non_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, dict):
-        return any(map(_has_non_finite, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
 
 
 def _is_written_otherwise(value: Any) -> bool:
@@ -476,33 +438,12 @@ def _parsed_text(body: bytes) -> dict[str, Any]:
         raise Undecodable(f"its body is not JSON that can be read ({error})") from error
     if not isinstance(value, dict):
         raise Undecodable(f"its body is a JSON {type(value).__name__}, not an object")
-    if body.startswith(_BEGINS_EXACT):
-        exact = _exact_of(value)
-        if exact is None or _with_exact(exact) != body:
+    if body.startswith(BEGINS_EXACT):
+        exact = exact_of(value)
+        if exact is None or with_exact(exact) != body:
             raise Undecodable("its exact form and the fields beside it differ")
         return exact
-    return _exact_of_first_form(body, value) or value
-
-
-def _exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the object that ``$exact`` holds, or None."""
-    try:
-        exact = json.loads(base64.b64decode(value[_EXACT], validate=True))
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        return None
-    return exact if isinstance(exact, dict) else None
-
-
-def _exact_of_first_form(body: bytes, value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the exact fields of a body of the first form, in which ``$exact`` is one of the fields.
-
-    The exact fields count only if the fields beside them equal, byte for byte, what foldlog makes of them. Return None
-    if ``$exact`` is an ordinary field.
-    """
-    exact = _exact_of(value) if _EXACT in value else None
-    if exact is None or _EXACT in exact or _is_json(exact):
-        return None
-    return exact if _encoder.encode({**_readable(exact), _EXACT: value[_EXACT]}) == body else None
+    return exact_of_first_form(body, value) or value
 
 
 def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:

@@ -220,7 +220,7 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
 
 
 def _message(entry: dict[str, Any]) -> Any:
-    """Return a message for pydantic, with the SDK's own times as such."""
+    """Return a message of the SDK as values for pydantic; its times are ``datetime`` objects."""
     message = from_plain({key: each for key, each in entry.items() if key not in ("entry_id", "parent_id")})
     for each in (message, *message["parts"]):
         if "timestamp" in each:

@@ -203,7 +203,9 @@ _NEVER = -1
 
 
 def _with_saving(change: dict[str, Any], saving: Saving | None) -> dict[str, Any]:
-    """Return a change with the tokens that it saved, and whether they are derived, if it is a condensation."""
+    """Add to a condensation the tokens that it saved, and whether this number is derived. Return other changes as
+    they are.
+    """
     if saving is None:
         return change
     return {**change, "tokens_saved": saving.tokens, "derived": saving.derived}

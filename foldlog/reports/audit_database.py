@@ -5,32 +5,28 @@ A second run resumes where the first ended and adds only new events. ``docs/AUDI
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from sqlite_utils import Database
-from sqlite_utils.db import Table
 
 from eventstore import (
     Action,
     CondensationAction,
     CorruptEvent,
     Event,
-    EventStoreError,
     Observation,
     Redaction,
     Store,
 )
 from eventstore.codec import encode_ours
 from eventstore.maintenance.erase import forks_of
-from eventstore.maintenance.status import lost_after as find_lost_after
-from eventstore.maintenance.whole_file import new_beside, sync_folder
+from foldlog.reports.audit_file import WHOLE_STORE, open_database, table_of, written
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
@@ -39,86 +35,10 @@ if TYPE_CHECKING:
 
     from eventstore import Logged, Recorded
 
-__all__ = [
-    "WHOLE_STORE",
-    "AuditDatabaseAhead",
-    "AuditDatabaseMismatch",
-    "Damaged",
-    "NoAuditDatabase",
-    "Updated",
-    "add_events",
-    "check",
-    "describe",
-    "open_database",
-    "purge",
-    "table_of",
-    "update",
-]
+__all__ = ["Damaged", "Updated", "add_events", "describe", "purge", "update"]
 
 _CHUNK = 1_000
 _SQLITE_BITS = 64
-
-_TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
-    "conversations": (
-        {
-            "id": str, "version": int, "created_at": str, "updated_at": str, "head": str,
-            "erased_at": str, "erased_reason": str,
-        },
-        ("id",),
-    ),
-    "events": (
-        {
-            "conversation": str, "id": int, "kind": str, "source": str, "shown": int, "recorded_at": str,
-            "timestamp": str, "tool": str, "call_id": str, "cause": int, "is_error": int, "text": str, "body": str,
-        },
-        ("conversation", "id"),
-    ),
-    "condensations": (
-        {
-            "conversation": str, "id": int, "recorded_at": str, "reason": str, "outcome": str, "forgotten": str,
-            "forgotten_count": int, "summary": str, "summary_offset": int, "tokens_before": int, "tokens_after": int,
-            "model": str, "cost": float, "metadata": str,
-        },
-        ("conversation", "id"),
-    ),
-    "revisions": (
-        {"conversation": str, "version": int, "code": int, "base": int, "bytes": int},
-        ("conversation", "version"),
-    ),
-    "damaged": ({"conversation": str, "id": int, "problem": str}, ("conversation", "id")),
-    "followed": ({"scope": str, "position": int}, ("scope",)),
-}  # fmt: skip
-
-WHOLE_STORE = "the whole store"
-
-
-class AuditDatabaseMismatch(EventStoreError):
-    """The file is an audit database of another store. Give another file, or delete this one: it can be rebuilt."""
-
-    def __init__(self, path: Path, expected: str, found: str) -> None:
-        super().__init__(
-            f"{path} is the audit database of store {found}, not of {expected}; give another file, or delete this one"
-        )
-
-
-class AuditDatabaseAhead(EventStoreError):
-    """The audit database holds events that the store lost when it was restored from a backup. Delete the audit
-    database: it can be rebuilt.
-    """
-
-    def __init__(self, path: Path, position: int, lost_after: int) -> None:
-        super().__init__(
-            f"{path} holds events up to position {position}, and the store was restored from a backup that has events "
-            f"up to position {lost_after}; delete {path}, then make it again with 'foldlog audit --to'"
-        )
-        self.position, self.lost_after = position, lost_after
-
-
-class NoAuditDatabase(EventStoreError):
-    """The file is not an audit database, or cannot become one. It is unchanged: give another file."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} cannot be the audit database: {problem}; give another file")
 
 
 class Damaged(NamedTuple):
@@ -152,10 +72,10 @@ def update(
     ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the list of the store's
     conversations.
     """
-    with _written(path):
+    with written(path):
         database = open_database(store, path)
     with closing(database):
-        with _written(path):
+        with written(path):
             if conversations is None:
                 added, touched, gone = _follow_all(store, database, on_events)
                 touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
@@ -170,122 +90,6 @@ def update(
         if gone:
             purge(database)
         return added._replace(damaged=tuple(dict.fromkeys(lost)))
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise NoAuditDatabase(path, f"it cannot be written: {error}") from error
-
-
-def check(store: Store, path: Path) -> None:
-    """Check that ``path`` is an audit database of ``store`` that can be written now. Call it before an action that
-    cannot be undone.
-
-    Raises ``NoAuditDatabase``, also if the file does not exist, and ``AuditDatabaseMismatch``. The file is not changed.
-    """
-    if not path.exists():
-        raise NoAuditDatabase(path, "the file does not exist")
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            found, position = _store_of(connection, path), _followed_up_to(connection)
-            connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.Error as error:
-        raise NoAuditDatabase(path, str(error)) from error
-    if found != store.database.uuid:
-        raise AuditDatabaseMismatch(path, store.database.uuid, found)
-    _check_position(store, path, position)
-
-
-def open_database(store: Store, path: Path) -> Database:
-    """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
-
-    A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
-    file. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``.
-    """
-    try:
-        if not path.exists() or path.stat().st_size == 0:
-            _make(store, path)
-        connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
-        found = _store_of(connection, path)
-    except OSError as error:
-        raise NoAuditDatabase(path, error.strerror or str(error)) from error
-    except sqlite3.Error as error:
-        raise NoAuditDatabase(path, str(error)) from error
-    if found != store.database.uuid:
-        connection.close()
-        raise AuditDatabaseMismatch(path, store.database.uuid, found)
-    try:
-        _check_position(store, path, _followed_up_to(connection))
-    except AuditDatabaseAhead:
-        connection.close()
-        raise
-    database = Database(connection)
-    _make_tables(database)  # one that an older version made may lack some
-    return database
-
-
-def _make(store: Store, path: Path) -> None:
-    """Make an audit database without events. Where another process makes it at the same time, its file stays."""
-    empty = path.exists()
-    if empty and not path.is_file():
-        raise NoAuditDatabase(path, "it is not a regular file")
-    target = path.resolve() if empty else path
-    part = new_beside(target)  # private from its first moment
-    try:
-        with closing(sqlite3.connect(part)) as connection:
-            database = Database(connection)
-            database.execute("PRAGMA synchronous = OFF")  # synced once, as a whole, before it has its name
-            database.enable_wal()
-            _make_tables(database)
-            table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
-            table_of(database, "condensations").enable_fts(
-                ["summary"], create_triggers=True, tokenize="porter unicode61"
-            )
-            table_of(database, "events").create_index(["kind", "tool"])
-            table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        if empty:
-            os.replace(part, target)
-        else:
-            os.link(part, target)
-    except FileExistsError as error:
-        if not path.exists():
-            raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
-    finally:
-        part.unlink(missing_ok=True)
-    sync_folder(target.parent)
-
-
-def _make_tables(database: Database) -> None:
-    for name, (columns, key) in _TABLES.items():
-        table_of(database, name).create(columns, pk=key, if_not_exists=True)
-
-
-def _store_of(connection: sqlite3.Connection, path: Path) -> str:
-    """Return the uuid of the store of this audit database. Nothing is written: the file may belong to another
-    program.
-    """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
-    if row is None:
-        connection.close()
-        raise NoAuditDatabase(path, "it is a database of another kind")
-    return str(row[0])
-
-
-def _followed_up_to(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _check_position(store: Store, path: Path, position: int) -> None:
-    lost_after = find_lost_after(store, position)
-    if lost_after is not None:
-        raise AuditDatabaseAhead(path, position, lost_after)
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:
@@ -503,9 +307,3 @@ def _number(value: Any) -> int | float | str | None:
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)
-
-
-def table_of(database: Database, name: str) -> Table:
-    table = database[name]
-    assert isinstance(table, Table)  # this database has no views
-    return table

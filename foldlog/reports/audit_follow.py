@@ -15,15 +15,8 @@ from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import CorruptEvent, Store
 from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
-from foldlog.reports.audit_database import (
-    WHOLE_STORE,
-    Damaged,
-    add_events,
-    describe,
-    open_database,
-    purge,
-    table_of,
-)
+from foldlog.reports.audit_database import Damaged, add_events, describe, purge
+from foldlog.reports.audit_file import WHOLE_STORE, open_database, table_of
 
 __all__ = ["AuditFactory", "AuditFollower", "AuditTables"]
 

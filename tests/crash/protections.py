@@ -619,7 +619,7 @@ PROTECTIONS = {
     ),
     "ahead": Protection(
         "an audit database that knows lost events is refused",
-        "foldlog/reports/audit_database.py",
+        "foldlog/reports/audit_file.py",
         "    if lost_after is not None:\n",
         "    if False:\n",
         "tests/foldlog/test_audit_database.py -k knows_more",

@@ -27,14 +27,8 @@ from eventstore import (
 )
 from foldlog.histories import Histories
 from foldlog.reports import audit_database
-from foldlog.reports.audit_database import (
-    AuditDatabaseAhead,
-    AuditDatabaseMismatch,
-    NoAuditDatabase,
-    Updated,
-    check,
-    update,
-)
+from foldlog.reports.audit_database import Updated, update
+from foldlog.reports.audit_file import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
 from projections import Views
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"

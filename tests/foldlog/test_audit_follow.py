@@ -16,7 +16,7 @@ import pytest
 from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import ANY_VERSION, Message, Store, open_store
-from foldlog.reports.audit_database import check
+from foldlog.reports.audit_file import check
 from foldlog.reports.audit_follow import AuditFollower, AuditTables
 
 PATIENCE_S = 60.0
@@ -117,7 +117,7 @@ KILLED_AT_EACH_CALL = """
 import os, signal, sys
 from pathlib import Path
 from eventstore import Message, open_store
-from foldlog.reports import audit_database
+from foldlog.reports import audit_database, audit_file
 
 folder = Path(sys.argv[1])
 store = open_store("memory:")
@@ -138,7 +138,7 @@ while True:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.setprofile(count)
-        audit_database.open_database(store, path)
+        audit_file.open_database(store, path)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     audit_database.update(store, path)

@@ -16,7 +16,8 @@ from eventstore import CannotRedact, CondensationAction, InvalidArgument, Messag
 from foldlog import aio
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
-from foldlog.reports.audit_database import open_database, update
+from foldlog.reports.audit_database import update
+from foldlog.reports.audit_file import open_database
 from tests.crash.bytes_left import bytes_left
 
 

@@ -140,7 +140,7 @@ def _first_words(store: Store, conversation: str) -> str:
 
 def check_audit(store: Store, audit: Path, so: str) -> None:
     """Raise ``Refused`` if the audit database cannot be written: check it before the erasure, which is final."""
-    from foldlog.reports.audit_database import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
+    from foldlog.reports.audit_file import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
 
     try:
         check(store, audit)
