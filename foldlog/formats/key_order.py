@@ -55,7 +55,6 @@ class KeyOrder:
         self, predicted: dict[str, Any], rest: dict[str, Any], events: Sequence[Event], parts: Sequence[Any] = ()
     ) -> dict[str, Any]:
         """Return the record from its ``rest``, with the marks in it."""
-        held: set[int] = set()
         self._redacted = self._redacted or any(event.redacted is not None for event in events)
         if not self._redacted and not self._last and "order" not in rest:
             return cast(dict[str, Any], apply(predicted, rest))  # no other order is known than that of the prediction
