@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ __all__ = [
 _KNOWN_MAX = 10_000
 _LIMIT = "event_bytes_max"
 _stop_of = attrgetter("stop")
+_new = tuple.__new__  # what Segment(...) calls, without the call around it
 
 
 class Known(NamedTuple):
@@ -283,20 +285,20 @@ class Database:
             return known[1]
         if not lineage or lineage[0].stop != found.begins or lineage[-1].parent is not None:
             raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
-        starts = [*(ancestor.stop for ancestor in lineage[1:]), 0]
-        parts = [
-            Segment(
-                ancestor.key,
-                ancestor.id,
-                self._codec_of_ancestor(reader, ancestor),
-                start,
-                ancestor.stop,
-                ancestor.has_records,
-            )
-            for ancestor, start in zip(lineage, starts, strict=True)
-        ]
-        past = tuple(reversed(parts))
-        if all(part.codec.data_key is None or self._lasts(part.codec) for part in past):
+        # By columns, in which no bytecode is executed for an ancestor: the first View of a fork waits for this.
+        keys, stops, names, are_encrypted, _, have_records = zip(*reversed(lineage), strict=True)
+        of_plain = zip(names, map(hash_chain.checksum_seed, names), repeat(None), repeat(NOTHING_PENDING))
+        codecs: list[RowCodec] = list(map(_new, repeat(RowCodec), of_plain))
+        all_last = True
+        if any(are_encrypted):
+            codecs = [
+                self._codec_of_encrypted(reader, key, name) if is_encrypted else codec
+                for key, name, is_encrypted, codec in zip(keys, names, are_encrypted, codecs, strict=True)
+            ]
+            all_last = all(codec.data_key is None or self._lasts(codec) for codec in codecs)
+        columns = zip(keys, names, codecs, (0, *stops[:-1]), stops, have_records, strict=True)
+        past: tuple[Segment, ...] = tuple(map(_new, repeat(Segment), columns))
+        if all_last:
             if len(self._pasts) >= _KNOWN_MAX:
                 self._pasts.clear()
             self._pasts[found.key] = lineage, past
@@ -401,12 +403,10 @@ class Database:
         """
         return self.settings.keys is None or codec.is_strict
 
-    def _codec_of_ancestor(self, reader: Reader, ancestor: Ancestor) -> RowCodec:
-        if not ancestor.encrypted:
-            return RowCodec.of(ancestor.id)
-        found = self.find_key(reader, ancestor.key)
+    def _codec_of_encrypted(self, reader: Reader, key: int, name: str) -> RowCodec:
+        found = self.find_key(reader, key)
         if found is None:
-            raise CorruptEvent(ancestor.id, 0, "it is missing, and a fork needs it")
+            raise CorruptEvent(name, 0, "it is missing, and a fork needs it")
         return self.codec_of(found)
 
     def _checked(self, found: Conversation | None) -> Conversation | None:

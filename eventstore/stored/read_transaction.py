@@ -7,7 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from operator import attrgetter, itemgetter
+from itertools import islice, repeat
+from operator import attrgetter, itemgetter, sub
 from typing import NamedTuple, Protocol, TypeVar
 
 from eventstore.errors import ConversationNotFound, CorruptEvent
@@ -42,8 +43,9 @@ T = TypeVar("T")
 
 _PAGE = 1_000
 _FIRST_PAGE = 100
-"""The number of rows of a first page, for callers who may need only the first events."""
-_id_of, _stop_of = attrgetter("id"), attrgetter("stop")
+"""Rows of the first page where a caller may need only the first events."""
+_id_of, _stop_of, _codec_of = attrgetter("id"), attrgetter("stop"), attrgetter("codec")
+_has_records = attrgetter("has_records")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
 _HIDDEN_KEY_BYTES = 24
@@ -162,7 +164,7 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and one more, in one read.
         """
         bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
-        events = plain_events(bare, [(self._codec(), bare)])
+        events = plain_events(bare, [self._codec()], [len(bare)])
         if events is not None:
             if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
                 return None
@@ -188,12 +190,15 @@ class ReadTransaction:
         asked = intervals
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
-        bare, parts = self._shown_rows(asked, beside)
-        events = plain_events(bare, parts)
+        bare, ids, codecs, numbers = self._shown_rows(asked, beside)
+        events = plain_events(bare, codecs, numbers)
         if events is None:
-            decoded = (row for codec, some in parts for row in codec.decoded(some, self._database))
-            events = [event_of(self.conversation, row) for row in decoded]
-        ids = list(map(_id_of_row, bare))
+            rows = iter(bare)
+            events = [
+                event_of(self.conversation, row)
+                for codec, number in zip(codecs, numbers, strict=True)
+                for row in codec.decoded(list(islice(rows, number)), self._database)
+            ]
         befores = list(map(_shown_before, bare))
         if beside is not None and beside in ids:
             place = ids.index(beside)
@@ -215,12 +220,14 @@ class ReadTransaction:
             return
         before = self._counts_before([start, stop])
         expected, all_of_them = before[start].structural, before[stop].structural
+        if expected >= all_of_them:
+            return
         page = _FIRST_PAGE
-        for key, codec, ((first, last),) in self._parts([(start, stop - 1)]):
-            start = first
+        for part in self._parts(start):
+            start, end, codec = max(start, part.start), min(stop, part.stop), part.codec
             while expected < all_of_them:
-                bare = self._reader.rows(key, start, last + 1, page, "structural")
-                plain = plain_events(bare, [(codec, bare)])
+                bare = self._reader.rows(part.key, start, end, page, "structural")
+                plain = plain_events(bare, [codec], [len(bare)])
                 events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
                 for event, before_it in zip(plain or events, map(_structural_before, bare), strict=True):
                     if before_it != expected:
@@ -343,11 +350,9 @@ class ReadTransaction:
             record = self._record_of(projection, self.found.key, self._codec(), asked)
             if record is None and self.found.parent is not None and asked >= self.found.version:
                 self._without_records |= {projection}
-        for part in reversed(self.past) if self.found.parent is not None else ():
+        for part in filter(_has_records, reversed(self.past)) if self.found.parent is not None else ():
             if record is not None and record.version > part.stop:
                 break
-            if not part.has_records:
-                continue
             older = self._record_of(projection, part.key, part.codec, min(asked, part.stop))
             if older is not None and (record is None or older.version > record.version):
                 record = older
@@ -451,30 +456,25 @@ class ReadTransaction:
 
     def _shown_rows(
         self, intervals: Sequence[tuple[int, int]], beside: int | None
-    ) -> tuple[Sequence[BareRow], Sequence[tuple[RowCodec, Sequence[BareRow]]]]:
-        """Return shown rows, and the same rows grouped by the codec that decodes them. It takes one question."""
+    ) -> tuple[Sequence[BareRow], list[int], Sequence[RowCodec], Sequence[int]]:
+        """Return shown rows, their ids, and which codecs decode how many of them. It takes one question."""
         if not intervals or intervals[0][0] >= self._begins:
             rows = self._reader.shown_rows(self.found.key, intervals, beside)
-            return rows, [(self._codec(), rows)]
-        parts = list(self._parts(intervals))
-        asked = [(first, last, key) for key, _, within in parts for first, last in within]
-        rows = self._reader.shown_rows(self.found.key, asked, beside)
+            return rows, list(map(_id_of_row, rows)), [self._codec()], [len(rows)]
+        parts = self._parts(intervals[0][0])
+        stops = list(map(_stop_of, parts[:-1]))
+        rows = self._reader.shown_rows(self.found.key, _within(intervals, parts, stops), beside)
         ids = list(map(_id_of_row, rows))
-        ends = [bisect_right(ids, within[-1][1]) for _, _, within in parts]
-        return rows, [(part[1], rows[a:b]) for part, a, b in zip(parts, [0, *ends], ends, strict=False)]
+        ends = list(map(bisect_left, repeat(ids), stops))
+        numbers = list(map(sub, (*ends, len(ids)), (0, *ends)))
+        return rows, ids, list(map(_codec_of, parts)), numbers
 
-    def _parts(self, intervals: Sequence[tuple[int, int]]) -> Iterable[tuple[int, RowCodec, Sequence[tuple[int, int]]]]:
-        """Yield the ranges to read under each key for inclusive intervals of ids."""
-        found = self.found
-        if not intervals or intervals[0][0] >= self._begins:
-            yield found.key, self._codec(), intervals
-            return
+    def _parts(self, start: int) -> Sequence[Segment]:
+        """Return the parts of the conversation that hold the events from ``start`` on, the oldest first."""
+        if start >= self._begins:
+            return (self._own(),)
         past = self.past
-        for part in past[bisect_right(past, intervals[0][0], key=_stop_of) :]:
-            if within := _clipped(intervals, part.start, part.stop):
-                yield part.key, part.codec, within
-        if within := _clipped(intervals, self._begins, found.version):
-            yield found.key, self._codec(), within
+        return (*past[bisect_right(past, start, key=_stop_of) :], self._own())
 
     def _record_of(self, projection: str, key: int, codec: RowCodec, asked: int) -> Record | None:
         while True:
@@ -548,6 +548,19 @@ def reading(store: HasDatabase, conversation: str) -> Iterator[ReadTransaction]:
         yield ReadTransaction(reader, find_existing(database, reader, conversation), database)
 
 
-def _clipped(intervals: Sequence[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
-    """Return the parts of inclusive intervals with ``start <= id < stop``."""
-    return [(max(a, start), min(b, stop - 1)) for a, b in intervals if a < stop and b >= start]
+def _within(
+    intervals: Sequence[tuple[int, int]], parts: Sequence[Segment], stops: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of its part. ``stops``
+    are where all parts but the last end.
+    """
+    cut = []
+    for first, last in intervals:
+        nth = bisect_right(stops, first)
+        mth = bisect_right(stops, last)
+        if nth < mth:
+            cut.append((first, stops[nth] - 1, parts[nth].key))
+            cut += [(start, stop - 1, key) for key, _, _, start, stop, _ in parts[nth + 1 : mth]]
+            first = stops[mth - 1]
+        cut.append((first, last, parts[mth].key))
+    return cut

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 from os import urandom
 from struct import Struct
@@ -51,6 +51,7 @@ __all__ = [
 _BATCHES_MAX = 32
 _BATCH_BYTES_MAX = 100_000
 _body, _encoding_of_bare = attrgetter("body"), itemgetter(6)
+_data_key, _seed = attrgetter("data_key"), attrgetter("checksum_seed")
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
 _each_salt = Struct(f"{SALT_BYTES}s").iter_unpack
@@ -128,19 +129,17 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     return event
 
 
-def plain_events(bare: Sequence[BareRow], parts: Iterable[tuple[RowCodec, Sequence[BareRow]]]) -> list[Event] | None:
-    """Return the events of rows, each with its time; None where a row needs ``event_of``.
+def plain_events(bare: Sequence[BareRow], codecs: Sequence[RowCodec], numbers: Sequence[int]) -> list[Event] | None:
+    """Return the events of rows, each with its time; None where one needs a closer look, which ``event_of`` takes.
 
-    ``parts`` are the same rows, grouped by codec. All must be unchanged and not encrypted, and their bodies JSON text.
-    Cost: a checksum each, without a bytecode for a row.
+    ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written, not
+    encrypted, their bodies JSON text. Cost: a checksum each, of which no bytecode is executed for a row.
     """
     if not bare:
         return []
-    seeds: list[int] = []
-    for codec_of_part, some in parts:
-        if codec_of_part.data_key is not None:
-            return None
-        seeds += [codec_of_part.checksum_seed] * len(some)
+    if any(map(_data_key, codecs)):
+        return None
+    seeds = chain.from_iterable(map(repeat, map(_seed, codecs), numbers))
     if any(map(_encoding_of_bare, bare)) or not hash_chain.are_sound(seeds, bare):
         return None
     ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*bare, strict=True)
@@ -172,7 +171,7 @@ def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], star
     """Return the events ``start`` to ``stop``, made of a recorder's rows for these ids. Iterating raises
     ``CorruptEvent`` where an event is missing or unreadable.
     """
-    events = plain_events(bare, [(codec, bare)])
+    events = plain_events(bare, [codec], [len(bare)])
     if events is not None and list(map(_id, events)) == list(range(start, stop)):
         return events
     return dense_events(codec.conversation, codec.decoded(bare, limit), start, stop)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import CorruptEvent, Message, Store, open_store
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.stored.keys import KeyRing
 
@@ -74,3 +75,26 @@ def test_a_missing_ancestor_is_damage(path: Path):
             list(store.events("f"))
         (verdict,) = verify(store, "f")
         assert verdict.findings != ()
+
+
+def test_ancestors_that_lead_in_a_circle_are_damage(path: Path):
+    circle = "UPDATE conversations SET parent_version = 2, parent = (SELECT key FROM conversations WHERE id = 'f')"
+    with changed(path, f"{circle} WHERE id = 'c'") as store, pytest.raises(CorruptEvent, match="missing"):
+        list(store.events("f"))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
+def test_a_fork_whose_past_another_process_copies_is_read_there(tmp_path: Path, keys: KeyRing | None, depth: int):
+    url = f"sqlite:///{tmp_path / 'forks.db'}"
+    name = "fg"[depth - 1]
+    with open_store(url, keys=keys) as store, open_store(url, keys=keys) as other:
+        store.append("c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0)
+        store.fork("c", 2, "f")
+        store.append("f", Message(source="user", content="own"), expected_version=2)
+        store.fork("f", 3, "g")
+        store.append("g", Message(source="user", content="its own"), expected_version=3)
+        before = list(store.events(name))  # from now on it is known
+        erase(other, "c", reason="asked for", detach_forks=True)
+        assert list(store.events(name)) == before
+        assert store.query(name, lambda read: [border.parent for border in read.lineage]) == ["f"][: depth - 1]

@@ -87,6 +87,13 @@ PROTECTIONS = {
         "if found is not None and found != (",
         f"{_VERIFICATION} -k while_the_store_is_open",
     ),
+    "parent-of-known": Protection(
+        "… a fork only where it still has its parent",
+        "eventstore/recorders/sqlite/reader.py",
+        "known.redactions, known.parent,",
+        "known.redactions, found[-1],",
+        "tests/eventstore/test_forks.py -k another_process",
+    ),
     "positions-number": Protection(
         "a count of positions is a number, not a text that a sum takes for one",
         "eventstore/recorders/sqlite/upkeep.py",

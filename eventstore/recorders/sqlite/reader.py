@@ -33,6 +33,7 @@ __all__ = ["SQL", "SQLiteReader", "a_position", "as_text", "bound", "json_text"]
 SQL: Final = statements("sqlite")
 _first: Final = itemgetter(0)
 _encoding: Final = itemgetter(6)
+_new = tuple.__new__  # what Ancestor(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
     "structural": SQL["structural_rows"],
@@ -81,8 +82,8 @@ class SQLiteReader:
             found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
             if found is not None and found == (
                 known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,
-                known.sealed_key, known.shown, known.structural, known.mark, known.redactions,
-            ) and (known.parent is None or self._lineage(known.key) == known.lineage):  # fmt: skip
+                known.sealed_key, known.shown, known.structural, known.mark, known.redactions, known.parent,
+            ) and (known.parent is None or self._lineage(known) == known.lineage):  # fmt: skip
                 return known
         row = self._execute(SQL["conversation"], bound_name).fetchone()
         if row is None:
@@ -97,13 +98,24 @@ class SQLiteReader:
         return conversation
 
     def _with_lineage(self, found: Conversation) -> Conversation:
-        return found if found.parent is None else found._replace(lineage=self._lineage(found.key))
+        return found if found.parent is None else found._replace(lineage=self._lineage(found))
 
-    def _lineage(self, key: int) -> tuple[Ancestor, ...]:
-        return tuple(
-            Ancestor(ancestor, stop, as_text(name), encrypted == 1, parent, has_records == 1)
-            for ancestor, stop, name, encrypted, parent, has_records in self._execute(SQL["lineage"], (key,))
-        )
+    def _lineage(self, fork: Conversation) -> tuple[Ancestor, ...]:
+        """Ask for one ancestor after the other: SQLite takes longer to prepare one recursive question than to answer
+        thirty of these.
+        """
+        question = SQL["ancestor"]
+        lineage = []
+        key, stop = fork.parent, fork.begins
+        answer = self._execute(question, (key,))
+        while (found := answer.fetchone()) is not None:
+            name, encrypted, parent, parent_version, has_records = found
+            lineage.append(_new(Ancestor, (key, stop, as_text(name), encrypted == 1, parent, has_records == 1)))
+            if parent is None or type(parent_version) is not int or parent_version >= stop:
+                break  # a version is smaller with each step, so a damaged file cannot lead in a circle
+            key, stop = parent, parent_version
+            answer.execute(question, (key,))
+        return tuple(lineage)
 
     def conversations(
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None

@@ -55,7 +55,8 @@ LEFT JOIN conversations p ON p.key = c.parent
 -- name: conversation_as_known
 SELECT c.key, c.created_at, coalesce(c.salt, x''), coalesce(e.id, b.id) + 1, coalesce(e.recorded_at, b.recorded_at),
        substr(coalesce(e.head, b.head), 1, 32), c.sealed_key, coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
-       coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark, coalesce(c.redactions, 0)
+       coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark, coalesce(c.redactions, 0),
+       c.parent
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id
     ON e.conversation = c.key AND e.id = (
@@ -104,22 +105,11 @@ UPDATE conversations SET parent = NULL, parent_version = ?, past = ? WHERE key =
 WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
--- The conversations that a fork's past belongs to, its parent first, and the versions at which it left them. A version is
--- smaller with each step, so a damaged file cannot lead in a circle. All columns are in the recursion: a join with its
--- result costs four times as much.
--- name: lineage
-WITH RECURSIVE past (key, stop, id, encrypted, parent, parent_version, has_records) AS (
-    SELECT p.key, c.parent_version, p.id, p.sealed_key IS NOT NULL, p.parent, p.parent_version,
-           EXISTS (SELECT 1 FROM records r WHERE r.conversation = p.key)
-    FROM conversations c JOIN conversations p ON p.key = c.parent
-    WHERE c.key = ?
-    UNION ALL
-    SELECT c.key, past.parent_version, c.id, c.sealed_key IS NOT NULL, c.parent, c.parent_version,
-           EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
-    FROM past JOIN conversations c ON c.key = past.parent
-    WHERE past.parent_version < past.stop
-)
-SELECT key, stop, id, encrypted, parent, has_records FROM past
+-- A conversation that a fork's past belongs to, and where its own past leaves its parent.
+-- name: ancestor
+SELECT id, sealed_key IS NOT NULL, parent, parent_version,
+       EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
+FROM conversations c WHERE key = ?
 
 -- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
