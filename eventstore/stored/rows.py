@@ -130,10 +130,10 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
 
 
 def plain_events(bare: Sequence[BareRow], codecs: Sequence[RowCodec], numbers: Sequence[int]) -> list[Event] | None:
-    """Return the events of rows, each with its time; None where one needs a closer look, which ``event_of`` takes.
+    """Return the events of rows, each with its time; None where a row needs ``event_of``.
 
     ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written, not
-    encrypted, their bodies JSON text. Cost: a checksum each, of which no bytecode is executed for a row.
+    encrypted, their bodies JSON text. Cost: a checksum each, without a bytecode for a row.
     """
     if not bare:
         return []
