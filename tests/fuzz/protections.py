@@ -80,6 +80,13 @@ PROTECTIONS = {
         "if",
         _DAMAGE,
     ),
+    "end-of-usual": Protection(
+        "… nor by the shorter question that most conversations are found with",
+        "eventstore/recorders/sqlite/reader.py",
+        "if usual is not None and usual[-1] == 1 and type(usual[4]) is int:",
+        "if usual is not None and type(usual[4]) is int:",
+        _DAMAGE,
+    ),
     "end-of-known": Protection(
         "a conversation counts as known only where it is still the same",
         "eventstore/recorders/sqlite/reader.py",
@@ -180,6 +187,13 @@ PROTECTIONS = {
         "abs(time.time_ns() - status.st_ctime_ns) < _AT_REST_NS",
         "False",
         "tests/eventstore/test_checked.py -k a_moment_ago",
+    ),
+    "checked-schema": Protection(
+        "… and so is its schema while it may change",
+        "eventstore/recorders/sqlite/checked.py",
+        ' or _has_content(f"{path}-wal"):',
+        ":",
+        "tests/eventstore/test_checked.py -k in_the_log",
     ),
     "exact": Protection(
         "a field that a user names $exact is not interpreted",

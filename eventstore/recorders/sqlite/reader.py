@@ -79,19 +79,22 @@ class SQLiteReader:
         if known is None and self._checked is not None:
             known = self._checked.get(name)
         if known is not None and known.erasure is None and known.visible:
-            found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
+            as_known = SQL["conversation_as_known" if known.parent is None else "fork_as_known"]
+            found = self._execute(as_known, bound_name).fetchone()
             if found is not None and found == (
                 known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,
                 known.sealed_key, known.shown, known.structural, known.mark, known.redactions, known.parent,
             ) and (known.parent is None or self._lineage(known) == known.lineage):  # fmt: skip
                 return known
-        row = self._execute(SQL["conversation"], bound_name).fetchone()
-        if row is None:
-            return None
-        conversation = _conversation(name, row[1:])
-        if conversation.parent is not None:
-            conversation = self._with_lineage(conversation)
         checked = self._checked
+        usual = None if checked is None else self._execute(SQL["usual_conversation"], bound_name).fetchone()
+        if usual is not None and usual[-1] == 1 and type(usual[4]) is int:
+            conversation = _usual_conversation(name, usual)
+        else:
+            row = self._execute(SQL["conversation"], bound_name).fetchone()
+            if row is None:
+                return None
+            conversation = self._with_lineage(_conversation(name, row[1:]))
         is_sound = conversation.visible and not conversation.astray and conversation.erasure is None
         if checked is not None and is_sound and len(checked) < CONVERSATIONS_MAX:
             checked[name] = conversation
@@ -249,6 +252,16 @@ def _sort(rows: list[BareRow]) -> None:
         rows.sort(key=_first)
     except TypeError:
         rows.sort(key=lambda row: row[0] if type(row[0]) is int else -1)
+
+
+def _usual_conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
+    key, created_at, salt, redactions, last_id, updated_at, head, shown, structural, _ = found
+    if type(head) is bytes:
+        head = head[:HEAD_BYTES]
+    return Conversation(
+        key, conversation_id, created_at, salt or b"", last_id + 1, updated_at, head, shown or 0, structural or 0,
+        redactions=redactions or 0,
+    )  # fmt: skip
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:

@@ -50,9 +50,51 @@ LEFT JOIN events b INDEXED BY events_by_id
     ON i.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
 LEFT JOIN conversations p ON p.key = c.parent
 
--- The same without the last column: for a conversation that this process has checked, or has written, and that is still
--- as it was then.
+-- The same of a conversation like most: it is no fork and no receipt, it is not encrypted, and it has no mark and no past. The
+-- last column is true where the conditions of the last column above hold, or stricter ones; where it is not, and where this
+-- finds nothing, the question above is asked. It takes two thirds of the time: SQLite plans six tables less.
+-- name: usual_conversation
+SELECT c.key, c.created_at, c.salt, c.redactions, i.id, e.recorded_at, e.head,
+       e.shown_before + e.shown, e.structural_before + e.structural,
+       c.visible = 1 AND i.id >= 0 AND e.id IS i.id AND coalesce((
+           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
+       ), -1) < i.id AND NOT EXISTS (
+           SELECT 1 FROM events INDEXED BY events_by_id WHERE conversation = c.key AND id > i.id
+       ) AND coalesce((
+           SELECT r.conversation IS n.conversation AND r.id IS n.id AND n.id = 0
+           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
+           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
+       ), 1) AND NOT EXISTS (
+           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16)
+           WHERE conversation = c.key AND id > i.id
+       ) AND NOT EXISTS (
+           SELECT 1 FROM events NOT INDEXED
+           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
+       ) AND (
+           SELECT EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id
+               WHERE f.conversation = newest.conversation AND f.id = newest.id
+           )
+           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
+       )
+FROM conversations c INDEXED BY conversations_by_id
+CROSS JOIN events i INDEXED BY events_by_id ON i.conversation = c.key
+LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
+WHERE c.id = CAST(? AS TEXT) AND c.visible
+  AND coalesce(c.parent, c.parent_version, c.key_id, c.sealed_key, c.erased_at, c.mark, c.replaces, c.past) IS NULL
+ORDER BY i.id DESC LIMIT 1
+
+-- The first question without its last column: for a conversation that this process has checked, or has written, and that
+-- is still as it was then. The first of the two is for one that is no fork.
 -- name: conversation_as_known
+SELECT c.key, c.created_at, coalesce(c.salt, x''), e.id + 1, e.recorded_at, substr(e.head, 1, 32), c.sealed_key,
+       e.shown_before + e.shown, e.structural_before + e.structural, c.mark, coalesce(c.redactions, 0), c.parent
+FROM conversations c INDEXED BY conversations_by_id
+CROSS JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
+WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL AND c.parent IS NULL
+ORDER BY e.id DESC LIMIT 1
+
+-- name: fork_as_known
 SELECT c.key, c.created_at, coalesce(c.salt, x''), coalesce(e.id, b.id) + 1, coalesce(e.recorded_at, b.recorded_at),
        substr(coalesce(e.head, b.head), 1, 32), c.sealed_key, coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
        coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark, coalesce(c.redactions, 0),
