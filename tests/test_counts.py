@@ -23,7 +23,8 @@ def counts() -> dict[str, Count]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_asks_as_few_questions_as_before(counts: dict[str, Count], operation: str):
-    assert counts[operation].statements <= RECORDED["3.12"][operation]["statements"]
+    recorded = RECORDED.get(python_version(), RECORDED["3.11"])  # Python 3.12 asks one less where it opens a file
+    assert counts[operation].statements <= recorded[operation]["statements"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -585,9 +585,16 @@ PROTECTIONS = {
     "stale-log": Protection(
         "the log of a file that was replaced is not written into its successor",
         f"{SQLITE}/store_file.py",
-        "                _check_log(held)\n",
-        "",
+        "self._had_log = _check_log(held)\n",
+        "self._had_log = True\n",
         "tests/eventstore/test_store_file.py -k not_the_file_that_was_opened",
+    ),
+    "empty-log": Protection(
+        "… and an empty one does not say that the file has a log",
+        f"{SQLITE}/store_file.py",
+        "        had_log, self._had_log = self._had_log, True\n",
+        "        had_log = False\n",
+        "tests/eventstore/test_store_file.py -k whatever_lies_beside",
     ),
     "overwritten": Protection(
         "a store that was overwritten in place is not written to",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.counts import traced
-from eventstore import CorruptEvent, Message, open_store
+from eventstore import CorruptEvent, Message, StoreUnusable, open_store
 from eventstore.recorders.sqlite import checked
 
 
@@ -59,6 +59,40 @@ def test_an_index_that_was_damaged_since_is_found(path: Path, at_rest: Callable[
     hide_the_newest_event(path)
     with open_store(path) as store, pytest.raises(CorruptEvent):
         store.version("c1")
+
+
+@pytest.mark.parametrize("change", ["CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END", None])
+def test_a_schema_is_compared_again_once_the_file_has_changed(
+    path: Path, at_rest: Callable[[], None], change: str | None
+):
+    at_rest()
+    assert [schema_questions(path) for _ in range(3)] == [1, 0, 0]
+    if change is None:
+        with open_store(path) as store:
+            store.append("c1", Message(source="user", content="one more"), expected_version=40)
+        assert [schema_questions(path) for _ in range(2)] == [1, 0]
+        return
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+    with pytest.raises(StoreUnusable, match="a trigger 't' that foldlog did not make"):
+        open_store(path)
+
+
+def test_a_schema_is_compared_again_where_the_change_is_still_in_the_log(path: Path, at_rest: Callable[[], None]):
+    at_rest()
+    assert [schema_questions(path) for _ in range(2)] == [1, 0]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE VIEW v AS SELECT 1")
+        with pytest.raises(StoreUnusable, match="a view 'v' that foldlog did not make"):
+            open_store(path)
+
+
+def schema_questions(path: Path) -> int:
+    """Open the store; return how often its schema was asked for."""
+    statements: list[str] = []
+    with traced(statements):
+        open_store(path).close()
+    return sum("sqlite_schema" in statement for statement in statements)
 
 
 def hide_the_newest_event(path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.counts import traced
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import store_file
 from eventstore.stored.database import translated
@@ -171,6 +172,33 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         path.with_name("history.db-wal").unlink()
     if change in (replace, replace_and_clear):
         assert contents(path) == ["in the copy"]
+
+
+@pytest.mark.parametrize("log", ["none", "empty"])
+def test_a_file_without_a_log_gets_one_whatever_lies_beside_it(path: Path, log: str):
+    """An empty file with the name of the log does not say that SQLite uses it."""
+    with open_store(path) as store:
+        append(store, "before")
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+    if log == "empty":
+        for suffix in ("-wal", "-shm"):
+            path.with_name(f"history.db{suffix}").touch()
+    open_store(path).close()
+    assert path.read_bytes()[18:20] == b"\2\2"
+    assert contents(path) == ["before"]
+
+
+def test_a_log_that_the_first_connection_makes_is_seen_without_a_question(path: Path):
+    with open_store(path) as store:
+        append(store, "before")
+    statements: list[str] = []
+    with traced(statements), open_store(path) as store:
+        assert store.version("c1") == 1
+        assert not [statement for statement in statements if "journal_mode" in statement]
+        path.with_name("history.db-wal").unlink()
+        with pytest.raises(StoreUnavailable, match=r"history.db-wal or .* was removed"):
+            append(store, "never")
 
 
 def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):

@@ -88,10 +88,10 @@ class SQLiteRecorder:
         self._pollers = 0
         self._begin()
         try:
-            with translated(f"open {path}"):
-                self._open(create)
-        except BaseException:
+            self._open(create)
+        except BaseException as error:  # as ``translated``, without a generator in a new process
             self.close()
+            raise_translated(error, f"open {path}")
             raise
         process_forks.watch(self)
 
@@ -290,23 +290,27 @@ class SQLiteRecorder:
             self._begin_writing(lock)
             self._lock = lock
         look = look or self._look()
-        if look.is_current and (look.has_log or not self.writable):
+        is_current, has_log = look
+        if is_current and (has_log or not self.writable):
             return
         if not self.writable:
             raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
         with self._alone() as connection:
             schema.migrate(connection, self.path, self._file.inode)
 
-    def _look(self) -> schema.FirstLook:
-        """Check the file on a reader's connection, which the next reader then gets."""
-        look = schema.FirstLook(self.path)
+    def _look(self) -> tuple[bool, bool]:
+        """Return whether the file has the newest schema, and whether it has a log. Check the file on a reader's
+        connection, which the next reader then gets.
+        """
+        look = schema.FirstLook(self.path, self._checked)
         try:
-            self._readers.add(self._file.connect(self._open_reader, look.take))
+            connection = self._file.connect(self._open_reader, look.take)
         except sqlite3.OperationalError as error:
             if self.writable and is_on_read_only_disk(self.path):  # SQLite says only that it cannot open the file
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
-        return look
+        self._readers.add(connection)
+        return look.is_current, self._file.has_log(connection)
 
     def _snapshot(self, doing: str) -> _ReadTransaction:
         """Give a reader's connection in a transaction: everything that it reads is of one moment."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
-from eventstore.recorders.sqlite.store_file import is_in_wal_mode
+from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import migrations
 
 __all__ = [
@@ -36,31 +36,28 @@ _CONTENTS: Final = "SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL
 
 
 class FirstLook:
-    """The findings of the first connection to a file: whether the file has the newest schema, and whether it
-    has a log.
-    """
+    """The finding of the first connection to a file: whether the file has the newest schema."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, checked: Checked) -> None:
         self._path = path
-        self.is_current = self.has_log = False
+        self._checked = checked
+        self.is_current = False
 
-    def take(self, connection: sqlite3.Connection) -> bool:
-        """Check the file, and return whether it has a log.
+    def take(self, connection: sqlite3.Connection) -> None:
+        """Check the file.
 
         Raises ``DatabaseError`` if the file is not a store of ours, is of a newer schema, or has more in its schema
         than the migrations made. It may be empty.
         """
-        self.has_log = is_in_wal_mode(connection)
         # These two may be of two moments: then another process migrates the file, and they are not what is expected.
-        if _number(connection) == NEWEST and fingerprint(connection.execute(_CONTENTS).fetchall()) == FINGERPRINT:
-            self.is_current = True
-            return self.has_log
+        if _number(connection) == NEWEST and (self._checked.has_our_schema or _is_ours(connection)):
+            self.is_current = self._checked.has_our_schema = True
+            return
         connection.execute("BEGIN")
         try:
             self.is_current = checked_number(connection, self._path) == NEWEST
         finally:
             connection.rollback()
-        return self.has_log
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
@@ -129,6 +126,10 @@ def _check_nothing_foreign(path: str, schema: int, found: Sequence[tuple[Any, ..
             f"events, or take them in and store nothing. Remove it with sqlite3, or copy the events with "
             f"'foldlog salvage'"
         )
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    return fingerprint(connection.execute(_CONTENTS).fetchall()) == FINGERPRINT
 
 
 def fingerprint(found: Sequence[tuple[bytes, ...]]) -> str:

@@ -51,7 +51,7 @@ class WrongFile(OperationalError):
     """The store's name leads to another file than the one that was opened, or this file has a second name."""
 
 
-def is_in_wal_mode(connection: sqlite3.Connection) -> bool:
+def _is_in_wal_mode(connection: sqlite3.Connection) -> bool:
     """Return whether the file has a log. A new connection reads the schema for it, and the first read opens the log."""
     return connection.execute("PRAGMA journal_mode").fetchone()[0] in (b"wal", "wal")
 
@@ -69,6 +69,8 @@ class StoreFile:
         """``_found`` is the file as it was found then, until a connection is opened."""
         self._file: _Held | None = None
         self._log: tuple[_Held, ...] = ()
+        self._had_log = True
+        """Whether a log, maybe an empty one, was beside the file before the first connection was opened."""
         self._as_opened: tuple[tuple[int, ...], int, int, int] | None = None
         """Inode, device and one name of the file, and the descriptors that hold it, its log and the log's index: what
         tells in one look that all three are as they were opened. None where descriptors do not tell.
@@ -90,15 +92,15 @@ class StoreFile:
     def connect(
         self,
         open_connection: Callable[[str], sqlite3.Connection],
-        is_in_wal_mode: Callable[[sqlite3.Connection], bool] = is_in_wal_mode,
+        look: Callable[[sqlite3.Connection], object] | None = None,
     ) -> sqlite3.Connection:
         """Open a connection to this very file. Close it with ``disconnect``.
 
-        The name is looked at before and after: SQLite opens the file in between. ``is_in_wal_mode`` asks the first
-        question of the connection.
+        The name is looked at before and after: SQLite opens the file in between. ``look`` asks the first questions of
+        the connection, and reads the file.
         """
         with self._one_at_a_time.lock:
-            return self._connect(open_connection, is_in_wal_mode)
+            return self._connect(open_connection, look)
 
     def connect_to_log(
         self, open_connection: Callable[[str], sqlite3.Connection]
@@ -257,7 +259,7 @@ class StoreFile:
     def _connect(
         self,
         open_connection: Callable[[str], sqlite3.Connection],
-        is_in_wal_mode: Callable[[sqlite3.Connection], bool] = is_in_wal_mode,
+        look: Callable[[sqlite3.Connection], object] | None = None,
     ) -> sqlite3.Connection:
         if self._file is not None:
             self.check()
@@ -265,7 +267,9 @@ class StoreFile:
         connection = open_connection(self.path)
         try:
             self._hold()
-            if is_in_wal_mode(connection):
+            if look is not None:
+                look(connection)
+            if (look is not None and self._has_made_its_log()) or _is_in_wal_mode(connection):
                 self._hold_log()
                 self._keep_the_log.add(connection)
             self.check()
@@ -291,13 +295,22 @@ class StoreFile:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 held = held or _Held(self.path)
                 _check_not_mounted(held)
-                _check_log(held)
+                self._had_log = _check_log(held)
                 self._file = held
         if self._file is not None and self._file.identity in _abandoned:
             raise WrongFile(
                 f"the log of {self.path} was removed while this process had the store open; end the process, "
                 f"then open the store again"
             )
+
+    def _has_made_its_log(self) -> bool:
+        """Return whether the first connection, which has read the file, has made its log: the log was not there before.
+        Where it was, only SQLite knows whether the file uses it.
+        """
+        had_log, self._had_log = self._had_log, True
+        if not had_log:
+            self._hold_log()
+        return not had_log and bool(self._log)
 
     def _hold_log(self) -> None:
         """Remember the log and its index. On a disk that cannot be written there may be none."""
@@ -442,8 +455,9 @@ def _descriptors() -> dict[int, tuple[int, int]]:
     return found
 
 
-def _check_log(file: _Held) -> None:
-    """Raise ``WrongFile`` if a log lies beside a file that is not in WAL mode, such as a backup.
+def _check_log(file: _Held) -> bool:
+    """Return whether a log, maybe an empty one, lies beside a file. Raise ``WrongFile`` if the file is not in WAL mode,
+    such as a backup, and the log has content.
 
     That log belongs to the file that had the name before, and SQLite would write it into this one.
 
@@ -451,12 +465,12 @@ def _check_log(file: _Held) -> None:
     """
     try:
         if os.stat(f"{file.path}-wal").st_size == 0:
-            return
+            return True
     except FileNotFoundError:
-        return
+        return False
     descriptors = _descriptors()
     if not descriptors or file.identity in descriptors.values():
-        return  # to open and close it here would drop the locks of another connection
+        return True  # to open and close it here would drop the locks of another connection
     with open(file.path, "rb") as opened:
         header = opened.read(20)
     if header.startswith(_MAGIC) and header[18:] == _NO_LOG:
@@ -464,6 +478,7 @@ def _check_log(file: _Held) -> None:
             f"{file.path}-wal is the log of a file that {file.path} has replaced; remove it and {file.path}-shm, then "
             f"open the store again ('foldlog restore' does that)"
         )
+    return True
 
 
 def _check_not_mounted(file: _Held) -> None:
