@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from eventstore.errors import InvalidOption
 from eventstore.recorders import urls
 from eventstore.recorders.base import PATIENCE_S, Recorder
+from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
 from eventstore.stored.compression import Compression
-from eventstore.stored.database import translated
+from eventstore.stored.database import translated, unavailable
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings
 
@@ -55,10 +56,12 @@ def open_store(
     """
     if keys is not None and not isinstance(keys, KeyRing):
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
-    with translated():
-        settings = WriteSettings.chosen(compression, keys)
+    settings = WriteSettings.chosen(compression, keys)
+    try:
         recorder = open_recorder(url, durability=durability)
         return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
+    except RecorderError as error:  # as ``translated``, without a generator in a new process
+        raise unavailable(error) from error
 
 
 def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None) -> Restored:
@@ -90,7 +93,7 @@ def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "r
 
         return MemoryRecorder()
     if location.scheme == "sqlite":
-        from eventstore.recorders.sqlite import SQLiteRecorder
+        from eventstore.recorders.sqlite.recorder import SQLiteRecorder
 
         mode = location.options.get("mode", "rwc")
         durable = location.options.get("durability", durability) == "full"

@@ -271,7 +271,6 @@ class RecorderOnDisk(Protocol):
         """
 
 
-@runtime_checkable
 class RemembersCommits(Protocol):
     """The additional method of a recorder that knows with certainty, without a question, what its last commit left."""
 
