@@ -198,17 +198,16 @@ def _own_copy(event: Event) -> Event | None:
         return None if event.thinking else replace(event, meta=meta.copy(), extra={})
     if type(event) is Observation:
         extras = event.extras
-        return replace(event, meta=meta.copy(), extra={}, extras=extras.copy()) if _holds_texts(extras) else None
+        if extras and not _holds_texts(extras):
+            return None
+        return replace(event, meta=meta.copy(), extra={}, extras=extras.copy())
     assert type(event) is Action  # no other kind has a flat shape
     arguments = event.arguments
-    if event.thinking or (type(arguments) is dict and not _holds_texts(arguments)):
-        return None
-    return replace(
-        event,
-        meta=meta.copy(),
-        extra={},
-        arguments=arguments.copy() if type(arguments) is dict else arguments,
-    )
+    if type(arguments) is dict:
+        if not _holds_texts(arguments):
+            return None
+        arguments = arguments.copy()
+    return None if event.thinking else replace(event, meta=meta.copy(), extra={}, arguments=arguments)
 
 
 def _is_flat(event: Event) -> bool:

@@ -125,7 +125,7 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     """
     event = stored_event_of(conversation, row, position)
     if event.timestamp is None and event.origin is None:
-        _give_time(event, from_microseconds(row.recorded_at))
+        with_times((event,), from_microseconds(row.recorded_at))
     return event
 
 
@@ -179,16 +179,15 @@ def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], star
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
     """Give ``events``, which belong to the caller, the times that a reader will see: see ``event_of``."""
-    for event in events:
-        if event.timestamp is None and event.origin is None:
-            _give_time(event, recorded_at)
+    untimed = [
+        event
+        for event in events
+        if event.timestamp is None
+        and event.origin is None
+        and type(event) is not UnknownEvent  # of which it cannot be said whether it has a time
+    ]
+    deque(map(force_setattr, untimed, repeat("timestamp"), repeat(recorded_at)), maxlen=0)
     return events
-
-
-def _give_time(event: Event, recorded_at: datetime) -> None:
-    """Give the time only to an event of a known kind: of an unknown one it cannot be said whether it has a time."""
-    if type(event) is not UnknownEvent:
-        force_setattr(event, "timestamp", recorded_at)
 
 
 def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:

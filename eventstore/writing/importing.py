@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count, islice, repeat
+from operator import attrgetter
 from typing import Protocol
 
 from msgspec.structs import force_setattr, replace
@@ -50,6 +53,8 @@ _REST_S = 0.005
 """The pause between two chunks, in which waiting writers get the write lock. The time to encode the next chunk is part
 of it.
 """
+
+_event = attrgetter("event")
 
 
 class Project(Protocol):
@@ -160,7 +165,7 @@ class Ingestion:
 
     def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
         rows, left = chained(staged, chunk, self._now())
-        events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
+        events = _numbered(chunk, rows)
 
         def stage(transaction: Transaction) -> None:
             self._check_no_rival(transaction)
@@ -208,17 +213,18 @@ class Ingestion:
             found = begin_new(transaction, self._conversation, now)
         rows, _ = chained(found, chunk, now)
         writing = WriteTransaction(transaction, found, self._database)
-        self._refuse_redacted(writing, [(row.id, encoded.event) for row, encoded in zip(rows, chunk, strict=True)])
+        if writing.redactions:
+            self._refuse_redacted(writing, enumerate(map(_event, chunk), rows[0].id))
         writing.insert(rows)
-        self._project(writing, [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)])
+        self._project(writing, _numbered(chunk, rows))
         writing.end()
         return len(rows), writing.version
 
-    def _refuse_redacted(self, writing: WriteTransaction, events: Sequence[tuple[int, Event]]) -> None:
+    def _refuse_redacted(self, writing: WriteTransaction, events: Iterable[tuple[int, Event]]) -> None:
         """Raise ``HistoryDiverged`` where a new event has the kind and the source's id of a redacted event: it would
         bring the content back.
         """
-        for event_id, event in events if writing.redactions else ():
+        for event_id, event in events:
             origin = event.origin
             key = None if origin is None else source_key(origin.format, origin.id)
             recalled = None if key is None else writing.recall(key)
@@ -243,12 +249,11 @@ def _say_the_same(stored: Event, given: Event) -> bool:
     return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
 
 
-def _numbered(encoded: Encoded, row: Row) -> Event:
-    """Return the event as a reader will see it."""
-    event = encoded.event  # the encoding's own copy
-    force_setattr(event, "id", row.id)
-    with_times((event,), from_microseconds(row.recorded_at))
-    return event
+def _numbered(chunk: Sequence[Encoded], rows: Sequence[Row]) -> Sequence[Event]:
+    """Return the events of rows that were made together, as a reader will see them."""
+    events = list(map(_event, chunk))  # the encoding's own copies
+    deque(map(force_setattr, events, repeat("id"), count(rows[0].id)), maxlen=0)
+    return with_times(events, from_microseconds(rows[0].recorded_at))
 
 
 def _rested(history: Iterator[Encoded]) -> list[Encoded]:
@@ -263,9 +268,10 @@ def _chunk(history: Iterator[Encoded]) -> list[Encoded]:
     """Return the next events for one transaction, limited in number and size."""
     chunk: list[Encoded] = []
     size = 0
-    for encoded in history:
+    for encoded in islice(history, CHUNK):
         chunk.append(encoded)
-        size += size_of(encoded.body)
-        if len(chunk) == CHUNK or size >= _CHUNK_BYTES:
+        body = encoded.body
+        size += len(body) if type(body) is bytes else size_of(body)
+        if size >= _CHUNK_BYTES:
             break
     return chunk
