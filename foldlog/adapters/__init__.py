@@ -7,9 +7,8 @@
     openhands.py       FoldlogFileStore, a FileStore of the OpenHands SDK, and FoldlogCondenser for its agents
     pydantic_ai.py     FoldlogConversationStore, a ConversationStore of pydantic-ai, and FoldlogSteps, a capability
 
-Each file is one adapter. Extras of foldlog install the SDKs in the range that the adapter was tested with.
-``catalog.py`` lists the adapters; ``opening.py``, ``plain.py``, ``newest.py``, ``linked.py`` and ``shared_state.py``
-are what they share. ``checkpoints.py``, with ``checkpoint_branches.py`` and ``record_lists.py``, keeps checkpoints as
-versions of conversations and imports no SDK; ``langgraph_values.py`` turns LangGraph's values into JSON,
-``langgraph_import.py`` moves threads of its other savers.
+Each of these files is one adapter. Two more are for LangGraph: ``langgraph_values.py`` turns its values into JSON,
+``langgraph_import.py`` moves threads of its other savers. ``without_sdk`` is what adapters do with a store, whatever
+the runtime. Extras of foldlog install the SDKs in the range that the adapter was tested with; ``catalog.py`` lists the
+adapters.
 """

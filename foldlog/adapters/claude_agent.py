@@ -27,7 +27,7 @@ from claude_agent_sdk import (
 )
 
 from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.history import History

@@ -33,10 +33,10 @@ from eventstore import (
     Event,
     VersionConflict,
 )
-from foldlog.adapters.newest import newest_records
-from foldlog.adapters.opening import HistoriesGiven, OpenHistories
-from foldlog.adapters.plain import from_plain, to_plain
-from foldlog.adapters.shared_state import SharedStates
+from foldlog.adapters.without_sdk.newest import newest_records
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, OpenHistories
+from foldlog.adapters.without_sdk.plain import from_plain, to_plain
+from foldlog.adapters.without_sdk.shared_state import SharedStates
 from foldlog.formats import Encoder, decode
 from foldlog.history import History
 

@@ -31,7 +31,6 @@ from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from condensers import Condensation
-from foldlog.adapters.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters.langgraph_values import (
     Placed,
     Values,
@@ -42,7 +41,9 @@ from foldlog.adapters.langgraph_values import (
     next_version,
     pending_writes,
 )
-from foldlog.adapters.opening import HistoriesGiven, WithHistories, in_thread
+from foldlog.adapters.without_sdk.checkpoint_reading import WholeCheckpoint
+from foldlog.adapters.without_sdk.checkpoints import Checkpoints
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories, in_thread
 from foldlog.history import History
 
 __all__ = ["FoldlogSaver"]

@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from eventstore import DELETED, CondensationSummary
-from foldlog.adapters.checkpoints import Checkpoint
+from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 from projections import View, well_formed
 
 __all__ = [

@@ -26,7 +26,7 @@ from msgspec import structs
 
 from condensers import Condensation
 from eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Decoder, Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.histories import Histories

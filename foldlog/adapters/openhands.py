@@ -33,7 +33,7 @@ from condensers.models.estimate import ESTIMATE
 from condensers.strategies.default import default_condenser
 from condensers.strategies.masking import is_masked
 from eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
-from foldlog.adapters.opening import HistoriesGiven, WithHistories
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories
 from foldlog.formats import decode
 from foldlog.formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
 from projections import View

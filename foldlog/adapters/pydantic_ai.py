@@ -32,10 +32,10 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
-from foldlog.adapters.linked import UNKNOWN, LinkedEntries, Moves
-from foldlog.adapters.newest import newest_document
-from foldlog.adapters.opening import HistoriesGiven, OpenHistories
-from foldlog.adapters.plain import from_plain, time_from, to_plain
+from foldlog.adapters.without_sdk.linked import UNKNOWN, LinkedEntries, Moves
+from foldlog.adapters.without_sdk.newest import newest_document
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, OpenHistories
+from foldlog.adapters.without_sdk.plain import from_plain, time_from, to_plain
 from foldlog.history import History
 
 __all__ = ["FoldlogConversationStore", "FoldlogSteps"]

@@ -55,7 +55,7 @@ PROTECTIONS = {
     ),
     "pydantic-branch": Protection(
         "pydantic-ai: a message goes after its parent, so the View is the branch that the SDK has",
-        "foldlog/adapters/linked.py",
+        "foldlog/adapters/without_sdk/linked.py",
         "        if version != self._version:\n",
         "        if False:\n",
         f"{_PYDANTIC_TEST} -k branch_is_a_retraction and sqlite",
@@ -90,14 +90,14 @@ PROTECTIONS = {
     ),
     "types": Protection(
         "values that JSON does not have are marked",
-        "foldlog/adapters/plain.py",
+        "foldlog/adapters/without_sdk/plain.py",
         '        return {"$tuple": [to_plain(each, unknown=unknown) for each in value]}\n',
         "        return [to_plain(each, unknown=unknown) for each in value]\n",
         f"{_PYDANTIC_TEST} -k fresh_open",
     ),
     "types-of-others": Protection(
         "… and an object that looks marked is not taken for one",
-        "foldlog/adapters/plain.py",
+        "foldlog/adapters/without_sdk/plain.py",
         'return {"$dict": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain',
         "return plain",
         f"{_PYDANTIC_TEST} -k fresh_open",
@@ -125,7 +125,7 @@ PROTECTIONS = {
     ),
     "adk-once": Protection(
         "… and once, under its key",
-        "foldlog/adapters/shared_state.py",
+        "foldlog/adapters/without_sdk/shared_state.py",
         "documents=documents, idempotency_key=key)",
         "documents=documents)",
         f"{_ADK_TEST} -k killed_process_left and sqlite",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import foldlog
 from eventstore import Annotation, Message
-from foldlog.adapters.checkpoints import Checkpoints
-from foldlog.adapters.record_lists import RecordList, ranges
+from foldlog.adapters.without_sdk.checkpoints import Checkpoints
+from foldlog.adapters.without_sdk.record_lists import RecordList, ranges
 
 THREAD = "runtime/t"
 
@@ -41,8 +41,9 @@ def put(checkpoints, number, parent, names, document=None):
 
 
 def told(checkpoints, found):
-    records = None if found.ranges is None else [one["data"]["id"] for one in checkpoints.records(found)[1]]
-    return records, checkpoints.documents(found)["d"], found.parent
+    whole = checkpoints.whole(THREAD, found)
+    records = None if found.ranges is None else [one["data"]["id"] for one in whole.records]
+    return records, whole.documents["d"], found.parent
 
 
 def opened(histories):
@@ -160,6 +161,11 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
         put(checkpoints, 4, "002", "abcx")
         assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
         assert told(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
+        assert checkpoints.newest(THREAD) == checkpoints.whole(THREAD, checkpoints.find(THREAD))
+        checkpoints.hide(THREAD, ["004"])
+        assert checkpoints.newest(THREAD).checkpoint == checkpoints.find(THREAD)
+        assert checkpoints.newest(THREAD, hidden=True).checkpoint.id == "004"
+        assert checkpoints.newest(f"{THREAD}/none") is None
 
 
 def test_a_put_that_meets_another_writer_looks_again(monkeypatch):

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from eventstore import NOT_RECORDED, ConversationNotFound, Event, Retraction
 from eventstore.writing.origins import FoundEvent
-from foldlog.adapters.newest import newest_records
+from foldlog.adapters.without_sdk.newest import newest_records
 from foldlog.formats import Encoder, decode
 from foldlog.histories import Histories
 from foldlog.history import History

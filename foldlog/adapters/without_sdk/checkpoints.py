@@ -1,4 +1,4 @@
-"""Keep the checkpoints of a runtime as versions of conversations. No SDK is imported here.
+"""Keep the checkpoints of a runtime as versions of conversations.
 
 The records of a checkpoint, in a live format, are events of its branch. All other values are documents, mainly
 ``checkpoint``. Checkpoints that follow one another are in one branch; a second child of a checkpoint begins a fork.
@@ -9,11 +9,11 @@ Notes on a checkpoint may come before it and after its children, so they are in 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventstore import (
     DELETED,
@@ -26,28 +26,22 @@ from eventstore import (
     IdempotencyConflict,
     VersionConflict,
 )
-from eventstore.documents.values import newest_values
 from eventstore.events import ATTRIBUTES
-from eventstore.stored.moment import Moment
-from foldlog.adapters.checkpoint_branches import (
+from foldlog.adapters.without_sdk.checkpoint_branches import (
     CHECKPOINT,
     HIDDEN,
     Checkpoint,
-    ThreadBranch,
-    ThreadBranches,
-    appended_for,
     copied,
     keep,
     numbered,
 )
-from foldlog.adapters.record_lists import RecordList, Span, changes, ranges
-from foldlog.formats import Decoder, Encoder
+from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, shown
+from foldlog.adapters.without_sdk.record_lists import RecordList, Span, changes, ranges
+from foldlog.formats import Decoder
 from foldlog.histories import Histories
 from foldlog.history import History
 
-__all__ = ["Checkpoint", "Checkpoints", "WholeCheckpoint"]
-
-_NOTES = "/+writes"
+__all__ = ["Checkpoints"]
 
 
 @dataclass(slots=True)
@@ -63,20 +57,7 @@ class _Newest:
     decoder: Decoder | None = None
 
 
-class WholeCheckpoint(NamedTuple):
-    """A checkpoint with all that belongs to it.
-
-    ``spans`` are the ids of the events of each record. ``notes`` are in the order in which they came.
-    """
-
-    checkpoint: Checkpoint
-    documents: dict[str, Any]
-    spans: list[Span]
-    records: list[Any]
-    notes: list[Any]
-
-
-class Checkpoints:
+class Checkpoints(CheckpointReader):
     """The checkpoints of all threads of a store.
 
     ``format`` is that of the records, one that is live and whose records stand alone. ``key`` tells one record from
@@ -84,83 +65,11 @@ class Checkpoints:
     """
 
     def __init__(self, histories: Histories, format: str, key: Callable[[Any], bytes]) -> None:
-        self.histories = histories
-        self._branches = ThreadBranches(histories)
-        self._format, self._key = format, key
+        super().__init__(histories, format)
+        self._key = key
         self._newest: OrderedDict[str, _Newest] = OrderedDict()
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    def find(self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False) -> Checkpoint | None:
-        """Return a checkpoint, by default the newest one; None if it does not exist or is hidden.
-
-        Cost: the branches of the thread.
-        """
-        if checkpoint_id is None:
-            return next(self.walk(thread, hidden=hidden), None)
-        branches = self._branches.of(thread)
-        if not hidden and _is_hidden(thread, branches)(checkpoint_id):
-            return None
-        return self._branches.locate(branches, checkpoint_id)
-
-    def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and its branches."""
-        branches = self._branches.of(thread)
-        walked = self._branches.walk(branches)
-        if hidden:
-            return walked
-        is_hidden = _is_hidden(thread, branches)
-        return (each for each in walked if not is_hidden(each.id))
-
-    def newest(self, thread: str, *, hidden: bool = False) -> WholeCheckpoint | None:
-        """Return the newest checkpoint with all that belongs to it, of one moment; None if there is none.
-
-        Cost: the branches of the thread, and the checkpoint: its documents, records and notes.
-        """
-
-        def read(moment: Moment) -> tuple[Checkpoint | None, WholeCheckpoint | None]:
-            branches = self._branches.at_moment(thread, moment)
-            found = max((each.tip for each in branches if each.has_own), key=lambda tip: tip.id, default=None)
-            if found is None or (not hidden and _is_hidden(thread, branches)(found.id)):
-                return found, None
-            return found, self._whole(thread, found, moment)
-
-        found, whole = self.histories.store.query_all(read)
-        if whole is None and found is not None:
-            found = self.find(thread)
-            return None if found is None else self.whole(thread, found)
-        return whole
-
-    def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
-        """Return a checkpoint with all that belongs to it, of one moment."""
-        return self.histories.store.query_all(partial(self._whole, thread, checkpoint))
-
-    def _whole(self, thread: str, checkpoint: Checkpoint, moment: Moment) -> WholeCheckpoint:
-        documents = checkpoint.documents
-        if documents is None:
-            documents = newest_values(moment.conversation(checkpoint.branch), checkpoint.version)
-        spans, records = self._records(checkpoint, moment)
-        return WholeCheckpoint(checkpoint, documents, spans, records, _notes(thread, checkpoint.id, moment))
-
-    def _records(self, checkpoint: Checkpoint, moment: Moment) -> tuple[list[Span], list[Any]]:
-        """Return the records of a checkpoint, after the ids of their events."""
-        found = checkpoint.ranges or ()
-        intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
-        encoder, spans, records = Encoder(self._format), list[Span](), list[Any]()
-        start = None
-        for event in _shown(checkpoint.branch, intervals, moment):
-            if event.origin is None or event.origin.format != self._format:
-                continue
-            start = event.id if start is None else start
-            if complete := encoder.records(event):
-                records += complete
-                spans.append((start, event.id + 1))
-                start = None
-        return spans, records
-
-    def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
-        return self.histories.store.query_all(partial(_notes, thread, checkpoint_id))
+    # -- the newest one in memory --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str) -> list[tuple[Span, bytes]]:
         """Return the event ids and the key of each record of the newest checkpoint. Cost: none, if it is in memory."""
@@ -176,10 +85,6 @@ class Checkpoints:
         if newest is None or newest.checkpoint != checkpoint:
             records = RecordList(spans, keys, checkpoint.ranges or ())
             keep(self._newest, thread, _Newest(replace(checkpoint, documents=None), None, records))
-
-    def conversations(self, name: str) -> Iterator[ConversationRow]:
-        """Yield the conversation of this name and those below it, without erased ones."""
-        return self._branches.conversations(name)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -235,7 +140,7 @@ class Checkpoints:
 
     def note(self, thread: str, checkpoint_id: str, name: str, data: Any) -> None:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
-        conversation = thread + _NOTES
+        conversation = thread + NOTES
         number = len(self._branches.appended_for(conversation, checkpoint_id))
         while True:
             try:
@@ -297,7 +202,7 @@ class Checkpoints:
             return made
 
         def joins(start: int, stop: int) -> bool:
-            asked = partial(_shown, before.branch, [(start, stop - 1)])
+            asked = partial(shown, before.branch, [(start, stop - 1)])
             return start >= stop or not self.histories.store.query_all(asked)
 
         events, spans = changes(newest.records, keys, decoder, record, before.removed)
@@ -317,29 +222,6 @@ class Checkpoints:
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
 
 
-def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
-    """Return the events of inclusive intervals that a View may show."""
-    some = [interval for interval in intervals if interval[0] <= interval[1]]
-    return moment.conversation(branch).shown_events(some) if some else []
-
-
-def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
-    """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
-    conversation = thread + _NOTES
-    ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
-    events = [event for event_id in ids for event in moment.conversation(conversation).events(event_id, event_id + 1)]
-    return [event.data for event in events if isinstance(event, Annotation)]
-
-
 def _others(documents: Mapping[str, Any]) -> dict[str, Any]:
     """Return documents of a checkpoint without those that say what it is."""
     return {name: value for name, value in documents.items() if name not in (CHECKPOINT, HIDDEN, ATTRIBUTES)}
-
-
-def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
-    """Return the ids of hidden checkpoints, and the id below which all are hidden."""
-    hidden = next((branch.hidden for branch in branches if branch.tip.branch == thread), None)
-    if hidden is None:
-        return lambda checkpoint_id: False
-    ids, below = frozenset(hidden["ids"]), hidden["below"]
-    return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below
