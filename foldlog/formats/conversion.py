@@ -100,7 +100,7 @@ def _encoded(
     yield from encoder.end()
     if notes is not None and encoder.left_out:
         counted = (f"{count} {word}{'' if count == 1 else 's'}" for word, count in encoder.left_out.items())
-        notes(f"left out: {', '.join(counted)}; {format} has no record for it, and all events are written")
+        notes(f"left out: {', '.join(counted)}; {format} has no record for it; all other events are written")
 
 
 def _check_origin(event: Event, format: str) -> None:

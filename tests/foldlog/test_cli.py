@@ -109,7 +109,7 @@ def test_export_gives_back_what_was_imported(foldlog):
 
 def test_an_export_says_what_its_format_has_no_record_for(foldlog, five_messages):
     foldlog("import", five_messages)
-    note = "left out: 1 condensation; openai-chat has no record for it, and all events are written"
+    note = "left out: 1 condensation; openai-chat has no record for it; all other events are written"
     ran = foldlog("export", "five", "--format", "openai-chat")
     assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
     assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]

@@ -275,6 +275,13 @@ def test_figures_say_which_are_derived_and_that_no_cost_was_recorded(foldlog, wo
     assert (figures["cost"], figures["costs_recorded"]) == (None, 0)
 
 
+def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
+    (line,) = [line for line in foldlog("list", "--long").out.splitlines() if line.startswith("alpha-1")]
+    assert line.endswith("x…")
+    assert len(line) < 220
+    assert "x" * 200 in foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]["title"]
+
+
 def test_a_long_list_says_what_a_conversation_is_about_and_how_large_its_view_is(foldlog, work):
     row = foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]
     assert (row["title"][:14], row["format"], row["condensations"]) == ("Please mend it", "foldlog", 0)

@@ -349,6 +349,8 @@ def page() -> str:
         BEFORE.strip(),
         "```",
         "",
+        "Each example stands for itself. Those that name a model need litellm (`pip install '.[llm]'`).",
+        "",
         "Histories come over with `foldlog import`: see [IMPORTING.md](IMPORTING.md).",
     ]
     for title, statements in SECTIONS:

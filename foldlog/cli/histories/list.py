@@ -30,6 +30,8 @@ _ROOMY = 80
 _PAGE = 1_000
 """The number of conversations that are laid out together: the widest of them gives the width of each column."""
 _GAP = "  "
+_TOLD_MAX = 100
+"""Characters of a format and a title where the output has no width. ``--json`` has the whole title."""
 _FEW, _FEW_EVENTS = 50, 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
 
@@ -259,6 +261,7 @@ def _write_line(
     erased = row.erased_at is not None
     told = "" if more is None or erased else terminal.printable(_told(more), one_line=True)
     if out.width == terminal.UNLIMITED:
+        told = told if len(told) <= _TOLD_MAX else f"{told[: _TOLD_MAX - 1]}…"
         out.write((_joined(cells, columns, widths) + (_GAP + told if told else ""), ""))
         return
     _write(out, cells, columns, widths, "dim" if erased else "")

@@ -25,7 +25,8 @@ def run(
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
     FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key encrypts; all of them
-    decrypt. To change the key: put the new key before the old one, run this command, then remove the old key.
+    decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change the key: put the new key before the
+    old one, run this command, then remove the old key.
 
     FOLDLOG_COMPRESSION is none, zlib or zstd. Without a key, encrypted events stay encrypted; --decrypt stores them as
     plain text. Without a compression, each event keeps its own. Heads do not change. When the command ends, the old

@@ -451,7 +451,7 @@ def test_a_retraction_of_ours_is_compacted_to_the_view_that_it_restores():
     notes = []
     assert len(list(encode(events, "openai-chat", notes=notes.append))) == 9
     assert notes == [
-        "left out: 1 condensation, 3 retractions; openai-chat has no record for it, and all events are written"
+        "left out: 1 condensation, 3 retractions; openai-chat has no record for it; all other events are written"
     ]
 
 
