@@ -18,7 +18,9 @@ _PAGE = 200
 
 
 class _Condensations(Sequence[CondensationAction]):
-    """A sequence of known length whose members are read by iterating. Indexing reads up to the index."""
+    """A sequence of known length. Its members are read while it is iterated over; an index reads all members up
+    to it.
+    """
 
     @overload
     def __getitem__(self, index: int) -> CondensationAction: ...

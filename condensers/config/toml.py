@@ -92,8 +92,8 @@ def _group(groups: _Table, name: str, models: _Models) -> CondenserConfig:
 
 
 class _Models:
-    """The tables ``[llm]`` and ``[llm.NAME]``, and the models that names in ``llm_config`` or ``fallbacks`` stand
-    for.
+    """The tables ``[llm]`` and ``[llm.NAME]`` of a file. They give the models for the names in ``llm_config`` and
+    ``fallbacks``.
     """
 
     def __init__(self, section: _Table) -> None:

@@ -78,8 +78,8 @@ def _head(conversation: str, view: View) -> dict[str, Any]:
 
 
 def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime]:
-    """Return when each event of the View was recorded; for a summary, when its condensation was. Cost: these events,
-    and fewer events than that between them.
+    """Return when each event of the View was recorded; for a summary, when its condensation was recorded. Cost: these
+    events, and a smaller number of events between them.
     """
     from eventstore import summary_of
     from eventstore.events import NOT_RECORDED
