@@ -44,10 +44,15 @@ def _last_items(reading: ReadTransaction, revision: Revision, wanted: Intervals,
     for run in runs(revision):
         standing.setdefault(run.after, []).append(run)
     newest_first: list[Event] = []
-    for event in _shown_backwards(reading, wanted, count):
-        if event.id in standing:
-            newest_first += _summaries(reading, standing[event.id])
-        newest_first.append(event)
+    for shown in _shown_backwards(reading, wanted, count):
+        start = 0
+        for place in [place for place, event in enumerate(shown) if event.id in standing] if standing else ():
+            newest_first += shown[start:place]
+            start = place
+            if len(newest_first) >= count:
+                break
+            newest_first += _summaries(reading, standing[shown[place].id])
+        newest_first += shown[start:]
         if len(newest_first) >= count:
             break
     else:
@@ -65,8 +70,8 @@ def _summaries(reading: ReadTransaction, standing: Sequence[Run]) -> Iterator[Ev
         yield from (summaries[condensation] for condensation in reversed(members))
 
 
-def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Event]:
-    """Yield the shown events in ascending intervals, newest first. About ``count`` of them are read at first."""
+def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Sequence[Event]]:
+    """Yield the shown events in ascending intervals in pages, newest first. The first page is of about ``count``."""
     left, size = list(intervals), count
     while left:
         some: list[tuple[int, int]] = []
@@ -81,5 +86,5 @@ def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int)
         shown = reading.shown_events(some[::-1])
         if not MAY_BE_STRUCTURAL.isdisjoint(map(type, shown)):
             shown = [event for event in shown if not is_structural(event)]
-        yield from reversed(shown)
+        yield shown[::-1]
         size *= 2
