@@ -193,6 +193,7 @@ def test_a_view_as_of_any_history_has_the_same_tail_and_its_revisions_are_those_
             for count in (0, 1, 3, 10, 1_000):
                 expected = view.events[max(0, len(view) - count) :]
                 assert (seed, history.view.tail(count)) == (seed, expected)
+                opened.views._latest.clear()  # or the View in memory would answer
                 assert (seed, opened.views.tail("c", count)[1]) == (seed, expected)
 
 
