@@ -19,6 +19,7 @@ from benchmarks.plot import plot
 
 MODULES = (
     "append",
+    "aio",
     "reading",
     "importing",
     "folding",
