@@ -25,13 +25,14 @@ _BESIDE = "what is stored beside the content was changed (checksum or counts), t
 
 class VerifyFinding(NamedTuple):
     """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation. ``sound``: the
-    content of the events is unchanged.
+    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing.
     """
 
     first: int | None
     last: int | None
     problem: str
     sound: bool = False
+    needs_key: bool = False
 
     def __str__(self) -> str:
         if self.first is None:

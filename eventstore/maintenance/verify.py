@@ -159,7 +159,7 @@ def _verdict(
             _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
         )
     except KeyUnavailable as error:
-        findings = [VerifyFinding(None, None, f"it could not be checked: {error}")]
+        findings = [VerifyFinding(None, None, f"it could not be checked: {error}", needs_key=True)]
     except RecorderError as error:
         if not is_damage(error):
             raise

@@ -3,6 +3,8 @@
 Files that commands write hold the text of conversations. So a file has mode 0600 from its first moment, whatever the
 umask is. It is written under a random name in the same folder, where no other user can have put a link. Then it is
 synced and renamed; a link under the final name is replaced, not followed. Then the folder is synced.
+
+A database is never replaced: a mistyped name must not cost a store.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["new_beside", "sync_folder", "whole_file"]
+from eventstore.errors import InvalidOption
+
+__all__ = ["new_beside", "refuse_database", "sync_folder", "whole_file"]
 
 _NAME_MAX = 100
 """A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
+_DATABASE = b"SQLite format 3\0"
+_BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
 
 
 @contextmanager
@@ -25,8 +31,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for a block. The file gets the name ``path`` when the block ends without an exception; otherwise it
     is removed.
 
-    Raises ``OSError``. Durability: the file is on disk, under its name, when the block has ended.
+    Raises ``InvalidOption`` before the block if a database has the name or belongs to it, and ``OSError``.
+    Durability: the file is on disk, under its name, when the block has ended.
     """
+    refuse_database(path)
     handle, name = _made_beside(path)
     part = Path(name)
     try:
@@ -42,6 +50,22 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
     finally:
         part.unlink(missing_ok=True)
+
+
+def refuse_database(path: Path) -> None:
+    """Raise ``InvalidOption`` if a file that is written to ``path`` would replace a SQLite database or its log."""
+    if _is_database(path):
+        raise InvalidOption(f"{path} is a database, which a file written there would replace; choose another name")
+    for suffix in _BESIDE_A_DATABASE:
+        if path.name.endswith(suffix) and _is_database(database := path.with_name(path.name.removesuffix(suffix))):
+            raise InvalidOption(f"{path} belongs to the database {database}; choose another name for the new file")
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_DATABASE)) == _DATABASE
 
 
 def new_beside(path: Path) -> Path:

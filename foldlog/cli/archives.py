@@ -25,6 +25,8 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
 
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
+        if str(path) in names:
+            raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")
         bar = bars.add_task(f"archiving to {path.name}", unit="conversations", total=len(names))
         written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
     if as_json:

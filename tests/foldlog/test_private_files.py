@@ -64,6 +64,47 @@ def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Pat
     assert not (filled / name).is_symlink()
 
 
+REPLACING: dict[str, list[str]] = {
+    "export": ["export", "c", "-o", "FILE"],
+    "archive": ["export", "--all", "FILE"],
+    "report": ["report", "c", "-o", "FILE"],
+    "page of a comparison": ["compare", "c", "--html", "FILE"],
+    "plot of a comparison": ["compare", "c", "--plot", "FILE"],
+    "plot": ["stats", "--plot", "FILE"],
+}
+
+
+NAMES = ("other.png", "link.png", "foldlog.db", "foldlog.db-wal", "foldlog.db-queue")
+
+
+@pytest.mark.parametrize(
+    "command, name",
+    # A plot to a file that is no image is refused before, for its suffix.
+    [(command, name) for command in REPLACING for name in NAMES[: 2 if "plot" in command else None]],
+)
+def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path, command: str, name: str):
+    with open_store(f"sqlite:///{filled / 'other.png'}") as store:
+        store.append("other", Message(source="user", content="also kept"), expected_version=0)
+    (filled / "link.png").symlink_to("other.png")
+    with open_store(f"sqlite:///{filled / 'foldlog.db'}") as store:  # its log is there meanwhile
+        ran = foldlog(*[argument.replace("FILE", name) for argument in REPLACING[command]])
+        assert ran.status == 2
+        assert "database" in ran.err
+        assert "choose another name" in ran.err
+        assert store.version("c") == 3
+    with open_store(f"sqlite:///{filled / 'other.png'}?mode=ro") as store:
+        assert store.version("other") == 1
+    assert (filled / "link.png").is_symlink()
+
+
+def test_an_archive_that_is_named_like_a_conversation_or_an_option_is_refused(foldlog: Any, filled: Path):
+    for name in ("c", "--db"):
+        ran = foldlog("export", "--all", name)
+        assert ran.status == 2
+        assert "--all FILE" in ran.err
+        assert not (filled / name).exists()
+
+
 def test_an_audit_database_is_not_made_through_a_link(foldlog: Any, filled: Path):
     (filled / "audit.db").symlink_to("elsewhere.db")
     ran = foldlog("audit", "--to", "audit.db")

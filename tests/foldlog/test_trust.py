@@ -298,6 +298,20 @@ def test_rekey_brings_a_store_to_a_key_and_to_another(foldlog, store, tmp_path, 
     assert heads_of(store) == before
 
 
+def test_verify_without_the_key_names_the_key_and_no_damage(foldlog, store, monkeypatch):
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    assert foldlog("rekey").status == 0
+    monkeypatch.delenv("FOLDLOG_KEY")
+    ran = foldlog("verify")
+    assert ran.status == 1
+    assert "not checked for want of a key" in ran.out
+    assert "set FOLDLOG_KEY" in ran.err
+    assert "salvage" not in ran.err
+    told = json.loads(foldlog("verify", "--json").out)
+    assert told["unchecked"] == len(told["conversations"]) > 0
+    assert {each["status"] for each in told["conversations"]} == {"unchecked"}
+
+
 def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monkeypatch):
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     assert foldlog("rekey").out == "3 conversations: 5 events rewritten, 0 keys changed.\n"

@@ -145,7 +145,7 @@ def test_the_command_copies_compares_and_says_so(file: str, postgres_url: Callab
         fill(here)
     status, out, err = run("copy", file, there)
     assert (status, err) == (0, "")
-    assert out == "2,305 events copied, of 4 conversations (1 were copied before); heads are equal\n"
+    assert out == "2,305 events copied, of 4 conversations (1 had nothing new); heads are equal\n"
     status, out, err = run("copy", file, there, "--json")
     assert json.loads(out) == {
         "conversations": 4, "already_there": 4, "events": 0, "grown_since": [], "findings": [],

@@ -70,6 +70,7 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
+    from eventstore.maintenance.whole_file import refuse_database
     from foldlog.reports.comparison import comparison, verdict_of
     from foldlog.reports.comparison_page import write_page
     from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
@@ -80,6 +81,9 @@ def run(
         if html is not None or plot is not None:
             raise Refused("--fork draws nothing; leave out --html and --plot, and use 'foldlog report' for each fork")
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
+    for path in (plot, html):
+        if path is not None:
+            refuse_database(path)
     try:
         if plot is not None:
             check_plot(plot)

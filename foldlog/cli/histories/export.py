@@ -74,6 +74,8 @@ def run(
 
         if format is not None or output is not None:
             raise Refused("--all writes an archive; leave out --format and --output")
+        if archive.name.startswith("-"):
+            raise Refused(f"--all needs a file before {archive}; name the archive: --all FILE")
         return archives.write(db, archive, conversations, as_json=as_json)
     if conversations is None or len(conversations) != 1:
         raise Refused("name one conversation to export, or write an archive with --all FILE")

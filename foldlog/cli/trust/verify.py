@@ -60,6 +60,7 @@ def run(
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
+        words += f", {found.unchecked:,} not checked for want of a key" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
     return FINDINGS if found.findings else DONE
 
@@ -80,7 +81,7 @@ class _Found:
     """The checks so far, and their findings."""
 
     def __init__(self) -> None:
-        self.conversations = self.events = self.erased = 0
+        self.conversations = self.events = self.erased = self.unchecked = 0
         self.damaged = False
         self.findings: list[tuple[str | None, str]] = []
 
@@ -88,10 +89,12 @@ class _Found:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
-            self.damaged |= bool(verdict.findings)
+            self.damaged |= not all(finding.needs_key for finding in verdict.findings)
             if verdict.conversation is None:
                 continue
-            if verdict.erasure is None:
+            if any(finding.needs_key for finding in verdict.findings):
+                self.unchecked += 1
+            elif verdict.erasure is None:
                 self.conversations += 1
                 self.events += verdict.events
                 on_events(verdict.events)
@@ -102,9 +105,16 @@ class _Found:
     def summary(self) -> dict[str, Any]:
         return {
             "checked": {"conversations": self.conversations, "events": self.events, "erased": self.erased},
+            "unchecked": self.unchecked,
             "database": [finding for name, finding in self.findings if name is None],
             "sound": not self.findings,
         }
+
+
+def _status(verdict: Verdict) -> str:
+    if any(finding.needs_key for finding in verdict.findings):
+        return "unchecked"
+    return "damaged" if verdict.findings else "sound" if verdict.erasure is None else "erased"
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:
@@ -114,7 +124,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
         "conversation": verdict.conversation,
         "version": verdict.version,
         "head": None if verdict.head is None else verdict.head.hex(),
-        "status": "damaged" if verdict.findings else "sound" if verdict.erasure is None else "erased",
+        "status": _status(verdict),
         "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
     }
     if verdict.generation:

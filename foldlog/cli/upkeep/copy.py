@@ -65,7 +65,7 @@ def run(
         equal = "" if problems or behind else "; heads are equal"
         terminal.console().print(
             f"{count(events, 'event')} copied, of {count(histories, 'conversation')} "
-            f"({already:,} were copied before){equal}"
+            f"({already:,} had nothing new){equal}"
         )
         if behind:
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
