@@ -281,7 +281,7 @@ class AsyncHistories:
         return _Following(self.pool, self.sync.store, after_position)
 
     async def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events of any history that their source gave this id, of those appended with ``dedupe="origin"``.
+        """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
 
         Cost: the events found, whatever the size of the store.
         """
