@@ -23,7 +23,7 @@ PROTECTIONS = {
         _PYDANTIC,
         "        if (None if stored is None else stored.revision) != expected:\n",
         "        if False:\n",
-        f"{_STEPS_TEST} -k second_of_two and sqlite",
+        f"{_PYDANTIC_TEST} -k random_operations and sqlite",
     ),
     "pydantic-version": Protection(
         "… also where it comes between the look and the append",
@@ -86,7 +86,7 @@ PROTECTIONS = {
         _PYDANTIC,
         "        return FoldlogSteps(self.store, scope=self.scope)\n",
         "        return self\n",
-        f"{_STEPS_TEST} -k second_of_two and sqlite",
+        f"{_STEPS_TEST} -k two_conversations and sqlite",
     ),
     "types": Protection(
         "values that JSON does not have are marked",

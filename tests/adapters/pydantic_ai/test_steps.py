@@ -114,6 +114,14 @@ async def test_what_a_paused_run_waits_for_is_saved(store):
     assert (await store.load("c")).deferred_tool_requests == result.output
 
 
+async def test_one_agent_may_run_in_two_conversations_at_once(store):
+    agent = agent_of(store, steps(3))
+    names = ("c", "d")
+    results = await asyncio.gather(*(agent.run(f"go to {name}", conversation_id=name) for name in names))
+    for name, result in zip(names, results, strict=True):
+        assert (await store.load(name)).messages == result.all_messages()
+
+
 async def test_the_second_of_two_runs_at_once_is_told(store):
     await agent_of(store, steps(0)).run("go", conversation_id="c")
 
