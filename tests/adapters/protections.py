@@ -30,7 +30,7 @@ PROTECTIONS = {
         _PYDANTIC,
         "history.append(moves.events, expected_version=version, documents=documents",
         "history.append(moves.events, documents=documents",
-        f"{_PYDANTIC_TEST} -k two_processes and sqlite",
+        f"{_PYDANTIC_TEST} -k precedes_after and sqlite",
     ),
     "pydantic-delete": Protection(
         "pydantic-ai: what was saved since it was looked at is not deleted",
@@ -114,7 +114,7 @@ PROTECTIONS = {
         _ADK,
         "stored.history.append(events, expected_version=stored.version, documents",
         "stored.history.append(events, documents",
-        f"{_ADK_TEST} -k two_processes and sqlite",
+        f"{_ADK_TEST} -k precedes_after and sqlite",
     ),
     "adk-pending": Protection(
         "Google ADK: a shared change that a killed process left is written by the next reader",

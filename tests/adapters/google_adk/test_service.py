@@ -202,6 +202,22 @@ async def test_another_process_makes_a_session_stale(service):
     assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "x"]
 
 
+async def test_an_append_that_another_one_precedes_after_its_look_is_stale(service, monkeypatch):
+    session = await talk(service, 1)
+    look = FoldlogSessionService._updated
+
+    def look_early(self, stored):
+        updated = look(self, stored)
+        monkeypatch.undo()
+        asyncio.run(talk(service, 1))  # in the thread that appends: another task appends first
+        return updated
+
+    monkeypatch.setattr(FoldlogSessionService, "_updated", look_early)
+    with pytest.raises(StaleSessionError):
+        await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
+    assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "e1"]
+
+
 async def test_a_cancelled_append_is_whole_or_absent_and_over(service):
     for number in range(20):
         names = {**S, "session_id": f"s{number}"}

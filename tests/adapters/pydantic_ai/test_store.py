@@ -22,6 +22,7 @@ from pydantic_ai.usage import RunUsage
 
 import foldlog
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore
+from foldlog.adapters.without_sdk.linked import Moves
 from tests.adapters.pydantic_ai.scripted import any_message, said
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +204,22 @@ async def test_what_was_saved_since_it_was_looked_at_is_not_deleted(store, histo
     monkeypatch.setattr(histories, "erase", erase_later)
     with pytest.raises(ConversationConflict):
         await store.delete_record("c", expected_revision=record.revision)
+    assert len((await store.load("c")).messages) == 4
+
+
+async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, monkeypatch):
+    await talk(store, "c", "one")
+    conversation = await store.load("c")
+    conversation.messages = [*conversation.messages, prompt("three")]
+
+    def moves_later(*given):
+        monkeypatch.undo()
+        asyncio.run(talk(store, "c", "two"))  # in the thread that saves: another task saves first
+        return Moves(*given)
+
+    monkeypatch.setattr("foldlog.adapters.pydantic_ai.Moves", moves_later)
+    with pytest.raises(ConversationConflict):
+        await store.save(conversation)
     assert len((await store.load("c")).messages) == 4
 
 
