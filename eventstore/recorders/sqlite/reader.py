@@ -89,7 +89,7 @@ class SQLiteReader:
         checked = self._checked
         usual = None if checked is None else self._execute(SQL["usual_conversation"], bound_name).fetchone()
         if usual is not None and usual[-1] == 1 and type(usual[4]) is int:
-            conversation = _usual_conversation(name, usual)
+            conversation = self._with_lineage(_usual_conversation(name, usual))
         else:
             row = self._execute(SQL["conversation"], bound_name).fetchone()
             if row is None:
@@ -101,7 +101,10 @@ class SQLiteReader:
         return conversation
 
     def _with_lineage(self, found: Conversation) -> Conversation:
-        return found if found.parent is None else found._replace(lineage=self._lineage(found))
+        if found.parent is None:
+            return found
+        lineage = self._lineage(found)
+        return found._replace(lineage=lineage, parent_id=lineage[0].id if lineage else None)
 
     def _lineage(self, fork: Conversation) -> tuple[Ancestor, ...]:
         """Ask for one ancestor after the other: SQLite takes longer to prepare one recursive question than to answer
@@ -255,12 +258,13 @@ def _sort(rows: list[BareRow]) -> None:
 
 
 def _usual_conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
-    key, created_at, salt, redactions, last_id, updated_at, head, shown, structural, _ = found
+    (key, created_at, salt, redactions, last_id, updated_at, head, shown, structural, parent,
+     parent_version, _) = found  # fmt: skip
     if type(head) is bytes:
         head = head[:HEAD_BYTES]
     return Conversation(
         key, conversation_id, created_at, salt or b"", last_id + 1, updated_at, head, shown or 0, structural or 0,
-        redactions=redactions or 0,
+        parent, parent_version, redactions=redactions or 0,
     )  # fmt: skip
 
 
