@@ -210,6 +210,24 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         assert "Observation 31" in page.text(".detail h2")
 
 
+def test_a_search_counts_what_is_shown_at_the_version_that_is_open(chromium, report):
+    with chromium.new_page() as page:
+        page.open(report(sample()) + "#v=150")
+        page.ask(f"{V}.find('30')")
+        page.wait(f"{V}.searched")
+        page.settle()
+        shown = f"{V}.hits.filter((one) => {V}.history.isShown(one.id, {V}.version)).length"
+        before = page.ask(f"{V}.status.textContent")
+        assert f", {page.ask(shown)} shown at this version" in before
+        page.ask(f"{V}.go(20)")
+        page.settle()
+        assert page.ask(f"{V}.status.textContent") != before
+        assert f", {page.ask(shown)} shown at this version" in page.ask(f"{V}.status.textContent")
+        page.ask("document.querySelector('[aria-label=\"Newest version (End)\"]').click()")
+        page.settle()
+        assert page.ask(f"{V}.version === {V}.history.version")
+
+
 def test_a_version_and_an_event_are_found_by_their_numbers(chromium, report):
     with chromium.new_page() as page:
         page.open(report(sample()))

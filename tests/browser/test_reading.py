@@ -166,3 +166,17 @@ def test_conversations_without_times_come_last_in_either_order(chromium, tmp_pat
         assert "no times" in page.text(".rows")
         page.ask(f"{V}.sortBy('updated_at')")
         assert page.ask(ids) == ["usual", "undated"]
+
+
+def test_another_order_of_the_list_begins_at_its_top(chromium, stored):
+    for n in range(60):
+        url = stored(f"c{n}", [Message(source="user", content=f"question {n}")])
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address)
+        page.wait(f"{V}.counted === 60")
+        page.ask(f"{V}.list.scrollTop = 1e6")
+        page.settle()
+        assert page.ask(f"{V}.list.scrollTop") > 0
+        page.click(".sort", "Tokens")
+        page.settle()
+        assert page.ask(f"{V}.list.scrollTop") == 0

@@ -177,6 +177,7 @@ class App {
     this.search?.abort();
     this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
     this.hits = null;
+    this.searched = false;
     this.detail.shown = null;
     this.showTab("list");
     if (!this.words.length) {
@@ -212,9 +213,13 @@ class App {
       return;
     }
     if (search.signal.aborted) return;
-    const shown = hits.filter(({ id }) => this.history.isShown(id, this.version)).length;
-    this.status.textContent = hits.length ? `${count(hits.length, "event")}, ${grouped(shown)} shown at this version` : "No event contains these words";
+    this.searched = true;
     this.changed("moment", "chosen");
+  }
+
+  sayHits() {
+    const shown = this.hits.filter(({ id }) => this.history.isShown(id, this.version)).length;
+    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")}, ${grouped(shown)} shown at this version` : "No event contains these words";
   }
 
   // The event whose id is searched for, which is found first.
@@ -272,6 +277,7 @@ class App {
     }
     if (waiting.has("moment") || (waiting.has("gists") && !this.momentTold)) this.showMoment();
     if (waiting.has("moment") || waiting.has("gists")) this.showList();
+    if (this.searched && waiting.has("moment")) this.sayHits();
     if (waiting.has("chosen") || waiting.has("moment")) this.detail.show();
     this.nameTabs();
     if (this.toChange) {
@@ -460,7 +466,7 @@ class App {
         el("section", { class: "moment", "aria-label": "One version" },
           (this.momentary = el("div", { class: "momentary" },
             el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
-              step("before", "⇤", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "⇥", "Next condensation (Page Down)"))),
+              step("before", "«", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "»", "Next condensation (Page Down)"), step("newest", "now", "Newest version (End)"))),
             this.sentence, this.sum, el("div", { class: "below" }, this.next, this.comparing))),
           el("div", { class: "tabs choices", role: "group", "aria-label": "Show below" }, this.tabs.list, this.tabs.detail),
           this.list.node),
@@ -519,6 +525,7 @@ class App {
       back: version > 0 ? version - 1 : null,
       on: version < history.version ? version + 1 : null,
       after: moments.find((at) => at > version) ?? (version < history.version ? history.version : null),
+      newest: version < history.version ? history.version : null,
     };
   }
 

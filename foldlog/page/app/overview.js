@@ -196,6 +196,7 @@ export class Overview {
     this.falling = this.sort === name ? !this.falling : name !== "title";
     this.sort = name;
     this.choose();
+    this.list.scrollTop = 0;
   }
 
   // Draw the rows in sight. One that is there already stays the element that it is, so the keyboard stays in it.
