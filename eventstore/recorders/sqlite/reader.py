@@ -79,7 +79,8 @@ class SQLiteReader:
         if known is None and self._checked is not None:
             known = self._checked.get(name)
         if known is not None and known.erasure is None and known.visible:
-            as_known = SQL["conversation_as_known" if known.parent is None else "fork_as_known"]
+            has_own = known.version > known.begins  # of a fork without events of its own, the last one is its parent's
+            as_known = SQL["conversation_as_known" if has_own else "fork_as_known"]
             found = self._execute(as_known, bound_name).fetchone()
             if found is not None and found == (
                 known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,

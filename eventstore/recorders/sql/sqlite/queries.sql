@@ -88,13 +88,13 @@ WHERE c.id = CAST(? AS TEXT) AND c.visible
 ORDER BY i.id DESC LIMIT 1
 
 -- The first question without its last column: for a conversation that this process has checked, or has written, and that
--- is still as it was then. The first of the two is for one that is no fork.
+-- is still as it was then. The second is for a fork without events of its own.
 -- name: conversation_as_known
 SELECT c.key, c.created_at, coalesce(c.salt, x''), e.id + 1, e.recorded_at, substr(e.head, 1, 32), c.sealed_key,
        e.shown_before + e.shown, e.structural_before + e.structural, c.mark, coalesce(c.redactions, 0), c.parent
 FROM conversations c INDEXED BY conversations_by_id
 CROSS JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
-WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL AND c.parent IS NULL
+WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL
 ORDER BY e.id DESC LIMIT 1
 
 -- name: fork_as_known
