@@ -44,9 +44,6 @@ from eventstore.writing.forking import begin_fork
 from eventstore.writing.generation import Generation, tombstones_before
 from eventstore.writing.importing import Ingestion
 
-if TYPE_CHECKING:
-    from eventstore.stored.moment import Moment
-
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 
 T = TypeVar("T")
@@ -269,15 +266,6 @@ class Store:
         must have no other effects. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._query(partial(read_existing, self.database, conversation, work))
-
-    def query_all(self, work: Callable[[Moment], T]) -> T:
-        """Run ``work`` on the newest state of all conversations and return what it returned.
-
-        All that it reads is of one moment. ``work`` may be run again, as in ``query``. Raises ``StoreUnavailable``.
-        """
-        from eventstore.stored.moment import Moment  # most programs read one conversation at a time
-
-        return self._query(lambda reader: work(Moment(self.database, reader)))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

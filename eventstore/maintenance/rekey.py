@@ -18,7 +18,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
 from eventstore.maintenance.erase import purge
-from eventstore.recorders.base import Transaction
+from eventstore.recorders.base import RecorderOfFile, Transaction
 from eventstore.recorders.errors import KeyReplaced
 from eventstore.recorders.types import Conversation, NewForm, NewKey, NewMark, NewPast, Row, as_rows, head_of
 from eventstore.store import Store
@@ -81,9 +81,10 @@ def rekey(
             staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
+        is_file = isinstance(database.recorder, RecorderOfFile)  # a file knows whether bytes are pending
         gone = purge(database.recorder, patience_s, "all events are stored in their new form")
         if last is not None:
-            yield last._replace(bytes_pending=not gone or database.bytes_pending)
+            yield last._replace(bytes_pending=database.bytes_pending if is_file else not gone)
 
 
 def _wanted(database: Database, conversation: str | None) -> Iterator[Conversation]:

@@ -55,6 +55,11 @@ class Index(Protocol):
         Without a conversation: the stored keys of all conversations, for keys that begin with ``SOURCE_KEYS``.
         """
 
+    def id_from(self, start: str) -> str | None:
+        """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
+        there is none. Cost: one entry of an index.
+        """
+
     def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
         """Return the keys of visible conversations that have an event after ``after``, at most at ``until``; all of
         them, if ``after`` is 0; and those that have to be listed again. Each comes with the version at which it is
@@ -105,11 +110,6 @@ class Reader(Protocol):
     ) -> Sequence[Conversation]:
         """Return published conversations, or staged ones, with ids from ``start`` on, in the order of their ids' UTF-8
         bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
-        """
-
-    def id_from(self, start: str) -> str | None:
-        """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
-        there is none. Cost: one entry of an index.
         """
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:

@@ -8,10 +8,12 @@ from typing import Protocol, TypeVar
 
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database, start_after
+from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.read_transaction import ReadTransaction, find_existing
 
-__all__ = ["Moment", "beginning_with"]
+__all__ = ["Moment", "beginning_with", "query_all"]
+
+T = TypeVar("T")
 
 _FIRST_PAGE, _PAGE = 2, 1_000
 
@@ -40,9 +42,18 @@ class Moment:
 
         Cost: these. If there is none, one entry of an index.
         """
-        first = self._reader.id_from(start_after(start))
+        first = self._reader.index.id_from(start_after(start))
         if first is not None and first.startswith(start):
             yield from beginning_with(start, partial(self._database.listed, self._reader))
+
+
+def query_all(database: Database, work: Callable[[Moment], T]) -> T:
+    """Run ``work`` on the newest state of all conversations and return what it returned.
+
+    All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises ``StoreUnavailable``.
+    """
+    with translated():
+        return database.recorder.query(lambda reader: work(Moment(database, reader)))
 
 
 class HasId(Protocol):
@@ -52,10 +63,10 @@ class HasId(Protocol):
     def id(self) -> str: ...
 
 
-T = TypeVar("T", bound=HasId)
+Listed = TypeVar("Listed", bound=HasId)
 
 
-def beginning_with(start: str, listed: Callable[[str, int], Sequence[T]]) -> Iterator[T]:
+def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
     """Yield the conversations whose ids are longer than ``start`` and begin with it. ``listed(after, limit)`` returns a
     page of conversations; the pages grow, because the next one may hold others only.
     """

@@ -38,7 +38,7 @@ from eventstore import (
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored import hash_chain
-from eventstore.stored.moment import Moment
+from eventstore.stored.moment import Moment, query_all
 from eventstore.stored.write_transaction import staged_keys
 
 
@@ -264,7 +264,7 @@ def test_several_conversations_are_read_in_one_transaction(store: Store):
         said_there = [event.content for name in found for event in moment.conversation(name).events()]  # type: ignore[attr-defined]
         return found, said_there
 
-    found, said_there = store.query_all(read)
+    found, said_there = query_all(store.database, read)
     assert found == said_there
 
 

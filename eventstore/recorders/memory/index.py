@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventstore.recorders.memory.tables import Tables
+from eventstore.recorders.memory.tables import Tables, utf8
 from eventstore.recorders.types import ListedConversation, RecalledKey
 
 __all__ = ["MemoryIndex", "MemoryWritableIndex"]
@@ -21,6 +21,9 @@ class MemoryIndex:
         within = {name: sorted(sources.get(name, ())) if key is None else [key] for name in idempotency_keys}
         places = [(each, name) for name, keys in within.items() for each in keys]
         return [(*place, kept[place]) for place in places if place in kept]
+
+    def id_from(self, start: str) -> str | None:
+        return min((name for name in self._tables.visible if utf8(name) >= utf8(start)), key=utf8, default=None)
 
     def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
         tables = self._tables

@@ -39,9 +39,6 @@ class MemoryReader:
         first = bisect.bisect_left(keys, utf8(start), key=lambda key: utf8(tables.conversations[key].id))
         return [self._with_tail(key) for key in keys[first : first + limit]]
 
-    def id_from(self, start: str) -> str | None:
-        return min((name for name in self._tables.visible if utf8(name) >= utf8(start)), key=utf8, default=None)
-
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         if only == "documents":
             ids = [n for n in self._tables.documents.get(key, []) if start <= n < stop]

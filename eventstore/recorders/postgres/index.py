@@ -30,6 +30,10 @@ class PostgresIndex:
         value = values(asked)
         return [(unsigned(value(n, 0)), to_text(value(n, 1)), recalled_key(asked, n, 2)) for n in range(asked.ntuples)]
 
+    def id_from(self, start: str) -> str | None:
+        result = self._ask("id_from", text_bytes(start))
+        return to_text(values(result)(0, 0)) if result.ntuples else None
+
     def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:
             result = self._ask("all_visible")

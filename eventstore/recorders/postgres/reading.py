@@ -78,10 +78,6 @@ class PostgresReader:
         result = self._ask(statement, text_bytes(start), bigint(limit))
         return [conversation_at(result, n) for n in range(result.ntuples)]
 
-    def id_from(self, start: str) -> str | None:
-        result = self._ask("id_from", text_bytes(start))
-        return to_text(values(result)(0, 0)) if result.ntuples else None
-
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return self._whole(
             rows_of(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit))), key

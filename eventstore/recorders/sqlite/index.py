@@ -32,6 +32,10 @@ class SQLiteIndex:
                 found += ((key, name, RecalledKey(*recalled)) for _, *recalled in rows)
         return found
 
+    def id_from(self, start: str) -> str | None:
+        found = self._execute(SQL["id_from"], (bound(start),)).fetchone()
+        return as_text(found[0]) if found else None
+
     def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:
             return self._execute(SQL["all_visible"]).fetchall()

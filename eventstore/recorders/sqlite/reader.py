@@ -134,10 +134,6 @@ class SQLiteReader:
         rows = self._execute(statement, (bound(start), limit)).fetchall()
         return [_conversation(as_text(row[0]), row[1:]) for row in rows]
 
-    def id_from(self, start: str) -> str | None:
-        found = self._execute(SQL["id_from"], (bound(start),)).fetchone()
-        return as_text(found[0]) if found else None
-
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return self._whole(self._execute(_ROWS[only], (key, start, stop, limit)).fetchall(), key)
 

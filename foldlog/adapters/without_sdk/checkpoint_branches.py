@@ -24,7 +24,7 @@ from eventstore import (
 )
 from eventstore.documents.values import newest_values
 from eventstore.recorders.types import Conversation, RecalledKey
-from eventstore.stored.moment import Moment, beginning_with
+from eventstore.stored.moment import Moment, beginning_with, query_all
 from foldlog.histories import Histories
 
 __all__ = [
@@ -115,7 +115,7 @@ class ThreadBranches:
 
     def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread at one moment. Cost: the branches, one read each where they have grown."""
-        return self._store.query_all(partial(self.at_moment, thread))
+        return query_all(self._store.database, partial(self.at_moment, thread))
 
     def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
         """Return the branches of a thread in a transaction."""
@@ -159,7 +159,7 @@ class ThreadBranches:
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
         """Return the events that were appended to a conversation for a checkpoint, in order."""
-        return self._store.query_all(lambda moment: appended_for(moment, branch, checkpoint_id))
+        return query_all(self._store.database, lambda moment: appended_for(moment, branch, checkpoint_id))
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the tip of the branch for a new checkpoint. Begin a fork first if it needs one."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eventstore import Annotation, ConversationRow, Event
 from eventstore.documents.values import newest_values
-from eventstore.stored.moment import Moment
+from eventstore.stored.moment import Moment, query_all
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint, ThreadBranch, ThreadBranches, appended_for
 from foldlog.adapters.without_sdk.record_lists import Span
 from foldlog.formats import Encoder
@@ -75,7 +75,7 @@ class CheckpointReader:
                 return found, None
             return found, self._whole(thread, found, moment)
 
-        found, whole = self.histories.store.query_all(read)
+        found, whole = query_all(self.histories.store.database, read)
         if whole is None and found is not None:
             found = self.find(thread)
             return None if found is None else self.whole(thread, found)
@@ -83,7 +83,7 @@ class CheckpointReader:
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
         """Return a checkpoint with all that belongs to it, of one moment."""
-        return self.histories.store.query_all(partial(self._whole, thread, checkpoint))
+        return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
     def _whole(self, thread: str, checkpoint: Checkpoint, moment: Moment) -> WholeCheckpoint:
         documents = checkpoint.documents
@@ -110,7 +110,7 @@ class CheckpointReader:
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
-        return self.histories.store.query_all(partial(_notes, thread, checkpoint_id))
+        return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
 
     def conversations(self, name: str) -> Iterator[ConversationRow]:
         """Yield the conversation of this name and those below it, without erased ones."""

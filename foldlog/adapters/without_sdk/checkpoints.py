@@ -27,6 +27,7 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
+from eventstore.stored.moment import query_all
 from foldlog.adapters.without_sdk.checkpoint_branches import (
     CHECKPOINT,
     HIDDEN,
@@ -203,7 +204,7 @@ class Checkpoints(CheckpointReader):
 
         def joins(start: int, stop: int) -> bool:
             asked = partial(shown, before.branch, [(start, stop - 1)])
-            return start >= stop or not self.histories.store.query_all(asked)
+            return start >= stop or not query_all(self.histories.store.database, asked)
 
         events, spans = changes(newest.records, keys, decoder, record, before.removed)
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
@@ -217,7 +218,7 @@ class Checkpoints(CheckpointReader):
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
-        spans, records = self.histories.store.query_all(partial(self._records, checkpoint))
+        spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
         keys = [self._key(record) for record in records]
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
 
