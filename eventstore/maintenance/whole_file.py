@@ -4,7 +4,7 @@ Files that commands write hold the text of conversations. So a file has mode 060
 umask is. It is written under a random name in the same folder, where no other user can have put a link. Then it is
 synced and renamed; a link under the final name is replaced, not followed. Then the folder is synced.
 
-A database is never replaced: a mistyped name must not cost a store.
+A database is never replaced: a mistyped name must not cost a store. A device or a pipe is written to as it is.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for a block. The file gets the name ``path`` when the block ends without an exception; otherwise it
     is removed.
 
-    Raises ``InvalidOption`` before the block if a database has the name or belongs to it, and ``OSError``.
+    Raises ``InvalidOption`` before the block if a database has the name or belongs to it, or if the name stands for an
+    open file, and ``OSError``.
     Durability: the file is on disk, under its name, when the block has ended.
     """
     refuse_database(path)
+    if _is_device(path):
+        with path.open("wb") as file:
+            yield file
+        return
     handle, name = _made_beside(path)
     part = Path(name)
     try:
@@ -66,6 +71,17 @@ def _is_database(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_DATABASE)) == _DATABASE
+
+
+def _is_device(path: Path) -> bool:
+    """Return whether a device, a pipe or a socket has the name, itself or through links such as ``/dev/stdout``."""
+    if not path.exists() or path.is_dir():
+        return False
+    if not path.is_file():
+        return True
+    if path.is_symlink() and path.absolute().parent.resolve().as_posix().startswith(("/dev", "/proc")):
+        raise InvalidOption(f"{path} stands for a file that is open already; name the file itself")
+    return False
 
 
 def new_beside(path: Path) -> Path:

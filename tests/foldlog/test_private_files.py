@@ -97,6 +97,23 @@ def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path, com
     assert (filled / "link.png").is_symlink()
 
 
+@pytest.mark.parametrize("command", ["export", "archive"])
+def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path, command: str):
+    pipe = filled / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        (filled / "link").symlink_to("pipe")
+        for name in ("pipe", "link"):
+            ran = foldlog(*[argument.replace("FILE", name) for argument in REPLACING[command]])
+            assert ran.status == 0, ran.err
+            assert len(os.read(reading, 1 << 20)) > 100
+    finally:
+        os.close(reading)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert (filled / "link").is_symlink()
+
+
 def test_an_archive_that_is_named_like_a_conversation_or_an_option_is_refused(foldlog: Any, filled: Path):
     for name in ("c", "--db"):
         ran = foldlog("export", "--all", name)

@@ -231,6 +231,8 @@ def _predict_observation(event: Observation, marks: Marks, before: EventsBefore,
     else:
         content = event.content if marks.get("plain") else blocks_of(event.content)
         record["observation"] = {**event.extras, marks.get("text", "content"): content}
+        if event.origin is None and event.is_error:
+            record["observation"]["is_error"] = True
 
 
 def _predict_condensation(event: CondensationAction, before: EventsBefore, record: dict[str, Any]) -> None:
