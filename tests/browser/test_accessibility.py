@@ -142,7 +142,7 @@ def test_the_keyboard_goes_through_the_page_and_is_always_seen(chromium, report)
                 "Go to version",
                 "Next version (→)",
                 "Next condensation (Page Down)",
-                "Newest version (End)",
+                "Now, the newest version (End)",
             ),
             *("Compare from here", "What the model is shown", "version 152"),
             *(f"Condensation {at}" for at in (280, 240, 198, 152, 93)),

@@ -223,7 +223,7 @@ def test_a_search_counts_what_is_shown_at_the_version_that_is_open(chromium, rep
         page.settle()
         assert page.ask(f"{V}.status.textContent") != before
         assert f", {page.ask(shown)} shown at this version" in page.ask(f"{V}.status.textContent")
-        page.ask("document.querySelector('[aria-label=\"Newest version (End)\"]').click()")
+        page.ask("document.querySelector('[aria-label=\"Now, the newest version (End)\"]').click()")
         page.settle()
         assert page.ask(f"{V}.version === {V}.history.version")
 

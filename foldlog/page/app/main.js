@@ -466,7 +466,7 @@ class App {
         el("section", { class: "moment", "aria-label": "One version" },
           (this.momentary = el("div", { class: "momentary" },
             el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
-              step("before", "«", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "»", "Next condensation (Page Down)"), step("newest", "now", "Newest version (End)"))),
+              step("before", "«", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "»", "Next condensation (Page Down)"), step("newest", "now", "Now, the newest version (End)"))),
             this.sentence, this.sum, el("div", { class: "below" }, this.next, this.comparing))),
           el("div", { class: "tabs choices", role: "group", "aria-label": "Show below" }, this.tabs.list, this.tabs.detail),
           this.list.node),
