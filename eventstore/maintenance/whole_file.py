@@ -79,7 +79,8 @@ def _is_device(path: Path) -> bool:
         return False
     if not path.is_file():
         return True
-    if path.is_symlink() and path.absolute().parent.resolve().as_posix().startswith(("/dev", "/proc")):
+    folder = path.absolute().parent.resolve()
+    if path.is_symlink() and any(map(folder.is_relative_to, ("/dev", "/proc"))):
         raise InvalidOption(f"{path} stands for a file that is open already; name the file itself")
     return False
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventstore import Message, StoreUnavailable, open_store
+from eventstore import InvalidOption, Message, StoreUnavailable, open_store
 from eventstore.maintenance.whole_file import whole_file
 
 COMMANDS: dict[str, tuple[list[str], str]] = {
@@ -112,6 +112,15 @@ def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path, command: str
         os.close(reading)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert (filled / "link").is_symlink()
+
+
+def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
+    opened = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
+    try:
+        with pytest.raises(InvalidOption, match="name the file itself"), whole_file(Path(f"/dev/fd/{opened}")):
+            raise AssertionError("the block was entered")
+    finally:
+        os.close(opened)
 
 
 def test_an_archive_that_is_named_like_a_conversation_or_an_option_is_refused(foldlog: Any, filled: Path):

@@ -14,6 +14,7 @@ from eventstore import Annotation, CondensationAction, InvalidEvent, Message, Ob
 from foldlog.formats import Decoder, Encoder, decode, encode, live
 from projections import View
 from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text, told
+from tests.foldlog.formats.test_live import forget_decoders
 
 ABORTED = told("turn_aborted", reason="interrupted")
 
@@ -22,11 +23,6 @@ ABORTED = told("turn_aborted", reason="interrupted")
 def histories():
     with foldlog.open("memory:") as opened:
         yield opened
-
-
-def forget_decoders(histories):
-    """What another process does not have."""
-    del histories._recording
 
 
 def meanings(events):
