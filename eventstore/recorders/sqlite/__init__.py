@@ -8,7 +8,7 @@
     store_file    which file that is: nothing is written to another one; contents: nor to one that was overwritten
     epochs        positions in a copy of the file
     writing       the connection that writes, and what becomes of an exception in its transaction
-    write_lock    the lock between processes (docs/decisions/0021-turns-of-writers.md)
+    write_lock    the lock between processes (docs/decisions/0021-writers-wait-in-order.md)
     log           room in it, and writing it back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
     checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one
