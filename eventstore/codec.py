@@ -41,7 +41,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from eventstore.values.bodies import NotListed, put_back, taken_out, with_list, without_list
+from eventstore.values.bodies import BEGINS_WITH_LIST, NotListed, put_back, taken_out, with_list, without_list
 from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, exact_of_first_form, is_json, with_exact
 from eventstore.values.json_values import not_json
 
@@ -149,18 +149,21 @@ _FLAT: Mapping[type, _FlatKind] = {
     type_: _FlatKind(_NAME_OF[type_], _SCHEMA_OF[_NAME_OF[type_]], set()) for type_ in (Message, Action, Observation)
 }
 
+_BEGINS_OTHERWISE = (BEGINS_EXACT, BEGINS_WITH_LIST)
+"""The beginnings of bodies that may hold NaN or an infinity."""
+
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
 
 
-def encode(event: Event) -> Encoded:
+def encode(event: Event, *, finite: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
     Bytes in the event are stored beside the body (``eventstore.values.bodies``). Raises ``InvalidEvent`` where a value
     is not of its field's type or would be read back as another value (a set, a key that is not a text), where a time
-    has no zone, or where nesting is too deep to be read again; ``UnknownEventType`` for an object that is not a
-    registered event. Cost: one encoding. Except for flat events also one decoding, which proves that the stored form
-    can be read and has the same meaning.
+    has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an event
+    without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding.
+    Except for flat events also one decoding, which proves that the stored form can be read and has the same meaning.
     """
     flat = _FLAT.get(type(event))
     if flat is not None and tuple(map(type, astuple(event))) in flat.shapes:
@@ -178,7 +181,12 @@ def encode(event: Event) -> Encoded:
             f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
             f"copy with redacted=None"
         )
-    return encode_ours(event)
+    encoded = encode_ours(event)
+    if finite and event.origin is None and encoded.body.startswith(_BEGINS_OTHERWISE):
+        problem = None if isinstance(event, UnknownEvent) else not_json(_values(event), or_bytes=True, finite=True)
+        if problem is not None:
+            raise InvalidEvent(f"this {kind} cannot be stored: {problem}")
+    return encoded
 
 
 def _own_copy(event: Event) -> Event | None:

@@ -110,7 +110,7 @@ class Store:
         """
         if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
             _check_given(conversation, idempotency_key, dedupe)
-        batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
+        batch = [self._encode(events, finite=True)] if isinstance(events, Event) else self._encoded(events)
         any_thread = guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch)))
         work = Appending(
             self.database,
@@ -291,8 +291,8 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _encode(self, event: Event) -> Encoded:
-        encoded = encode(event)
+    def _encode(self, event: Event, *, finite: bool = False) -> Encoded:
+        encoded = encode(event, finite=finite)
         body = encoded.body
         size = len(body) if type(body) is bytes else size_of(body)
         if size > self.database.event_bytes_max:
@@ -306,7 +306,7 @@ class Store:
         encoded: list[Encoded] = []
         for event in events:
             try:
-                encoded.append(self._encode(event))
+                encoded.append(self._encode(event, finite=True))
             except InvalidEvent as error:
                 raise InvalidEvent(f"event {len(encoded)} of the batch: {error}") from error
         return encoded

@@ -73,7 +73,7 @@ class ConversationMapper(Mapper[str]):
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
         """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append`` does."""
-        encoded = codec.encode(cast("ConversationEvent", domain_event).event)
+        encoded = codec.encode(cast("ConversationEvent", domain_event).event, finite=True)
         return StoredEvent(
             originator_id=domain_event.originator_id,
             originator_version=domain_event.originator_version,

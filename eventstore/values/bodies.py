@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 __all__ = [
+    "BEGINS_WITH_LIST",
     "Attachment",
     "Body",
     "NotListed",
@@ -29,7 +30,7 @@ __all__ = [
     "without_list",
 ]
 
-_BEGINS: Final = b'{"$bytes":'
+BEGINS_WITH_LIST: Final = b'{"$bytes":'
 _decoder = json.JSONDecoder()
 
 
@@ -104,7 +105,7 @@ def with_list(text: bytes, found: Sequence[tuple[list[str | int], bytes]]) -> Bo
         attachments[attachment.name] = attachment
         listed.append({"at": path, "sha256": attachment.name.hex(), "size": len(plain)})
     names = json.dumps(listed, separators=(",", ":")).encode("ascii")
-    return Body.of(b"%b%b,%b" % (_BEGINS, names, text[1:]), attachments.values())
+    return Body.of(b"%b%b,%b" % (BEGINS_WITH_LIST, names, text[1:]), attachments.values())
 
 
 def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
@@ -113,11 +114,11 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
 
     Raises ``NotListed``.
     """
-    if not body.startswith(_BEGINS):
+    if not body.startswith(BEGINS_WITH_LIST):
         return [], body
     try:
         text = body.decode()
-        listed, end = _decoder.raw_decode(text, len(_BEGINS))
+        listed, end = _decoder.raw_decode(text, len(BEGINS_WITH_LIST))
         for each in listed:
             if len(bytes.fromhex(each["sha256"])) != 32 or type(each["size"]) is not int or not each["at"]:
                 raise NotListed("its list of bytes holds something else")

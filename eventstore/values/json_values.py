@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, time
 from hashlib import sha256
+from math import isfinite
 from typing import Any, Final
 
 __all__ = ["not_json", "said"]
@@ -20,19 +21,21 @@ _AS_IT_IS: Final = (str, int, float)
 _AND_BYTES: Final = (*_AS_IT_IS, bytes)
 
 
-def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False) -> str | None:
+def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool = False) -> str | None:
     """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
     to write instead. None where all are None, texts, numbers, flags, lists, tuples, and maps with texts as names.
 
-    With ``or_bytes``, bytes are allowed too: an event can hold them within a field. A tuple is read back as a list. A
-    value of a derived class is read back as an equal value of the plain type. Cost: one visit of each list and map,
-    even if one contains itself.
+    With ``or_bytes``, bytes are allowed too: an event can hold them within a field. With ``finite``, NaN and infinities
+    are not. A tuple is read back as a list. A value of a derived class is read back as an equal value of the plain
+    type. Cost: one visit of each list and map, even if one contains itself.
     """
     kept = _AND_BYTES if or_bytes else _AS_IT_IS
     waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
     seen: set[int] = set()
     while waiting:
         path, value = waiting.popleft()
+        if finite and isinstance(value, float) and not isfinite(value):
+            return f"its field {_text(path)} is {value}, which JSON cannot hold; write it as text, or None"
         if value is None or isinstance(value, kept):
             continue
         if isinstance(value, dict | list | tuple):

@@ -65,16 +65,16 @@ def said(image: bytes) -> Event:
 TURN: list[Event] = [
     said(IMAGE),
     Action(tool="look", arguments={"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]}, call_id="1"),
-    Observation(tool="look", call_id="1", content=({"type": "text", "text": "x", "data": IMAGE},), extras={"n": 1e400}),
+    Observation(tool="look", call_id="1", content=({"type": "text", "text": "x", "data": IMAGE},), extras={"n": 1}),
     Annotation(name="raw", data=b"zeros" * 1_000, meta={"k": (SMALL, 1)}, extra={"later": SMALL}),
-    Message(source="agent", content="no bytes", origin=Origin(format="f", id=1, rest={"raw": SMALL})),
+    Message(source="agent", content="no bytes", origin=Origin(format="f", id=1, rest={"raw": SMALL, "n": 1e400})),
 ]
 READ = [
     ({"type": "image_url", "image_url": {"url": IMAGE}},),
     {"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]},
     ({"type": "text", "text": "x", "data": IMAGE},),
     b"zeros" * 1_000,
-    {"raw": SMALL},
+    {"raw": SMALL, "n": 1e400},
 ]
 KEPT = 5
 """Different bytes in the turn: the image, the small ones, none, the zeros, ... and nothing else."""

@@ -29,6 +29,7 @@ from eventstore import (
     KeyRing,
     Message,
     Observation,
+    Origin,
     UnknownEvent,
     open_store,
 )
@@ -206,7 +207,9 @@ def assert_reads(path: Path) -> dict[bytes, list[Any]]:
 def history() -> list[Event]:
     return [
         Message(source="user", content="Why does the test fail? \udcff"),
-        Action(tool="terminal", arguments={"command": "pytest -x", "n": 1e400}, call_id="call-1"),
+        Action(
+            tool="terminal", arguments={"command": "pytest -x", "n": 1e400}, origin=Origin(format="f"), call_id="call-1"
+        ),
         Observation(tool="terminal", content="1 failed " * 300, call_id="call-1", cause=1),
         CondensationRequest(reason="tokens"),
         CondensationAction(forgotten_event_ids=[1, 2], summary="It fails.", summary_offset=1),
