@@ -197,7 +197,9 @@ def _of_an_erased(
         )
     )
     if any(left):
-        yield VerifyFinding(None, None, "its erasure was interrupted; run 'foldlog erase' for it again")
+        yield VerifyFinding(
+            None, None, "its erasure was interrupted; run 'foldlog erase ID --reason TEXT' for it again"
+        )
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
             yield VerifyFinding(

@@ -11,12 +11,13 @@ The rules of every command:
     --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
     exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
     errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
+    hints       a command that a message names is made by ``hints.command``: it names the store that was given
     text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 
     histories/ views/ forgetting/ trust/ upkeep/ demo.py    the commands, by their heading in the help
     options.py selection.py moments.py stores.py            what commands take: shared options, filters, times, --db
     terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
-    outcome.py                                              how they end
+    outcome.py hints.py                                     how they end; the commands that their messages name
     archives.py borders.py agent_model.py                   archives, forks and the agent's model, at the command line
 """
 

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import use_store
 from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
 
 __all__ = ["COMMANDS", "build", "main", "module_of"]
@@ -187,6 +188,7 @@ def main() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     terminal.prepare()
+    use_store(None)
     try:
         command = typer.main.get_command(build())
         status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)

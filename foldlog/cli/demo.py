@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command, use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_or_create
@@ -56,7 +57,12 @@ class _Shown(NamedTuple):
 def run(
     db: Annotated[
         str,
-        typer.Option("--db", metavar="STORE", help="The store to make; it stays, so that you can try commands on it."),
+        typer.Option(
+            "--db",
+            metavar="STORE",
+            callback=use_store,
+            help="The store to make; it stays, so that you can try commands on it.",
+        ),
     ] = _DEMO_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -204,12 +210,12 @@ def _show(db: str, shown: _Shown) -> None:
         told = terminal.printable(" ".join(answer.summary.content.split()), one_line=True)
         console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
     _heading("Try next")
-    commands = [(terminal.printable(command), what) for command, what in _commands(db, shown)]
-    room = max(len(command) for command, _ in commands)
+    commands = [(terminal.printable(typed), what) for typed, what in _commands(shown)]
+    room = max(len(typed) for typed, _ in commands)
     narrow = terminal.has_edge() and console.width < 2 + room + 2 + max(len(what) for _, what in commands)
-    for command, what in commands:
-        between = "\n      " if narrow else " " * (room - len(command) + 2)
-        console.print(f"  {command}{between}{what}", soft_wrap=True)
+    for typed, what in commands:
+        between = "\n      " if narrow else " " * (room - len(typed) + 2)
+        console.print(f"  {typed}{between}{what}", soft_wrap=True)
 
 
 def _heading(text: str) -> None:
@@ -218,19 +224,18 @@ def _heading(text: str) -> None:
     terminal.console().print(Text(f"\n{text}", style="bold"))
 
 
-def _commands(db: str, shown: _Shown) -> list[tuple[str, str]]:
-    here = "" if db == os.environ.get("FOLDLOG_DB") else f" --db {shlex.quote(db)}"
+def _commands(shown: _Shown) -> list[tuple[str, str]]:
     last = shown.condensations[-1][0].id
     return [
-        (f"{_program()} {command}{here}", what)
-        for command, what in (
-            ("list", "all conversations"),
-            (f"view {LIVE}", "what the model is shown now"),
-            (f"view {LIVE} --at {last}", "what it was shown before"),
-            (f"why {LIVE} {shown.why.event.id}", "what became of one event"),
-            ('search "flaky test"', "who mentioned it"),
-            (f"compare {_IMPORTED}", "what a condenser would save"),
-            (f"stats {LIVE}", "figures, and a plot"),
+        (f"{_program()}{command(*typed).removeprefix('foldlog')}", what)
+        for typed, what in (
+            (("list",), "all conversations"),
+            (("view", LIVE), "what the model is shown now"),
+            (("view", LIVE, "--at", last), "what it was shown before"),
+            (("why", LIVE, shown.why.event.id), "what became of one event"),
+            (("search", "flaky test"), "who mentioned it"),
+            (("compare", _IMPORTED), "what a condenser would save"),
+            (("stats", LIVE), "figures, and a plot"),
         )
     ]
 
@@ -262,5 +267,5 @@ def _as_json(db: str, shown: _Shown) -> dict[str, Any]:
             for action, why in shown.condensations
         ],
         "why": {"event": shown.why.event.id, "fate": shown.why.fate, "reason": shown.why.reason},
-        "try": [command for command, _ in _commands(db, shown)],
+        "try": [typed for typed, _ in _commands(shown)],
     }

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "EventId", "SomeConversations", "completed"]
+from foldlog.cli.hints import DEFAULT_DB, use_store
 
-DEFAULT_DB = "sqlite:///foldlog.db"
+__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "EventId", "SomeConversations", "completed"]
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -25,7 +25,13 @@ def completed(ctx: typer.Context, incomplete: str) -> list[str]:
 
 Db = Annotated[
     str,
-    typer.Option("--db", envvar="FOLDLOG_DB", metavar="STORE", help="The store: a file, such as history.db, or a URL."),
+    typer.Option(
+        "--db",
+        envvar="FOLDLOG_DB",
+        metavar="STORE",
+        callback=use_store,
+        help="The store: a file, such as history.db, or a URL.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 ConversationId = Annotated[

@@ -30,12 +30,12 @@ _FEW = 5
 """The most ids that an error names."""
 
 
-def bytes_pending_words(store: Store, db: str, of: str) -> str:
+def bytes_pending_words(store: Store, of: str) -> str:
     """Say where bytes of what was erased or replaced may still be, and what removes them."""
     from eventstore.recorders.base import RecorderOfFile
 
     if isinstance(store.database.recorder, RecorderOfFile):
-        return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum --db {db}' to remove them"
+        return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
     return (
         f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
         f"Autovacuum removes them later; to remove them now, run this command again as the owner of the tables"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from foldlog.cli.hints import completed
 from foldlog.words.gist import UNLIMITED
 from foldlog.words.safe_text import json_text, printable
 
@@ -214,7 +215,7 @@ def paused(bars: Progress) -> Iterator[None]:
 
 def complain(message: str) -> None:
     """Print an error: one line on stderr."""
-    sys.stderr.write(f"foldlog: {printable(message, one_line=True)}\n")
+    sys.stderr.write(f"foldlog: {printable(completed(message), one_line=True)}\n")
 
 
 def warn(message: str) -> None:

@@ -77,7 +77,7 @@ class AuditDatabaseAhead(EventStoreError):
     def __init__(self, path: Path, position: int, lost_after: int) -> None:
         super().__init__(
             f"{path} holds events up to position {position}, and the store was restored from a backup that has events "
-            f"up to position {lost_after}; delete {path}, then make it again with 'foldlog audit --to'"
+            f"up to position {lost_after}; delete {path}, then make it again with 'foldlog audit --to FILE'"
         )
         self.position, self.lost_after = position, lost_after
 

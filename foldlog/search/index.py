@@ -24,8 +24,8 @@ _BATCH = 1_000
 _CODE = "1"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
-    "this store is encrypted, and a search index would hold its texts as plain text, so it has none; 'foldlog log' and "
-    "'foldlog view' read its conversations one by one"
+    "this store is encrypted, and a search index would hold its texts as plain text, so it has none; "
+    "'foldlog log ID' and 'foldlog view ID' read its conversations one by one"
 )
 
 

@@ -36,7 +36,7 @@ from projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.properties.forks import run_sequence
 
-UNFINISHED = "its erasure was interrupted; run 'foldlog erase' for it again"
+UNFINISHED = "its erasure was interrupted; run 'foldlog erase ID --reason TEXT' for it again"
 KEYS = KeyRing([SecretStr("5c" * 32)])
 
 

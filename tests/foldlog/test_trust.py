@@ -76,7 +76,7 @@ def test_a_store_that_lost_a_part_of_its_schema_says_so_and_is_salvaged(foldlog,
     execute(store, f"DROP {lost}")
     ran = foldlog("verify")
     assert ran.status == 1
-    assert "'foldlog salvage sqlite:///foldlog.db NEW.db' copies the sound events to a new store" in ran.err
+    assert "'foldlog salvage foldlog.db NEW.db' copies the sound events to a new store" in ran.err
     foldlog("salvage", f"sqlite:///{store}", "sqlite:///sound.db")
     if "conversations" not in lost:  # where the names are lost, their events cannot be told apart
         assert (
@@ -137,7 +137,7 @@ def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_remo
     ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json")
     assert ran.status == 0
     assert ran.document["bytes_pending"] is True
-    assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db " in ran.err
+    assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
     rows = {row["id"]: row for row in foldlog("list", "--json").document["conversations"]}
     assert rows["one"]["bytes_pending"] is True
     assert "bytes_pending" not in rows["two"]
@@ -327,9 +327,7 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
 def test_rekey_says_where_bytes_of_the_old_form_are_left(foldlog, store, monkeypatch):
     assert "bytes" not in foldlog("rekey").err
     monkeypatch.setattr(Database, "bytes_pending", property(lambda self: True))
-    assert (
-        "the file of the store may still hold bytes of the old form; run 'foldlog vacuum --db " in foldlog("rekey").err
-    )
+    assert "the file of the store may still hold bytes of the old form; run 'foldlog vacuum'" in foldlog("rekey").err
     assert json.loads(foldlog("rekey", "--json").out)["bytes_pending"] is True
 
 

@@ -21,16 +21,18 @@ NOT_KNOWN: Final = (
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
 _FOLDER_TOO: Final = f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read"
 
+_IS_DAMAGED: Final = "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'"
+
 _ADVICE: Final = {
     # Our statements are what they are, so it is the file that lacks a table, an index or a column.
-    sqlite3.SQLITE_ERROR: "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'",
+    sqlite3.SQLITE_ERROR: _IS_DAMAGED,
     sqlite3.SQLITE_FULL: "free some space, then open the store again",
     sqlite3.SQLITE_IOERR: "look at the disk, then open the store again",
     sqlite3.SQLITE_READONLY: _FOLDER_TOO,
     sqlite3.SQLITE_CANTOPEN: f"check that it is there, and {_FOLDER_TOO}",
     sqlite3.SQLITE_PERM: _FOLDER_TOO,
     sqlite3.SQLITE_BUSY: "a program other than foldlog holds the file; end it, then try again",
-    sqlite3.SQLITE_CORRUPT: "run 'foldlog verify' to see what is damaged, then restore a backup or 'foldlog salvage'",
+    sqlite3.SQLITE_CORRUPT: _IS_DAMAGED,
     sqlite3.SQLITE_NOTADB: "choose another file",
 }
 

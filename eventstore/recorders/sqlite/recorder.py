@@ -278,7 +278,7 @@ class SQLiteRecorder:
         has_content = status is not None and not is_empty(self.path, status)
         if not create and status is not None and not has_content:
             raise DatabaseError(
-                f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import'"
+                f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'"
             )
         self._checked = checked_in(self.path, status)
         look = self._look() if has_content else None  # first: no file is made beside what is not a store

@@ -177,7 +177,7 @@ class StoreFile:
             raise WrongFile(
                 f"{self.name} was overwritten while it was open, and nothing was written; remove {self.path}-wal and "
                 f"{self.path}-shm, which belong to what it was before, end the process, then open the store again "
-                f"('foldlog restore' does not need that)"
+                f"('foldlog restore BACKUP' does not need that)"
             )
 
     @contextlib.contextmanager
@@ -222,7 +222,7 @@ class StoreFile:
             raise WrongFile(
                 f"{self.name} has {status.st_nlink} names (hard links), and nothing was written: SQLite keeps a log "
                 f"for each name, so events written under one name are lost under the other; remove the other names, "
-                f"or make a copy with 'foldlog backup'"
+                f"or make a copy with 'foldlog backup FILE'"
             )
         if self._has_lost_its_log():
             raise WrongFile(
@@ -476,7 +476,7 @@ def _check_log(file: _Held) -> bool:
     if header.startswith(_MAGIC) and header[18:] == _NO_LOG:
         raise WrongFile(
             f"{file.path}-wal is the log of a file that {file.path} has replaced; remove it and {file.path}-shm, then "
-            f"open the store again ('foldlog restore' does that)"
+            f"open the store again ('foldlog restore BACKUP' does that)"
         )
     return True
 

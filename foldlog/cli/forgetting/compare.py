@@ -79,7 +79,9 @@ def run(
     condensers = _condensers(configs or [], agent, model)
     if fork is not None:
         if html is not None or plot is not None:
-            raise Refused("--fork draws nothing; leave out --html and --plot, and use 'foldlog report' for each fork")
+            raise Refused(
+                "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
+            )
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
     for path in (plot, html):
         if path is not None:

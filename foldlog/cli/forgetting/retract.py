@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
@@ -48,7 +49,7 @@ def run(
     name = terminal.printable(conversation, one_line=True)
     terminal.console().print(
         f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
-        f"'foldlog retract {name} --to {recorded.id}' reverses it",
+        f"'{command('retract', name, '--to', recorded.id)}' reverses it",
         soft_wrap=True,
     )
     return DONE

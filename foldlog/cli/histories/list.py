@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command
 from foldlog.cli.moments import given_moment
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -188,7 +189,9 @@ def _show(db: str, lines: Iterator[_Line], *, tree: bool) -> None:
     page = list(islice(lines, _PAGE))
     if not page:
         where = terminal.printable(without_password(db))
-        terminal.console().print(f"No conversations in {where}. Import some: foldlog import PATH", soft_wrap=True)
+        terminal.console().print(
+            f"No conversations in {where}. Import some: {command('import', 'PATH')}", soft_wrap=True
+        )
         return
     if tree and len(page) < _PAGE:  # a longer list is printed while it is read, in the order of ids
         page = _as_tree(page)

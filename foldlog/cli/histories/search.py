@@ -62,7 +62,7 @@ def run(
     if follow:
         return _follow(db, words, as_json=as_json)
     if not words and not rebuild:
-        raise Refused("name the words to search for, such as: foldlog search 'flaky test'")
+        raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
     with open_existing(db) as store:
         conversation = None if within is None else resolved(store, within)
         with SearchIndex(store) as index:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
@@ -70,7 +71,7 @@ def run(
         except ConversationHasForks as error:
             raise Refused(str(error)) from error
         left = _erase_from_search(store)
-        pending = bytes_pending_words(store, db, "it")
+        pending = bytes_pending_words(store, "it")
         problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
     if as_json:
         terminal.emit(_document(tombstone))
@@ -84,7 +85,7 @@ def run(
     if left is not None:
         terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
     if problem is not None:
-        there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' erases it there"
+        there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
     return DONE if problem is None and left is None else FINDINGS
 

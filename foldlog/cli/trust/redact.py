@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
@@ -69,7 +70,7 @@ def run(
             raise Refused(str(error)) from error
         touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])
         problem = None if audit is None else erase_there(store, audit, list(touched))
-        pending = bytes_pending_words(store, db, "it")
+        pending = bytes_pending_words(store, "it")
     if as_json:
         terminal.emit(_document(receipt))
     else:
@@ -79,7 +80,7 @@ def run(
     for name in receipt.unconfirmed:
         terminal.warn(f"a read model may still hold the content, because it has not confirmed the redaction: {name}")
     if problem is not None:
-        there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' redacts it there"
+        there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"
         terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
     return DONE if problem is None and not receipt.unconfirmed else FINDINGS
 

@@ -51,7 +51,7 @@ def run(
                 bars.advance(bar)
                 done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
-        remedy = bytes_pending_words(store, db, "the old form")
+        remedy = bytes_pending_words(store, "the old form")
     if as_json:
         changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
         for document in changed:

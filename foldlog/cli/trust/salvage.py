@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total
@@ -26,7 +27,9 @@ _LOST_MIN = 10_000
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The damaged store: a file, or its URL.")],
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", callback=use_store, help="The damaged store: a file, or its URL.")
+    ],
     target: Annotated[str, typer.Argument(metavar="TO", help="The new store: a file that is not there yet, or a URL.")],
     as_json: AsJson = False,
 ) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing, resolved
@@ -55,7 +56,7 @@ def run(
         terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if found.damaged:
         terminal.complain(
-            f"note: 'foldlog salvage {db} NEW.db' copies the sound events to a new store; a backup may have all of them"
+            "note: 'foldlog salvage' copies the sound events to a new store; a backup may have all of them"
         )
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
@@ -163,8 +164,8 @@ def _published(path: Path) -> dict[str, list[Published]]:
             heads.setdefault(name, []).append(Published(version, head, generation))
     except OSError as error:
         raise Refused(
-            f"the heads in {path} cannot be read: {error.strerror or error}; 'foldlog head --json > {path}' publishes "
-            f"the present heads"
+            f"the heads in {path} cannot be read: {error.strerror or error}; "
+            f"'{command('head', '--json')} > {path}' publishes the present heads"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refused(f"{path} does not hold heads as 'foldlog head --json' prints them ({error})") from error

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing, open_or_create
@@ -15,7 +16,9 @@ __all__ = ["run"]
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: sqlite:///… or postgresql://…")],
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", callback=use_store, help="The store to copy: sqlite:///… or postgresql://…")
+    ],
     target: Annotated[str, typer.Argument(metavar="TO", help="The target; it is made if it does not exist.")],
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations that are copied at a time.")] = 4,
     as_json: AsJson = False,

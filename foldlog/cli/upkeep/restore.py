@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 
@@ -53,7 +54,11 @@ def run(
     for name in done.erased_since:
         terminal.warn(f"conversation {name!r} was erased after this backup was made, and exists again; erase it again")
     for name in done.redacted_since:
-        old = "" if done.kept is None else f"; 'foldlog log {name} --kind redaction --db {done.kept}' names them"
+        old = (
+            ""
+            if done.kept is None
+            else f"; '{command('log', name, '--kind', 'redaction', '--db', done.kept)}' names them"
+        )
         terminal.warn(
             f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
             f"again; redact them again{old}"

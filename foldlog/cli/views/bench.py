@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import chosen, open_existing
@@ -119,7 +120,7 @@ def _show(measured: list[dict[str, Any]]) -> None:
             f"{one['rebuild_ms']:.1f} ms",
             f"{one['rebuild_events_per_s']:,.0f}",
             f"{one['times_faster']:.1f} ×",
-            "" if one["agrees"] else "differs: run 'foldlog audit'",
+            "" if one["agrees"] else completed("differs: run 'foldlog audit'"),
         )
         for one in measured
     ]

@@ -63,7 +63,7 @@ def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> int:
         except Refused as error:
             if other.isdigit():
                 raise Refused(
-                    f"{error}; to compare two versions, give a second version: foldlog diff ID A B"
+                    f"{error}; to compare two versions, give a second version: 'foldlog diff ID A B'"
                 ) from error
             raise
         found = divergence(store, conversation, other)

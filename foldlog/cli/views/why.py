@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli import terminal
+from foldlog.cli.hints import command, completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
@@ -105,7 +106,7 @@ def _show(console: Console, conversation: str, answer: Why, requests: Sequence[C
         gist(answer.event, terminal.PrintedLines().width),
     )
     terminal.print_line(console, line)
-    reason = terminal.printable(_reason(answer, requests), one_line=True)
+    reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
     console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
     still = "" if answer.stands_in != answer.summary else ", which stands for it still"
     _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary, conversation)
@@ -126,5 +127,5 @@ def _show_summary(console: Console, words: str, summary: CondensationSummary | N
         terminal.print_indented(console, Text("\n".join(shown), style="magenta"), 8)
         if left > 1:
             name = terminal.printable(conversation, one_line=True)
-            all_of_it = f"        ({left} more lines: foldlog show {name} {summary.id})"
+            all_of_it = f"        ({left} more lines: {command('show', name, summary.id)})"
             console.print(Text(all_of_it, style="dim"), soft_wrap=True)

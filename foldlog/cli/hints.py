@@ -1,0 +1,52 @@
+"""Commands that a message tells a person to run. Each is complete: it names the store that this command was given.
+
+Modules below the command cannot know how the store was named; they write ``'foldlog verify'``. ``completed`` adds the
+store, and everything on stderr goes through it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["DEFAULT_DB", "command", "completed", "use_store"]
+
+DEFAULT_DB = "sqlite:///foldlog.db"
+
+_HINT = re.compile(r"""'foldlog ([a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
+_WITHOUT_STORE = ("adapters", "condensers", "copy")
+_PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_store: str | None = None
+
+
+def use_store(db: str | None) -> str | None:
+    """Name ``db`` in the commands of later messages; None before a store is known. Return ``db``."""
+    global _store
+    _store = db
+    return db
+
+
+def command(name: str, *arguments: object) -> str:
+    """Return a command as a person types it, for the store in use."""
+    return _complete(" ".join(["foldlog", name, *map(_word, map(str, arguments))]), name)
+
+
+def completed(message: str) -> str:
+    """Return a message whose commands in single quotes name the store in use."""
+    return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
+
+
+def _complete(typed: str, name: str) -> str:
+    from eventstore.recorders.urls import without_password
+
+    if _store is None or name in _WITHOUT_STORE or " --db " in typed or " --help" in typed:
+        return typed
+    named = _word("foldlog.db" if _store == DEFAULT_DB else without_password(_store))
+    if name == "salvage":
+        return typed if typed != "foldlog salvage" else f"{typed} {named} NEW.db"
+    return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"
+
+
+def _word(text: str) -> str:
+    """Return an argument as a shell takes it, without single quotes around it: those are around the command."""
+    return text if _PLAIN.fullmatch(text) else '"' + re.sub(r'(["\\$`])', r"\\\1", text) + '"'

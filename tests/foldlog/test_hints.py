@@ -1,0 +1,121 @@
+"""Commands that messages tell a person to run: each works as printed, for the store that was given."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from eventstore import Message, open_store
+from foldlog.cli import hints
+from foldlog.cli.application import build
+
+ROOT = Path(__file__).parents[2]
+HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")
+
+
+def words(typed: str) -> list[str]:
+    """What a shell makes of a command's arguments."""
+    shell = ["sh", "-c", f"printf '%s\\0' {typed}"]
+    return subprocess.run(shell, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
+
+
+@pytest.fixture
+def run_hint(foldlog):
+    """Run the commands that a message names, and return how each ended."""
+
+    def run(message: str) -> list[int]:
+        return [foldlog(*words(typed)).status for typed in HINT.findall(message)]
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _no_store():
+    yield
+    hints.use_store(None)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store that is not the default one, with a conversation whose id a shell would part."""
+    with open_store(tmp_path / "my store.db") as store:
+        store.append("my $id", [Message(source="user", content=str(n)) for n in range(3)], expected_version=0)
+    return "my store.db"
+
+
+def test_the_command_that_reverses_a_retraction_works_as_printed(foldlog, store, run_hint):
+    told = foldlog("retract", "my $id", "--to", 1, "--db", store).out
+    assert run_hint(told) == [0]
+    assert "the View shows 3 events" in foldlog("retract", "my $id", "--to", 3, "--db", store).out
+
+
+def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monkeypatch):
+    refused = foldlog("view", "qqq", "--db", store).err
+    assert """'foldlog list --db "my store.db"' shows""" in refused
+    assert run_hint(refused) == [0]
+    monkeypatch.setenv("FOLDLOG_DB", store)
+    assert "'foldlog list' shows" in foldlog("view", "qqq").err
+
+
+@pytest.mark.parametrize("size", [4096, 20_000, -4096])
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_a_file_that_was_cut_off_is_to_be_salvaged(command, size, foldlog, store, tmp_path, run_hint):
+    path = tmp_path / store
+    path.write_bytes(path.read_bytes()[:size])
+    refused = foldlog(command, "--db", store).err
+    assert "foldlog verify" not in refused
+    assert """'foldlog salvage "my store.db" NEW.db'""" in refused
+    run_hint(refused)
+    assert foldlog("list", "--db", "NEW.db").status == 0 or size == 4096  # of one page nothing is left
+
+
+def test_a_password_is_not_shown_in_a_command():
+    hints.use_store("postgresql://ann:secret@host/db")
+    assert hints.completed("run 'foldlog verify'") == "run 'foldlog verify --db \"postgresql://ann:***@host/db\"'"
+
+
+def texts(path: Path) -> list[str]:
+    """The texts of a module without its docstrings and help; what is formatted in is an X."""
+    tree = ast.parse(path.read_text())
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    documented |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "help"}
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in joined for part in node.values}
+    found = ["".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values) for node in joined]
+    return found + [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in documented
+        and id(node) not in parts
+    ]
+
+
+def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatch):
+    monkeypatch.delenv("FOLDLOG_DB", raising=False)
+    hints.use_store("my store.db")
+    group = typer.main.get_command(build())
+    seen = 0
+    for path in (path for room in ("foldlog", "eventstore", "projections") for path in (ROOT / room).rglob("*.py")):
+        for text in texts(path):
+            for typed in HINT.findall(hints.completed(text)):
+                name, *arguments = shlex.split(typed)
+                if name in group.commands and "--help" not in arguments:  # type: ignore[attr-defined]
+                    numbered = ["1" if word in ("A", "B", "EVENT") else word for word in arguments]
+                    group.commands[name].make_context(name, numbered)  # type: ignore[attr-defined]
+                    assert "my store.db" in arguments or "X" in arguments, f"{path}: {text}"
+                    seen += 1
+    assert seen > 20
