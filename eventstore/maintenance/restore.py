@@ -15,7 +15,7 @@ from typing import NamedTuple
 from eventstore.errors import EventStoreError, InvalidOption, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.sqlite.replacing import copy_of, replace
+from eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
 from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.row_codec import WriteSettings
@@ -44,8 +44,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
 
     A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
     file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first
-    write. Raises ``StoreUnavailable`` if the backup cannot be read, is not a store or is damaged; then nothing was
-    changed. Cost: the backup, read three times.
+    write. Raises ``StoreUnavailable`` if the backup cannot be read, is not a store or is damaged, or if the file at
+    ``path`` is of another program; then nothing was changed. Cost: the backup, read three times.
     """
     path = os.path.realpath(path)
     if not os.path.exists(backup):
@@ -60,6 +60,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         with _errors_named(backup, path):
             copy_of(backup, part)
             conversations, events, names = _verified(part, backup, settings)
+            check_replaceable(path)
             before = list(_conversations_of(path))
             erased_since = tuple(found.id for found in before if _is_erased(found) and found.id in names)
             redactions = {found.id: found.redactions for found in _conversations_of(part)}

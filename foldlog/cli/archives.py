@@ -23,7 +23,7 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
     from foldlog.archives import write_archive
     from foldlog.words.gist import count
 
-    with open_existing(db) as store, terminal.progress() as bars:
+    with open_existing(db) as store, terminal.replacing(path), terminal.progress() as bars:
         names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
         if str(path) in names:
             raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")

@@ -94,7 +94,6 @@ def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path: Path, backup
     damages: list[Callable[[], object]] = [
         path.unlink,
         lambda: path.write_bytes(b""),
-        lambda: path.write_bytes(b"no database at all" * 1_000),
         lambda: path.write_bytes(path.read_bytes()[:6_000] + bytes(9_000)),
     ]
     for damage in damages:
@@ -103,6 +102,20 @@ def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path: Path, backup
         done = restore_store(f"sqlite:///{path}", backup)
         assert contents(path) == ["in the backup"]
         assert (done.kept is not None and Path(done.kept).read_bytes()) == there
+
+
+def test_a_file_of_another_program_is_not_replaced(path: Path, backup: str, tmp_path: Path):
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE precious (value)")
+    text = tmp_path / "essay.txt"
+    text.write_text("many words " * 5_000)
+    for file in (other, text):
+        before, names = file.read_bytes(), set(tmp_path.iterdir())
+        with pytest.raises(StoreUnusable, match=f"{file} is not a foldlog store, so it was not replaced"):
+            restore_store(file, backup)
+        assert file.read_bytes() == before
+        assert set(tmp_path.iterdir()) == names
 
 
 def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path: Path, backup: str):

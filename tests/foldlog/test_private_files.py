@@ -97,6 +97,13 @@ def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path, com
     assert (filled / "link.png").is_symlink()
 
 
+@pytest.mark.parametrize("command", REPLACING)
+def test_a_file_that_is_replaced_is_named(foldlog: Any, filled: Path, command: str):
+    arguments = [argument.replace("FILE", "out.svg") for argument in REPLACING[command]]
+    assert foldlog(*arguments).err == ""
+    assert foldlog(*arguments).err == "foldlog: note: replaced out.svg\n"
+
+
 @pytest.mark.parametrize("command", ["export", "archive"])
 def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path, command: str):
     pipe = filled / "pipe"

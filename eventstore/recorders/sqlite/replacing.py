@@ -25,7 +25,7 @@ from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import Until, WriteLock
 
-__all__ = ["copy_of", "replace"]
+__all__ = ["check_replaceable", "copy_of", "replace"]
 
 _BESIDE = ("-wal", "-shm")
 
@@ -39,6 +39,21 @@ def copy_of(path: str, into: str) -> None:
         reader.execute("BEGIN")
         schema.check_is_store(reader, path)
         upkeep.copy(reader, into, lambda done, of: None)
+
+
+def check_replaceable(path: str) -> None:
+    """Raise ``DatabaseError`` if the file at ``path`` is of another program. A store may be damaged, empty or gone."""
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return
+    try:
+        with closing(open_reader(path, writable=False)) as reader:
+            is_ours = schema.has_our_mark(reader)
+    except sqlite3.Error as error:
+        is_ours = getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
+    if not is_ours:
+        raise DatabaseError(
+            f"{path} is not a foldlog store, so it was not replaced; move it away, or choose another name"
+        )
 
 
 def replace(path: str, new: str, kept: str) -> bool:

@@ -66,6 +66,11 @@ def check_is_store(connection: sqlite3.Connection, path: str) -> None:
         raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
 
 
+def has_our_mark(connection: sqlite3.Connection) -> bool:
+    """Return whether the header of a database says that it is a store of ours."""
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID)
+
+
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     """Migrate the schema in one transaction, so that a process that is killed leaves the older schema complete. A new
     file records its inode.

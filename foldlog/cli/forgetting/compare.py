@@ -83,9 +83,8 @@ def run(
                 "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
             )
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
-    for path in (plot, html):
-        if path is not None:
-            refuse_database(path)
+    for path in filter(None, (plot, html)):
+        refuse_database(path)
     try:
         if plot is not None:
             check_plot(plot)
@@ -96,20 +95,19 @@ def run(
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
     rows = comparison(replays, asks)
-    if plot is not None:
-        plot_comparison(replays, plot, title=conversation)
     verdict = verdict_of(rows)
-    if html is not None:
-        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
+    with terminal.replacing(plot, html):
+        if plot is not None:
+            plot_comparison(replays, plot, title=conversation)
+        if html is not None:
+            write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
     if as_json:
         terminal.emit(_document(conversation, version, model, replays, rows, verdict, plot, html))
     else:
         with paged():
             _show(terminal.console(), conversation, version, model, rows, verdict)
-        for path in (plot, html):
-            if path is not None:
-                told = f"The Views over time: {terminal.printable(str(path))}"
-                terminal.console().print(told, soft_wrap=True)
+        for path in filter(None, (plot, html)):
+            terminal.console().print(f"The Views over time: {terminal.printable(str(path))}", soft_wrap=True)
     return DONE
 
 

@@ -151,7 +151,7 @@ def _write(file: BinaryIO, records: Iterable[Any]) -> int:
 
 
 def _to_file(path: Path, records: Iterable[Any]) -> int:
-    with whole_file(path) as file:
+    with terminal.replacing(path), whole_file(path) as file:
         return _write(file, records)
 
 

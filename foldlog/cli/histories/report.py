@@ -48,9 +48,15 @@ def run(
         path = _writable(output if output is not None else Path(f"{_file_name(conversation)}.html"))
         version = store.conversation(conversation).version
         bar = bars.add_task("reading", unit="events", total=version)
-        size = write_report(
-            store, conversation, path, limit=limit, model=model, progress=lambda done: bars.update(bar, completed=done)
-        )
+        with terminal.replacing(path):
+            size = write_report(
+                store,
+                conversation,
+                path,
+                limit=limit,
+                model=model,
+                progress=lambda done: bars.update(bar, completed=done),
+            )
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "file": str(path), "bytes": size})
     else:

@@ -55,7 +55,8 @@ def run(
         stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
     if plot is not None:
-        plot_stats(stats, plot, title=title)
+        with terminal.replacing(plot):
+            plot_stats(stats, plot, title=title)
     if as_json:
         named = {"conversation": names[0]} if len(names) == 1 else {}
         terminal.emit({**named, **stats.as_json(), "plot": None if plot is None else str(plot)})
