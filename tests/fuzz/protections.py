@@ -34,8 +34,8 @@ PROTECTIONS = {
     "bytes-marker": Protection(
         "a list of bytes that a user writes is a value like any other",
         "eventstore/values/bodies.py",
-        "if not body.startswith(_BEGINS):",
-        "if _BEGINS[1:] not in body:",
+        "if not body.startswith(BEGINS_WITH_LIST):",
+        "if BEGINS_WITH_LIST[1:] not in body:",
         "tests/conformance/test_bytes.py -k marker_of_ours and plain-memory",
     ),
     "bytes-name": Protection(
