@@ -18,6 +18,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from foldlog.cli import terminal
 from foldlog.cli.hints import use_store
+from foldlog.cli.mistakes import meant
 from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
 
 __all__ = ["COMMANDS", "build", "main", "module_of"]
@@ -109,9 +110,8 @@ class _Command(TyperCommand):
             if name.startswith("-") and name not in (*known, "-") and not name[1:].isdigit():
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean '{close[0]}'?" if close else ""
-                raise Refused(
-                    f"'foldlog {self.name}' has no option '{name}'{hint} ('foldlog {self.name} --help' shows all)"
-                )
+                problem = meant(f"'foldlog {self.name}' has no option '{name}'{hint}", str(self.name), args)
+                raise Refused(f"{problem} ('foldlog {self.name} --help' shows all)")
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _told(super().get_params(ctx))
@@ -197,6 +197,7 @@ def _run(arguments: Sequence[str]) -> int:
         status = _INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
         problem = error.format_message().replace(_NO_NUMBER, "a whole number is needed")
+        problem = meant(problem, _command_of(arguments).strip(), arguments)
         return _refuse(f"{problem} ('foldlog {_command_of(arguments)}--help' shows all options)")
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")

@@ -131,6 +131,8 @@ def _is_there(store: Store, conversation: str) -> bool:
 def _not_there(store: Store, given: str) -> str:
     from difflib import get_close_matches
 
+    if given.endswith(".db"):
+        return f"this store has no conversation {given!r}; an option names the store: --db {given}"
     ids = [row.id for row in islice(store.iter_conversations(), _SEARCHED)]
     shorter = given.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]

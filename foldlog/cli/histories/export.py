@@ -78,7 +78,9 @@ def run(
             raise Refused(f"--all needs a file before {archive}; name the archive: --all FILE")
         return archives.write(db, archive, conversations, as_json=as_json)
     if conversations is None or len(conversations) != 1:
-        raise Refused("name one conversation to export, or write an archive with --all FILE")
+        raise Refused(
+            "name one conversation to export, and its file with --output FILE; or write an archive with --all"
+        )
     return _export(conversations[0], format, output, db, as_json=as_json)
 
 
