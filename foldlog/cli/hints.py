@@ -14,7 +14,7 @@ __all__ = ["DEFAULT_DB", "command", "completed", "use_store"]
 DEFAULT_DB = "sqlite:///foldlog.db"
 
 _HINT = re.compile(r"""'foldlog ([a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
-_WITHOUT_STORE = ("adapters", "condensers", "copy")
+_WITHOUT_STORE = ("adapters", "condensers")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _store: str | None = None
 
@@ -42,6 +42,8 @@ def _complete(typed: str, name: str) -> str:
     if _store is None or name in _WITHOUT_STORE or " --db " in typed or " --help" in typed:
         return typed
     named = _word("foldlog.db" if _store == DEFAULT_DB else without_password(_store))
+    if name == "copy":
+        return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
     if name == "salvage":
         return typed if typed != "foldlog salvage" else f"{typed} {named} NEW.db"
     return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"

@@ -43,7 +43,7 @@ _OPTIONS = {
     "search": {"--conversation": "--in ID", "--id": "--in ID"},
     "stats": {"--html": "--plot FILE", "--output": "--plot FILE"},
     "view": {"--version": "--at V", "-v": "--at V"},
-    "why": {"--at": "the event alone: it tells of every version, and 'foldlog view ID --at V' shows one"},
+    "why": {"--at": "it tells of all versions; 'foldlog view ID --at V' shows the View of one"},
 }
 
 
@@ -73,8 +73,8 @@ def _command(given: str, name: str, arguments: Sequence[str]) -> str:
 def _option(given: str, name: str, arguments: Sequence[str]) -> str:
     if given == "--db" and arguments[:1] and arguments[0].partition("=")[0] == "--db":
         return f"options follow the command: 'foldlog {name or 'list'} --db STORE'"
-    likely = _OPTIONS.get(name, {}).get(given)
-    return "" if likely is None else f"did you mean {likely}?"
+    likely = _OPTIONS.get(name, {}).get(given, "")
+    return f"did you mean {likely}?" if likely.startswith("-") else likely
 
 
 def _argument(given: str, name: str, arguments: Sequence[str]) -> str:

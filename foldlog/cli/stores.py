@@ -6,7 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from foldlog.cli.hints import command, use_store
+from foldlog.cli.outcome import Refused
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -44,35 +48,60 @@ def bytes_pending_words(store: Store, of: str) -> str:
 
 def open_or_create(db: str) -> Store:
     """Open the store at ``db``, or create a SQLite file. For commands that add conversations."""
-    from eventstore import open_store
+    return _opened(db)
 
-    return open_store(db)
+
+def _opened(url: str) -> Store:
+    """Open a store. Raise ``Refused`` for a file that ``foldlog import`` takes."""
+    from eventstore import StoreUnusable, open_store
+    from eventstore.recorders.urls import as_url, parse
+
+    try:
+        return open_store(url)
+    except StoreUnusable as error:
+        location = parse(as_url(url))
+        kind = _kind_of(Path(location.path)) if location.scheme == "sqlite" else None
+        if kind is None:
+            raise
+        use_store(None)  # this file is not a store
+        raise Refused(
+            f"{location.path} is {kind}, not a store; '{command('import', location.path)}' adds it to a store"
+        ) from error
+
+
+def _kind_of(path: Path) -> str | None:
+    """Return what a file is that can be imported; None for another file."""
+    from foldlog.archives import is_archive
+    from foldlog.formats import NotAHistory, detect
+
+    try:
+        return "an archive" if is_archive(path) else f"a history ({detect(path)})"
+    except (OSError, NotAHistory):
+        return None
 
 
 def open_existing(db: str) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. A file without write
     permission is opened for reading.
     """
-    from eventstore import open_store
     from eventstore.recorders.urls import as_url, parse
-    from foldlog.cli.outcome import Refused
 
     db = as_url(db)
     location = parse(db)
     if location.scheme == "postgresql" and "mode" not in location.options:
-        return open_store(f"{db}{'&' if '?' in db else '?'}mode=rw")
+        return _opened(f"{db}{'&' if '?' in db else '?'}mode=rw")
     if location.scheme != "sqlite":
-        return open_store(db)
+        return _opened(db)
     if not os.path.exists(location.path):
         raise Refused(
             f"the store {location.path} does not exist; import histories with 'foldlog import PATH', or name the store "
             f"with --db STORE"
         )
     if "mode" in location.options:
-        return open_store(db)
+        return _opened(db)
     folder = os.path.dirname(os.path.abspath(location.path))
     mode = "rw" if os.access(location.path, os.W_OK) and os.access(folder, os.W_OK) else "ro"
-    return open_store(f"{db}{'&' if location.options else '?'}mode={mode}")
+    return _opened(f"{db}{'&' if location.options else '?'}mode={mode}")
 
 
 def open_to_read(db: str) -> Store:
@@ -94,8 +123,6 @@ def resolved(store: Store, given: str) -> str:
 
     Raises ``Refused`` if no id, or more than one, begins with it.
     """
-    from foldlog.cli.outcome import Refused
-
     if _is_there(store, given):
         return given
     begins_so = list(ids_from(store, given, limit=_FEW + 1)) if given else []
@@ -110,8 +137,6 @@ def resolved(store: Store, given: str) -> str:
 
 def whole(store: Store, given: str) -> str:
     """Return the given id, which must be whole. For commands that change the store. Raises ``Refused``."""
-    from foldlog.cli.outcome import Refused
-
     if not _is_there(store, given):
         raise Refused(_not_there(store, given))
     return given

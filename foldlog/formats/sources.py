@@ -44,7 +44,11 @@ class Sources:
             raise NotAHistory(path, f"cannot be read: {error.strerror}") from error
         if problems:
             raise NotAHistory(path, f"holds no history that can be imported; {problems[0]}")
-        raise NotAHistory(path, "holds no history, nor does a folder below it")
+        raise NotAHistory(
+            path.absolute(),
+            "holds no history, nor does a folder below it; the files of histories end in .json, .jsonl, "
+            ".ndjson or .traj, and may be compressed",
+        )
 
     def size_bytes(self) -> int:
         """Return the size of the files under the paths in bytes: about the size of what will be read. Cost: the status

@@ -181,8 +181,8 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
 
 def test_a_folder_that_may_not_be_written_is_said(open_folder: Path):
     printed = as_nobody("attempt(lambda: open_store(url))\n", open_folder)
-    assert printed.startswith("StoreUnavailable cannot open ")
-    assert "Permission denied; give this user the right to" in printed
+    assert printed.startswith("StoreUnavailable cannot make ")
+    assert "Permission denied; name a file in a folder that this user may write" in printed
 
 
 def test_a_file_that_may_not_even_be_read_is_said(open_folder: Path):

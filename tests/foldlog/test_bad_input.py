@@ -292,7 +292,7 @@ def test_wrong_usage_says_where_to_look(foldlog, arguments):
 @pytest.mark.parametrize(
     "arguments, problem",
     [
-        (("why", "c1", "3", "--at", "9"), "'foldlog why' has no option '--at' ("),
+        (("why", "c1", "3", "--at", "9"), "'foldlog why' has no option '--at'; it tells of all versions"),
         (("why", "c1", "3", "--jsn"), "'foldlog why' has no option '--jsn'; did you mean '--json'? ("),
         (("show", "--bd=x.db", "c1", "3"), "'foldlog show' has no option '--bd'; did you mean '--db'? ("),
         (("show", "c1", "-x"), "'foldlog show' has no option '-x' ("),

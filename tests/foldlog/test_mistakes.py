@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 MISTAKES = {
@@ -19,7 +22,7 @@ MISTAKES = {
     "view c my.db": "an option names the store: 'foldlog view c --db my.db'",
     "demo my.db": "an option names the store: 'foldlog demo --db my.db'",
     "verify other.db": "an option names the store: --db other.db",
-    "why c 3 --at 5": "'foldlog view ID --at V' shows one",
+    "why c 3 --at 5": "it tells of all versions; 'foldlog view ID --at V' shows the View of one",
     "why 3": "the id of the conversation comes first: 'foldlog why ID 3'",
     "show 3 --db foldlog.db": "the id of the conversation comes first: 'foldlog show ID 3 --db foldlog.db'",
     "condense c --condenser digest": "did you mean --config FILE",
@@ -47,3 +50,36 @@ def test_a_mistake_is_answered_with_what_was_meant(foldlog, five_messages, typed
     assert (ran.status, ran.out) == (2, "")
     assert MISTAKES[typed] in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_file_that_can_be_imported_is_recognized_where_a_store_is_named(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages, "--conversation", "c")
+    foldlog("export", "--all", "all.foldlog")
+    for name, kind in (("all.foldlog", "an archive"), (five_messages, "a history (openhands-v1)")):
+        for command in (("list",), ("import", five_messages)):
+            ran = foldlog(*command, "--db", name)
+            assert ran.status == 2
+            assert f"{name} is {kind}, not a store; 'foldlog import {name}' adds it to a store" in ran.err
+        assert foldlog("import", name).status == 0
+    (tmp_path / "other.txt").write_text("something else")
+    assert "choose another file" in foldlog("list", "--db", "other.txt").err
+
+
+def test_a_database_is_recognized_where_a_history_is_imported(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages, "--db", "my.db")
+    ran = foldlog("import", "my.db", "--db", "new.db")
+    assert ran.status == 2
+    assert "my.db: is a store; 'foldlog copy my.db new.db' copies its conversations" in ran.err
+    assert "1 conversation " in foldlog("copy", "my.db", "new.db").out
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
+        connection.execute("CREATE TABLE messages (text)")
+    assert "theirs.db: is a SQLite database; docs/how-to/migrating.md says" in foldlog("import", "theirs.db").err
+
+
+def test_a_folder_without_a_history_says_what_it_has(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    (tmp_path / "archives").mkdir()
+    foldlog("export", "--all", "archives/all.foldlog")
+    refused = foldlog("import", "archives").err
+    assert "the files of histories end in .json, .jsonl" in refused
+    assert f"'foldlog import {tmp_path}/archives/all.foldlog' imports it" in refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -33,8 +34,16 @@ def create_private(path: str) -> os.stat_result | None:
     """Create the file with mode 0600 from its first moment, and return its status; SQLite gives its WAL the same mode.
     A file that exists by now is not opened: closing it would release the locks of every connection of this process.
     """
-    with contextlib.suppress(FileExistsError):
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise OperationalError(
+            f"cannot make {path}: {error.strerror}; name a file in a folder that this user may write"
+        ) from error
     return status_of(path)
 
 

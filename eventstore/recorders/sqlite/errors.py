@@ -19,7 +19,10 @@ NOT_KNOWN: Final = (
 )
 
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
-_FOLDER_TOO: Final = f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read"
+_FOLDER_TOO: Final = (
+    f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read; or copy the file to a folder of this "
+    f"user, while no program has it open"
+)
 
 _IS_DAMAGED: Final = "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'"
 

@@ -16,6 +16,7 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.archives import parted, read
+from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_or_create
@@ -179,8 +180,20 @@ def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
 
     try:
         return open_sources(paths, format, prefix=prefix)
-    except (NotAHistory, UnknownFormat) as error:
+    except NotAHistory as error:
+        raise Refused(f"{error}{_archives_in(error.path)}") from error
+    except UnknownFormat as error:
         raise Refused(str(error)) from error
+
+
+def _archives_in(folder: Path) -> str:
+    """Return what to do with the archives in a folder: a folder is searched for histories only."""
+    from foldlog.archives import is_archive
+
+    found = (
+        [path for path in sorted(folder.iterdir()) if path.is_file() and is_archive(path)] if folder.is_dir() else []
+    )
+    return f"; it holds an archive: '{command('import', found[0])}' imports it" if found else ""
 
 
 def _everything(

@@ -34,6 +34,8 @@ _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
 _MAGIC_LENGTH = 6
+_SQLITE, _APPLICATION = b"SQLite format 3\0", slice(68, 72)
+"""The beginning of a SQLite database, and the place of the mark of its program."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
@@ -50,9 +52,23 @@ def histories(path: Path, recognize: Recognize) -> Iterator[Found | ImportFindin
     if path.is_dir():
         yield from _in_folder(path, path, recognize)
     elif path.is_file():
+        _refuse_database(path)
         yield from _File(path, path, recognize).histories()
     else:
         raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
+
+
+def _refuse_database(path: Path) -> None:
+    with path.open("rb") as file:
+        header = file.read(_APPLICATION.stop)
+    if header.startswith(_SQLITE):
+        is_ours = header[_APPLICATION] == b"flog"
+        what = (
+            f"is a store; 'foldlog copy {path} TO' copies its conversations"
+            if is_ours
+            else ("is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep")
+        )
+        raise NotAHistory(path, what)
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------

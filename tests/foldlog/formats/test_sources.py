@@ -355,7 +355,7 @@ def test_lines_without_a_history_say_where_they_fail(write):
 def test_paths_without_a_history(write, tmp_path):
     assert refusal(tmp_path / "nowhere").endswith("nowhere: no such file or folder")
     (tmp_path / "folder").mkdir()
-    assert refusal(tmp_path / "folder").endswith("folder: holds no history, nor does a folder below it")
+    assert refusal(tmp_path / "folder").endswith("end in .json, .jsonl, .ndjson or .traj, and may be compressed")
     os.mkfifo(tmp_path / "pipe.json")
     assert refusal(tmp_path / "pipe.json").endswith("pipe.json: is neither a file nor a folder")
     assert refusal(tmp_path / "folder", tmp_path / "pipe.json").startswith(str(tmp_path / "folder"))
