@@ -258,7 +258,7 @@ def encode_ours(event: Event) -> Encoded:
             problem = f"its source is {short(event.source)}; use {_SOURCES}"
         else:
             problem = _not_storable(event) or str(error)
-        raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from error
+        raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")

@@ -308,7 +308,7 @@ class Store:
             try:
                 encoded.append(self._encode(event, finite=True))
             except InvalidEvent as error:
-                raise InvalidEvent(f"event {len(encoded)} of the batch: {error}") from error
+                raise InvalidEvent(f"event {len(encoded)} of the batch: {error}") from None
         return encoded
 
     def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:
@@ -318,7 +318,7 @@ class Store:
             try:
                 encoded = self._encode(event)
             except InvalidEvent as error:
-                raise InvalidEvent(f"event {place} of the history: {error}") from error
+                raise InvalidEvent(f"event {place} of the history: {error}") from None
             yield encoded
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:

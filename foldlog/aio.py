@@ -264,6 +264,12 @@ class AsyncHistories:
     def __contains__(self, conversation: object) -> bool:
         raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version', 0 where there is no event")
 
+    def __len__(self) -> int:
+        raise TypeError("'len' cannot be awaited; count with 'len([id async for id in histories])'")
+
+    def __bool__(self) -> bool:
+        return True
+
     def __aiter__(self) -> AsyncIterator[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))
@@ -361,6 +367,12 @@ class AsyncHistory:
         self._histories = histories
         self.sync = histories.sync[conversation]
         self.id = conversation
+
+    def __len__(self) -> int:
+        raise TypeError("'len' cannot be awaited; ask for 'await history.version'")
+
+    def __bool__(self) -> bool:
+        return True
 
     append = _method(History.append, writes=True)
     append_records = _method(History.append_records, writes=True)

@@ -211,6 +211,13 @@ class Histories:
         except ConversationErased:
             return False
 
+    def __len__(self) -> int:
+        """Return the number of histories that have events. Cost: reading the list of conversations."""
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True
+
     def __iter__(self) -> Iterator[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read page by page."""
         return (row.id for row in self.store.iter_conversations() if row.erased_at is None)

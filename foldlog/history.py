@@ -23,6 +23,7 @@ from eventstore import (
     Message,
     Recorded,
     Retraction,
+    SystemMessage,
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
@@ -263,11 +264,18 @@ class History:
         messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
-        call, ``InvalidArgument`` for another object, and what ``append`` raises; then nothing is appended.
+        call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
+        raises; then nothing is appended.
         """
         from foldlog.replies import from_openai
 
         events = from_openai(reply)
+        for event in events:
+            if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
+                raise InvalidEvent(
+                    f"conversation {self.id!r}: a message of the {event.source} is not the reply of a model; append it "
+                    f"with history.append(foldlog.from_openai(message)); nothing was appended"
+                )
         if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
             raise InvalidEvent(
                 f"conversation {self.id!r}: the reply has neither a text nor a tool call; nothing was appended; look "
@@ -517,10 +525,14 @@ def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Itera
     if isinstance(action, CondensationAction):
         return action
     if isinstance(events, str | bytes | Mapping | type) or not isinstance(events, Iterable):
-        remedy = "a chat message or a reply goes to append_reply" if isinstance(events, Mapping) else ""
+        remedy = (
+            "a model's reply goes to append_reply, a chat message to foldlog.from_openai"
+            if isinstance(events, Mapping)
+            else ""
+        )
         raise TypeError(
             f"append takes one event or several, not {described(events)}; write for example "
-            f"history.append(Message(source='user', content='hi')){remedy and '; '}{remedy}"
+            f"history.append(Message(source='user', content='hi')){remedy}"
         )
     return events
 

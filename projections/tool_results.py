@@ -37,9 +37,14 @@ def append_tool_result(
     ``Store.append`` raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
     """
     if not isinstance(call_id, str):
-        raise TypeError(f"call_id is {call_id!r}; give a text")
-    if isinstance(content, Mapping):
-        raise InvalidEvent("a result is a text or a list of parts; write json.dumps(value)")
+        raise TypeError(
+            f"call_id is {call_id!r}; give a text; the result of an action without a call_id is appended as "
+            f"Observation(cause=action.id, content=…)"
+        )
+    given: Any = content
+    if given is None or isinstance(given, Mapping | int | float):
+        remedy = "'' says that a call gave nothing" if given is None else "write json.dumps(value)"
+        raise InvalidEvent(f"a result is a text or a list of parts, not {given!r:.60}; {remedy}")
     while True:
         view = current()
         called = _newest(view.open_calls, call_id)

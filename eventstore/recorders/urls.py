@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from eventstore.errors import InvalidOption
 
-__all__ = ["MEMORY", "Location", "as_url", "parse", "without_password"]
+__all__ = ["MEMORY", "Location", "absolute_hint", "as_url", "parse", "without_password"]
 
 MEMORY = "memory:"
 _EXAMPLES = (
@@ -83,6 +83,14 @@ def parse(url: str) -> Location:
             f"use {MEMORY!r}, and for this file './{path}'"
         )
     return Location("sqlite", path, _options(url, query) if query else {})
+
+
+def absolute_hint(path: str) -> str:
+    """Return how to write the absolute path of this name; empty unless only that one has a folder."""
+    folder, name = os.path.split(os.path.relpath(path))
+    if not folder or folder.startswith("..") or os.path.isdir(folder) or not os.path.isdir(f"/{folder}"):
+        return ""
+    return f"; if /{folder}/{name} is meant, write it so, or as a URL: sqlite:////{quote(folder)}/{quote(name)}"
 
 
 def without_password(url: str) -> str:

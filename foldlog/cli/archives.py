@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foldlog.cli import terminal
+from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing
 
@@ -29,6 +30,8 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
             raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")
         bar = bars.add_task(f"archiving to {path.name}", unit="conversations", total=len(names))
         written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
+        bars.stop()
+        tell_of_forks(store, names if conversations else None)
     if as_json:
         terminal.emit(
             {

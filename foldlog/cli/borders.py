@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli import terminal
+from foldlog.words.gist import count
 
 if TYPE_CHECKING:
     from eventstore import Store
     from eventstore.stored.results import Border
 
-__all__ = ["Borders", "border_words", "borders_document", "borders_of", "common_past"]
+__all__ = ["Borders", "border_words", "borders_document", "borders_of", "common_past", "tell_of_forks"]
 
 
 def borders_of(store: Store, conversation: str) -> list[Border]:
     """Return the borders in the past of a conversation, the oldest first. The last one is its own."""
     return list(store.query(conversation, lambda read: read.lineage))
+
+
+def tell_of_forks(store: Store, conversations: Iterable[str] | None = None) -> None:
+    """Say that a copy of a fork, of all of them unless some are named, is not a fork."""
+    rows = store.iter_conversations() if conversations is None else map(store.conversation, conversations)
+    forks = sum(row.parent is not None and row.erased_at is None for row in rows)
+    if forks:
+        became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
+        terminal.complain(f"note: {count(forks, 'fork')} {became}, with all events")
 
 
 def border_words(border: Border) -> str:

@@ -84,7 +84,7 @@ def open_existing(db: str) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. A file without write
     permission is opened for reading.
     """
-    from eventstore.recorders.urls import as_url, parse
+    from eventstore.recorders.urls import absolute_hint, as_url, parse
 
     db = as_url(db)
     location = parse(db)
@@ -95,7 +95,7 @@ def open_existing(db: str) -> Store:
     if not os.path.exists(location.path):
         raise Refused(
             f"the store {location.path} does not exist; import histories with 'foldlog import PATH', or name the store "
-            f"with --db STORE"
+            f"with --db STORE{absolute_hint(location.path)}"
         )
     if "mode" in location.options:
         return _opened(db)

@@ -182,6 +182,14 @@ def test_opening_asks_for_an_existing_file_where_it_should(tmp_path: Path):
     assert not (tmp_path / "missing.db").exists()
 
 
+def test_a_relative_path_that_was_meant_to_be_absolute_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreUnavailable, match=r"; if /usr/x\.db is meant, .*: sqlite:////usr/x\.db"):
+        open_store("sqlite:///usr/x.db")
+    with pytest.raises(StoreUnavailable, match=r"No such file or directory; make its folder first"):
+        open_store("sqlite:///no such folder/x.db")
+
+
 @pytest.mark.parametrize(
     "content", [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3"]
 )

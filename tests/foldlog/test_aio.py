@@ -307,3 +307,10 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
                     await histories.pool.run(lambda: threading.Event().wait(0.1), finish=True)
 
     asyncio.run(main())
+
+
+async def test_a_length_is_awaited(histories):
+    for object, remedy in ((histories, "async for"), (histories["c"], "await history.version")):
+        with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
+            len(object)
+        assert object

@@ -223,3 +223,11 @@ def test_a_long_view_and_its_tail_are_two_transactions(tmp_path):
         histories.create("c1", {"title": "another"}, replace_erased=True)
         with pytest.raises(ConversationErased):
             history.append(Message(source="user", content="for the erased one"))
+
+
+def test_histories_are_counted_and_always_true(histories):
+    assert (len(histories), bool(histories)) == (0, True)
+    for name in ("a", "b"):
+        histories[name].append(Message(source="user", content="hi"))
+    histories.erase("a", reason="asked to")
+    assert len(histories) == len(list(histories)) == 1

@@ -224,6 +224,23 @@ def test_a_reply_that_says_nothing_is_refused(history, message):
     assert len(history) == 0
 
 
+@pytest.mark.parametrize("role", ["user", "system", "developer"])
+def test_a_message_that_no_model_writes_is_not_a_reply(history, role):
+    message = {"role": role, "content": "hi"}
+    with pytest.raises(InvalidEvent, match=r"of the (user|agent|environment) is not the reply .*from_openai"):
+        history.append_reply(message)
+    assert len(history) == 0
+    assert len(history.append(foldlog.from_openai(message))) == 1
+
+
+def test_an_error_of_an_event_shows_no_error_that_says_less(history):
+    for events in (Message(source="robot", content="hi"), [Message(source="user", content=object())]):
+        with pytest.raises(InvalidEvent) as refused:
+            history.append(events)
+        assert refused.value.__cause__ is None
+        assert refused.value.__suppress_context__
+
+
 def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     history.append_reply(completion({"tool_calls": CALLS}))
     with pytest.raises(InvalidEvent, match="no action opened a call 'k3'; the open calls are 'k1', 'k2'"):
@@ -233,8 +250,13 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
         history.append_tool_result("k1", "x")
     with pytest.raises(TypeError, match="call_id is 7; give"):
         history.append_tool_result(7, "x")
-    with pytest.raises(InvalidEvent, match=r"a result is a text or a list of parts; write json\.dumps\(value\)"):
-        history.append_tool_result("k2", {"a": 1})
+    for value, remedy in (
+        ({"a": 1}, r"write json\.dumps\(value\)"),
+        (5, r"write json\."),
+        (None, "'' says that a call"),
+    ):
+        with pytest.raises(InvalidEvent, match=rf"a result is a text or a list of parts, not .*; {remedy}"):
+            history.append_tool_result("k2", value)
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4
 

@@ -316,6 +316,29 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
         assert histories["c"].version == 3
 
 
+@pytest.mark.parametrize(
+    "given, address", [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")]
+)
+def test_the_printed_address_can_be_opened_where_the_server_listens_everywhere(tmp_path, given, address):
+    url = f"sqlite:///{tmp_path}/h.db"
+    with foldlog.open(url) as histories:
+        histories["c"].append([Message(source="user", content="hello")])
+    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--host", "0.0.0.0", "--db", url, *given]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        printed = process.stdout.readline().strip()
+        assert printed.startswith(address)
+        with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(printed, timeout=60) as page:
+            assert page.status == 200
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert ("--allow-host NAME" in said) == (not given)
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.fixture
 def a_store(foldlog, write):
     assert foldlog("import", write("c.jsonl", [{"role": "user", "content": "hi"}])).status == 0

@@ -15,6 +15,7 @@ from urllib.parse import quote_from_bytes
 from eventstore.recorders.base import PATIENCE_S
 from eventstore.recorders.errors import DatabaseError, OperationalError
 from eventstore.recorders.sqlite import process_forks, schema
+from eventstore.recorders.urls import absolute_hint
 
 __all__ = [
     "ReaderPool",
@@ -38,6 +39,9 @@ def create_private(path: str) -> os.stat_result | None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         pass
+    except FileNotFoundError as error:
+        remedy = absolute_hint(path) or "; make its folder first"
+        raise OperationalError(f"cannot make {path}: {error.strerror}{remedy}") from error
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise

@@ -14,6 +14,7 @@ from foldlog.cli.agent_model import CountingModelName, counting_model
 from foldlog.cli.options import DEFAULT_DB, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_to_read
+from foldlog.cli.terminal import complain
 
 if TYPE_CHECKING:
     from condensers import LLM
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
 
 
 def run(
@@ -121,10 +123,14 @@ def _serve(
         path=path,
         is_ending=lambda: server.should_exit,
     )
-    shown = f"[{host}]" if ":" in host else host
+    everywhere = host in _EVERYWHERE
+    address = next(iter(names[:-1]), "localhost") if everywhere else host
+    shown = f"[{address}]" if ":" in address else address
     sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
     sys.stdout.flush()
     sys.stderr.write("foldlog: open this address in a browser; Ctrl-C ends the server\n")
+    if everywhere and names[:-1] == []:
+        complain("other machines need the name or address of this one: add it with --allow-host NAME")
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
@@ -50,6 +51,7 @@ def run(
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
         differences = list(compare_stores(ours, theirs))
+        tell_of_forks(ours)
     behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
     problems += [
         (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
