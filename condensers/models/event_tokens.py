@@ -1,9 +1,11 @@
-"""Estimate the tokens of one event by itself: for sums over many events, such as the size of a View over time."""
+"""Estimate the tokens of one event by itself, and of a View as the sum over its events: every list, page and figure of
+the size of a View shows this sum.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, OF_AN_IMAGE, estimated
@@ -17,9 +19,10 @@ from eventstore.events import (
     SystemMessage,
 )
 from eventstore.values.json_values import said
+from projections import View
 from projections.messages.turns import arguments_of
 
-__all__ = ["event_tokens"]
+__all__ = ["event_tokens", "view_tokens"]
 
 _WHOLE = 2_048
 """A text of up to this many characters is counted whole. For a longer text, four samples of a quarter of it each."""
@@ -43,6 +46,14 @@ def event_tokens(event: Event) -> int:
             call = {"name": tool, "arguments": arguments_of(event)}  # messages hold it as a text within JSON
             return OF_A_MESSAGE + OF_A_CALL + _of_value(call) + said
     return 0
+
+
+def view_tokens(view: View, count: Callable[[Event], int] = event_tokens) -> int:
+    """Return the tokens of the events that ``view`` sends to a model, each counted by itself.
+
+    It is the last of ``Lifetimes.sizes`` of the same version and the same ``count``. Cost: the events of the View.
+    """
+    return sum(count(view[position]) for position in view.fit_positions)
 
 
 def _of_content(content: Content) -> int:

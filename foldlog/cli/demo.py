@@ -190,7 +190,7 @@ def _show(db: str, shown: _Shown) -> None:
         f"take the place of {shown.replaced} imported condensations and requests."
     )
     _heading("Before and after")
-    columns = (Column(""), Column("events", justify="right"), Column("tokens, about", justify="right"))
+    columns = (Column(""), Column("events", justify="right"), Column("≈ tokens", justify="right"))
     rows = [
         ("the log, where nothing is lost", f"{shown.events:,}", f"{shown.log_tokens:,}"),
         ("the View: what the model is shown now", f"{shown.view_events:,}", f"{shown.view_tokens:,}"),

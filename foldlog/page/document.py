@@ -15,9 +15,11 @@ from condensers import event_tokens
 from condensers.models.counted_tokens import CountedTokens
 from condensers.reports import reports_of
 from eventstore.events import (
+    ATTRIBUTES,
     Action,
     CondensationAction,
     CondensationRequest,
+    DocumentChanges,
     Event,
     Observation,
     Retraction,
@@ -25,6 +27,7 @@ from eventstore.events import (
 )
 from eventstore.stored.results import Border, Logged
 from foldlog.kinds import KINDS, label
+from foldlog.reports.overview import title_in
 from foldlog.reports.savings import Saving, saving_of, total_of
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
@@ -74,6 +77,7 @@ class PageFold:
         self._summaries: dict[int, str] = {}
         self._calls = WaitingCalls()
         self._answers: list[int] = []
+        self._attributes: dict[str, Any] = {}
         self._title: str | None = None
         self._request: str | None = None
         self._format: str | None = None
@@ -92,8 +96,7 @@ class PageFold:
             self._kinds.append(KINDS.index(kind))
             self._times.append(self._time(event, recorded_at))
             self.gists.append(gist(event, GIST))
-            title = event.meta.get("title")
-            self._title = title if isinstance(title, str) and title else self._title
+            self._title = title_in(event.meta) or self._title
             if self._request is None and kind == "user":
                 self._request = gist(event, 200)
             if self._format is None and event.origin is not None:
@@ -102,6 +105,8 @@ class PageFold:
             self._answers.append(_NEVER if answers is None else answers)
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
+            if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
+                self._attributes = event.changed[ATTRIBUTES].get("value", {})
             self._note_change(event, kind)
             yield event
 
@@ -159,7 +164,8 @@ class PageFold:
         savings = {event_id: saving_of(event, sizes) for event_id, event in self._condensations.items()}
         return {
             "conversation": self.conversation,
-            "title": self._title,
+            "title": title_in(self._attributes) or self._title,
+            "attributes": self._attributes,
             "request": self._request,
             "format": self._format,
             "version": self.version,

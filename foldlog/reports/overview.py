@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventstore import ConversationRow, Event, EventStoreError, Logged, Message, Store
+from eventstore.documents.values import newest_value
+from eventstore.events import ATTRIBUTES
 
 if TYPE_CHECKING:
     from projections import Views
 
-__all__ = ["NATIVE", "Overview", "overview_of"]
+__all__ = ["NATIVE", "Overview", "overview_of", "title_in"]
 
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
@@ -25,10 +27,10 @@ class Overview(NamedTuple):
     """One conversation for a list. A figure that cannot be read, because the conversation is damaged or encrypted, is
     None.
 
-    ``title``          the source's own title, or the first request of the user
+    ``title``          its attribute ``title``, else the source's own title, else the first request of the user
     ``format``         what it was imported from; ``foldlog`` where it was not imported
     ``view_events``    the size of its View
-    ``tokens``         an estimate of the tokens of that View, which errs high
+    ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
                        zone as its source wrote it
     ``problem``        why figures are missing
@@ -43,12 +45,16 @@ class Overview(NamedTuple):
     problem: str | None = None
 
 
-def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
+def overview_of(
+    store: Store, views: Views, row: ConversationRow, count: Callable[[Event], int] | None = None
+) -> Overview:
     """Return the overview of a conversation. An event that cannot be read does not raise: see ``problem``.
+
+    ``count`` gives the tokens of an event; without it they are estimated.
 
     Cost: the events of its View, and some at either end of the conversation.
     """
-    from condensers.models.estimate import ESTIMATE
+    from condensers.models.event_tokens import event_tokens, view_tokens
 
     if row.erased_at is not None:
         return Overview()
@@ -56,27 +62,33 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
     try:
         found = _near_the_ends(store, row)
         view = views.current(row.id)
-        sums = ESTIMATE.token_sums(view)
-        return found._replace(
-            view_events=len(view), tokens=sums[-1] if sums else 0, condensations=len(view.condensations)
-        )
+        tokens = view_tokens(view, count or event_tokens)
+        return found._replace(view_events=len(view), tokens=tokens, condensations=len(view.condensations))
     except EventStoreError as error:
         return found._replace(problem=str(error))
 
 
 def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
-    """Return title, format and times from the first and last events. A later title replaces an earlier one."""
+    """Return title, format and times from the attributes and the first and last events. A later title replaces an
+    earlier one.
+    """
+    attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
     title = request = form = last = None
     for recorded_at, event in _ends(store, row):
-        given = event.meta.get("title")
-        title = given if isinstance(given, str) and given.strip() else title
+        title = title_in(event.meta) or title
         if request is None and isinstance(event, Message) and event.source == "user" and event.shown:
             request = _said(event)
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
         last = _time_of(event, recorded_at) or last
-    told = title or request
+    told = title_in(attributes) or title or request
     return Overview(None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
+
+
+def title_in(values: Mapping[str, Any]) -> str | None:
+    """Return the title among attributes or in the ``meta`` of an event; None if there is none."""
+    title = values.get("title")
+    return title if isinstance(title, str) and title.strip() else None
 
 
 def _time_of(event: Event, recorded_at: datetime) -> str | None:

@@ -68,7 +68,7 @@ def application(
     ``path`` is the store's file. Once ``is_ending()`` is true, streams of events end.
     """
     pages = Pages(store, limit, model)
-    conversations = ServedConversations(store, path)
+    conversations = ServedConversations(store, path, model)
     search = Search(store)
 
     @asynccontextmanager

@@ -9,10 +9,11 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from condensers import event_tokens
+from condensers.models.counted_tokens import CountedTokens, CountsTokens
 from eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.reports.overview import overview_of
 from foldlog.reports.savings import Saving, saving_of, total_of, without_record
@@ -29,10 +30,14 @@ _SLOWEST = 8
 class ServedConversations:
     """The rows of the list, kept in memory. Thread-safe; ``close`` ends its thread."""
 
-    def __init__(self, store: Store, path: str | None = None) -> None:
-        """``path`` is the store's file, if it is one, for its size."""
+    def __init__(self, store: Store, path: str | None = None, model: CountsTokens | None = None) -> None:
+        """``path`` is the store's file, if it is one, for its size. ``model`` counts tokens; without one they are
+        estimated. Raises what ``CountedTokens`` raises.
+        """
         self._store = store
         self._path = path
+        self._model = None if model is None else model.model
+        self._count_tokens: Callable[[Event], int] = event_tokens if model is None else CountedTokens(model)
         self._lock = threading.Lock()
         self._rows: dict[str, ConversationRow] = {}
         self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -83,6 +88,8 @@ class ServedConversations:
             "events": sum(one["events"] for one in documents),
             "bytes": None if self._path is None else os.path.getsize(self._path),
             "view_tokens": sum(one["tokens"] or 0 for one in figures),
+            "tokens_are": "estimated" if self._model is None else "counted",
+            "counted_as": self._model,
             "condensations": len(everything),
             **total_of(everything)._asdict(),
             "reasons": [
@@ -139,14 +146,16 @@ class ServedConversations:
                 row = max(rows, key=lambda one: one.updated_at)
                 with self._lock:
                     sizes = self._sizes.get(row.id, {})
-                figures, sizes = _figures(self._store, row, sizes)
+                figures, sizes = _figures(self._store, row, sizes, self._count_tokens)
                 with self._lock:
                     if removals == self._removals:  # else they may be of what was removed while they were counted
                         self._figures[row.id] = row.version, figures
                         self._sizes[row.id] = sizes
 
 
-def _figures(store: Store, row: ConversationRow, sizes: dict[int, int]) -> tuple[dict[str, Any], dict[int, int]]:
+def _figures(
+    store: Store, row: ConversationRow, sizes: dict[int, int], count: Callable[[Event], int]
+) -> tuple[dict[str, Any], dict[int, int]]:
     """Return the figures of one conversation, and the sizes of its Views before and after condensations that did not
     record them. ``sizes`` are those that are known.
 
@@ -161,12 +170,12 @@ def _figures(store: Store, row: ConversationRow, sizes: dict[int, int]) -> tuple
         views.current(row.id)
         opened = time.perf_counter() - began
         structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
-        sizes = _sizes(views, row.id, structural, sizes)
+        sizes = _sizes(views, row.id, structural, sizes, count)
     except EventStoreError:
         pass  # the overview names it as the problem
     condensed = _condensed(structural, sizes)
     found = {
-        **overview_of(store, views, row)._asdict(),
+        **overview_of(store, views, row, count)._asdict(),
         "open_ms": round(1_000 * opened, 2),
         **total_of(saving for _, saving in condensed)._asdict(),
         "condensed": condensed,
@@ -174,12 +183,14 @@ def _figures(store: Store, row: ConversationRow, sizes: dict[int, int]) -> tuple
     return found, sizes
 
 
-def _sizes(views: Views, conversation: str, structural: Iterable[Event], known: dict[int, int]) -> dict[int, int]:
+def _sizes(
+    views: Views, conversation: str, structural: Iterable[Event], known: dict[int, int], count: Callable[[Event], int]
+) -> dict[int, int]:
     """Return the tokens of the Views before and after each condensation that did not record them."""
     silent = without_record(event for event in structural if isinstance(event, CondensationAction))
     if all(event.id in known for event in silent):
         return known
-    sizes = views.lifetimes(conversation, event_tokens).sizes
+    sizes = views.lifetimes(conversation, count).sizes
     return {version: sizes[version] for event in silent for version in (event.id, event.id + 1)}
 
 

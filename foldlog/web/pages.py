@@ -103,7 +103,8 @@ def matches(document: dict[str, Any], words: list[str]) -> str | None:
     if not all(word in lower for word in words):
         return None
     at = max(0, lower.index(words[0]) - 14)
-    return " ".join(text[at : at + 174].split())
+    excerpt = " ".join(text[at : at + 174].split())
+    return f"{'…' if at else ''}{excerpt}{'…' if at + 174 < len(text) else ''}"
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:

@@ -56,7 +56,7 @@ def _words(event: Event, length_max: int) -> str:
         case events.Annotation(name=name, data=data):
             return f"{name} {_thought(data) or _compact(data)}"
         case events.DocumentChanges(changed=changed):
-            return ", ".join(f"{name} (deleted)" if "deleted" in how else name for name, how in changed.items())
+            return ", ".join(_document(name, change) for name, change in changed.items())
         case events.CondensationRequest(reason=reason):
             return reason or "a condensation is asked for"
         case events.CondensationAction():
@@ -71,6 +71,16 @@ def _words(event: Event, length_max: int) -> str:
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__
+
+
+def _document(name: str, change: dict[str, Any]) -> str:
+    """Return the name of a document; of the attributes also their values, as ``foldlog attributes`` shows them."""
+    if "deleted" in change:
+        return f"{name} (deleted)"
+    if name != _kinds().ATTRIBUTES or "value" not in change:
+        return name
+    pairs = (f"{each}={one if isinstance(one, str) else _compact(one)}" for each, one in change["value"].items())
+    return f"{name} {' '.join(pairs)}".strip()
 
 
 def _thought(data: Any) -> str:

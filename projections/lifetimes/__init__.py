@@ -20,7 +20,7 @@ __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
 Departure = Literal["summarized", "forgotten", "taken back"]
 """Why an event left the View: by a condensation with a summary or without one, or by a retraction."""
 
-Moment = Literal["not yet", "never shown", "pending", "shown", "summarized", "forgotten", "taken back"]
+Moment = Literal["not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"]
 """The state of an event at one version. ``pending``: the View shows it, but a model is not sent it."""
 
 
@@ -70,7 +70,7 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
         past: Span | None = None
         for span in self.spans:
             if span.covers(version):
-                return "shown" if span.is_sent(version) else "pending"
+                return "sent" if span.is_sent(version) else "pending"
             if span.stop is not None and span.stop <= version:
                 past = span
         return "never shown" if past is None or past.departure is None else past.departure

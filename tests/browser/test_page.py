@@ -159,7 +159,7 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(chromium,
         moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
         for version, told in enumerate(moments):
             for event, state in told:
-                said = {"masked": "shown", "unsent": "pending"}.get(state, state)
+                said = {"masked": "sent", "unsent": "pending"}.get(state, state)
                 assert said == lives.of(event).at(version), (version, event, state)
         for before, after in [
             (0, len(events)),
@@ -218,11 +218,11 @@ def test_a_search_counts_what_is_shown_at_the_version_that_is_open(chromium, rep
         page.settle()
         shown = f"{V}.hits.filter((one) => {V}.history.isShown(one.id, {V}.version)).length"
         before = page.ask(f"{V}.status.textContent")
-        assert f", {page.ask(shown)} shown at this version" in before
+        assert f", {page.ask(shown)} in the View of this version" in before
         page.ask(f"{V}.go(20)")
         page.settle()
         assert page.ask(f"{V}.status.textContent") != before
-        assert f", {page.ask(shown)} shown at this version" in page.ask(f"{V}.status.textContent")
+        assert f", {page.ask(shown)} in the View of this version" in page.ask(f"{V}.status.textContent")
         page.ask("document.querySelector('[aria-label=\"Now, the newest version (End)\"]').click()")
         page.settle()
         assert page.ask(f"{V}.version === {V}.history.version")
@@ -233,7 +233,7 @@ def test_a_version_and_an_event_are_found_by_their_numbers(chromium, report):
         page.open(report(sample()))
         page.press("/")
         page.type("41")
-        page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('shown at this version')")
+        page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('in the View of this version')")
         assert page.ask(f"{V}.hits.filter((one) => one.id === 41).length") == 1
         page.press("Enter")
         page.wait("document.querySelector('.detail h2').innerText === 'Action 41'")
@@ -257,7 +257,8 @@ def test_a_version_and_an_event_are_found_by_their_numbers(chromium, report):
 def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(chromium, report):
     with chromium.new_page() as page:
         page.open(report(usual_history()))
-        assert "24 forgotten by 2 condensations + 2 taken back" in page.text(".sum")
+        told = "12 summarized by 1 condensation + 12 forgotten by 1 condensation + 2 taken back"
+        assert told in page.text(".sum")
         page.ask(f"{V}.go(40)")
         page.settle()
         assert "forgotten" not in page.text(".sum")

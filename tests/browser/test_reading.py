@@ -52,7 +52,7 @@ def test_the_page_says_what_condensing_saved_and_that_no_cost_was_recorded(chrom
         told = page.text(".detail")
         ids = page.ask(f"{V}.history.condensations.map((each) => each.id)")
         saved = page.ask(f"{V}.history.tokens_saved")
-        assert saved == sum(page.ask(f"{V}.history.unmasked[{at}] - {V}.history.unmasked[{at + 1}]") for at in ids)
+        assert saved == sum(page.ask(f"{V}.history.total[{at}] - {V}.history.total[{at + 1}]") for at in ids)
         assert (
             "The 5 condensations saved ≈ 53k tokens (derived from the View before and after each; not recorded)" in told
         )

@@ -275,6 +275,21 @@ def test_figures_say_which_are_derived_and_that_no_cost_was_recorded(foldlog, wo
     assert (figures["cost"], figures["costs_recorded"]) == (None, 0)
 
 
+def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
+    def titles(*more):
+        found = foldlog("list", "--long", "--json", *more).document["conversations"]
+        return [one["title"][:14] for one in found]
+
+    foldlog("attributes", "alpha-1", "--set", "title=the first", "--set", 'tags=["a"]')
+    foldlog("attributes", "alpha-2", "--set", "title=7", "--set", "project=tides")
+    foldlog("fork", "alpha-1", "fork", "--at", "7")
+    assert titles() == ["the first", "hi", "other", "the first"]
+    assert "foldlog: the first" in foldlog("list", "--long").out
+    foldlog("attributes", "alpha-1", "--set", "title=")
+    assert titles("--match", "alpha-1") == ["Please mend it"]
+    assert 'attributes title=the first tags=["a"]' in foldlog("log", "alpha-1").out
+
+
 def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
     (line,) = [line for line in foldlog("list", "--long").out.splitlines() if line.startswith("alpha-1")]
     assert line.endswith("x…")

@@ -38,7 +38,7 @@ def check(events: list[Event]) -> None:
             assert reader.at("c", version) == slowly
             assert lives.ids_at(version) == [event.id for event in slowly]
             sent = {slowly[place].id for place in slowly.fit_positions if type(slowly[place]) not in UNSEEN}
-            assert {event.id for event in slowly if lives.of(event.id).at(version) == "shown"} == sent
+            assert {event.id for event in slowly if lives.of(event.id).at(version) == "sent"} == sent
             slowly = slowly.then(events[version : version + 1])
         assert writer.current("c") == View.from_events(events)
         writer.rebuild("c")

@@ -24,8 +24,8 @@ def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> N
         view = View.from_events(events[:version])
         assert lives.ids_at(version) == [event.id for event in view], version
         sent = {view[place].id for place in view.fit_positions if type(view[place]) not in UNSEEN}
-        assert {one.id for one in lives if one.at(version) == "shown"} == sent, version
-        shown = {one.id for one in lives if one.at(version) in ("shown", "pending")}
+        assert {one.id for one in lives if one.at(version) == "sent"} == sent, version
+        shown = {one.id for one in lives if one.at(version) in ("sent", "pending")}
         assert shown == {event.id for event in view}, version
         assert lives.sizes[version] == 3 * len(sent), version
     for one in lives:

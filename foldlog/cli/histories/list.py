@@ -241,7 +241,7 @@ def _columns(width: int, *, long: bool) -> list[_Column]:
         return [*columns, first, last] if roomy else [*columns, narrow]
     columns.append(_Column("View", lambda line: _figure(line.more and line.more.view_events), "right"))
     if roomy:
-        columns.append(_Column("tokens ~", lambda line: _figure(line.more and line.more.tokens), "right"))
+        columns.append(_Column("≈ tokens", lambda line: _figure(line.more and line.more.tokens), "right"))
         columns.append(_Column("condensed", lambda line: _figure(line.more and line.more.condensations), "right"))
     columns.append(_Column("last activity" if roomy else "last", lambda line: _activity(line)[: 16 if roomy else 10]))
     return columns

@@ -200,7 +200,7 @@ def _show_view(stats: Stats) -> None:
     if not stats.view_tokens or not max(stats.view_tokens):
         return
     sizes = stats.view_tokens
-    _heading(f"tokens of the View, about: {sizes[-1]:,} now, {max(sizes):,} at most")
+    _heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
     out = terminal.PrintedLines()
     for line in curve(sizes, min(100, terminal.console().width - 4)):
         out.write((f"  {line}", "magenta"))

@@ -2,7 +2,7 @@
 // what follows the pointer.
 
 import { GROUPS } from "./history.js";
-import { count, el, moment, printable, short } from "./dom.js";
+import { count, el, idOf, moment, printable, short, tokenCount } from "./dom.js";
 
 const LEFT = 58;
 const RIGHT = 16;
@@ -10,8 +10,8 @@ const AXIS = 40;
 const ROOMY = 600;
 const TALLEST = 26;
 const STATE_WORDS = {
-  "not yet": "comes later", "never shown": "never shown", pending: "pending: not sent yet", unsent: "shown, not sent",
-  masked: "shown, masked", shown: "shown", summarized: "summarized", forgotten: "forgotten", "taken back": "taken back",
+  "not yet": "comes later", "never shown": "never shown", pending: "pending: not sent yet", unsent: "unsent: another part of its call is gone",
+  masked: "masked", sent: "sent to the model", summarized: "summarized", forgotten: "forgotten", "taken back": "taken back",
 };
 
 export class Chart {
@@ -238,7 +238,7 @@ export class Chart {
     const until = Math.min(last - 1, version);
     const most = this.history.largest(first, until);
     const forgot = condensations.filter(({ id }) => id >= first && id < last).length;
-    return `Versions ${first} to ${until}: ${count(forgot, "condensation")}. The View is largest at version ${most}, with ${about}${count(total[most] ?? 0, "token")}.`;
+    return `Versions ${first} to ${until}: ${count(forgot, "condensation")}. The View is largest at version ${most}, with ${about}${tokenCount(total[most] ?? 0)}.`;
   }
 
   drawSizes(context) {
@@ -550,7 +550,7 @@ export class Chart {
     const changes = Array.from(this.history.changes.values()).filter(
       (change) => change.kind !== "request" && change.id >= this.window[0] && change.id < this.window[1],
     );
-    const saved = ({ id }) => this.history.unmasked[id] - this.history.unmasked[id + 1];
+    const saved = ({ id }) => this.history.total[id] - this.history.total[id + 1];
     const most = Math.floor(this.box.livesHeight / 36);
     const labelled = changes.length > most ? changes.sort((a, b) => saved(b) - saved(a)).slice(0, most) : changes;
     for (const change of labelled) {
@@ -576,12 +576,10 @@ export class Chart {
     if (!this.history.version) return;
     const { version, from, event } = this.app;
     this.slider.value = version;
-    this.slider.setAttribute("aria-valuetext", `${version} of ${this.history.version}, ${this.history.about}${count(this.history.total[version] ?? 0, "token")}`);
+    this.slider.setAttribute("aria-valuetext", `${version} of ${this.history.version}, ${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`);
     if (event !== null) this.drawChosen(context, event);
     this.drawHits(context);
-    if (from !== null) {
-      this.drawCompared(context, from, version);
-    }
+    if (from !== null) this.drawCompared(context, ...this.app.compared);
     const pinned = from !== null && from !== version ? from : null;
     if (pinned !== null) this.drawLine(context, pinned, true);
     this.drawLine(context, version, false);
@@ -614,7 +612,7 @@ export class Chart {
       context.fillRect(LEFT - 2, y - 0.5, Math.min(left, ...touched) - LEFT + 2, 1);
       context.globalAlpha = 1;
     }
-    this.tag(context, String(id), LEFT - 4, (top + bottom) / 2, this.colors.focus, "right");
+    this.tag(context, idOf(id), LEFT - 4, (top + bottom) / 2, this.colors.focus, "right");
   }
 
   drawHits(context) {
@@ -781,16 +779,16 @@ export class Chart {
     const lines = [];
     if (y < this.box.livesTop) {
       const time = moment(this.history.time(Math.max(0, version - 1)), this.history.zone);
-      lines.push(el("b", {}, `Version ${version}`), el("div", {}, `${this.history.about}${count(this.history.total[version] ?? 0, "token")}`));
+      lines.push(el("b", {}, `Version ${version}`), el("div", {}, `${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`));
       if (time) lines.push(el("div", { class: "soft" }, time));
     } else {
       const edge = this.edgeAt(x, y);
       const id = edge ?? this.rowAt(y);
       if (id === null) return (this.tip.hidden = true);
-      lines.push(el("b", {}, `${id} ${edge === null ? this.history.kind(id) : this.history.changes.get(edge).kind}`));
+      lines.push(el("b", {}, `${idOf(id)} ${edge === null ? this.history.kind(id) : this.history.changes.get(edge).kind}`));
       if (edge === null) {
         const state = this.history.state(id, version);
-        lines.push(el("span", { class: "soft" }, ` ${this.history.aboutOf(id)}${count(this.history.tokens(id), "token")}`));
+        lines.push(el("span", { class: "soft" }, ` ${this.history.aboutOf(id)}${tokenCount(this.history.tokens(id))}`));
         lines.push(el("div", {}, `at version ${version}: ${STATE_WORDS[state]}`));
       } else lines.push(el("div", {}, this.app.removed(edge).sentence));
       const gist = id >= 0 ? this.app.source.gist(id) : this.history.summaryOf.get(id)?.gist;

@@ -1,6 +1,6 @@
 // The chosen event in full, or the chosen condensation; with nothing chosen, all condensations.
 
-import { count, el, grouped, moment, refill, said, sentence, short } from "./dom.js";
+import { count, el, grouped, idOf, moment, money, refill, said, sentence, short, tokenCount } from "./dom.js";
 
 const STEP = 20000;
 
@@ -44,8 +44,8 @@ export class Detail {
     return el(
       "div",
       { class: `heading g${history.group(id)}` },
-      el("h2", {}, `${sentence(kind)} ${String(id).replace("-", "−")}`),
-      el("span", { class: "soft" }, [history.tokens(id) ? `${history.aboutOf(id)}${count(history.tokens(id), "token")}` : "", time].filter(Boolean).join(" · ")),
+      el("h2", {}, `${sentence(kind)} ${idOf(id)}`),
+      el("span", { class: "soft" }, [history.tokens(id) ? `${history.aboutOf(id)}${tokenCount(history.tokens(id))}` : "", time].filter(Boolean).join(" · ")),
       el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => this.app.choose(null) }, "×"),
     );
   }
@@ -67,7 +67,7 @@ export class Detail {
     if (state === "not yet") {
       sentences.push(`It is not there yet at version ${grouped(version)}: it comes at version ${grouped(came + 1)}.`);
       way(`Version ${grouped(came + 1)}`, () => this.app.go(came + 1));
-    } else if (state === "shown") sentences.push(`The model is shown it at version ${grouped(version)}, since version ${grouped(span.sent.findLast((at) => at <= version))}.`);
+    } else if (state === "sent") sentences.push(`The model is sent it at version ${grouped(version)}, since version ${grouped(span.sent.findLast((at) => at <= version))}.`);
     else if (state === "masked") sentences.push(`The View shows it at version ${grouped(version)}, and the model is sent a line in place of its content: it is masked since version ${grouped(history.maskedAt.get(id))}.`);
     else if (state === "pending") {
       const next = span.sent.find((at) => at > version);
@@ -95,7 +95,7 @@ export class Detail {
     sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${by} ${verb} at version ${grouped(by + 1)}${reason}.`);
     if (summary !== null) {
       sentences.push(
-        path.length > 1 ? `Its summary was summarized again; summary ${String(summary).replace("-", "−")} stands for it now.` : `Summary ${String(summary).replace("-", "−")} stands for it.`,
+        path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} stands for it now.` : `Summary ${idOf(summary)} stands for it.`,
       );
       way("What stands for it", () => this.app.choose(summary));
     } else if (state !== "taken back") sentences.push("No summary stands for it.");
@@ -111,9 +111,9 @@ export class Detail {
 
   neverBecause(id) {
     const kind = this.app.history.kind(id);
-    if (kind === "annotation") return "Annotations are bookkeeping. No model is shown them.";
-    if (kind === "redaction") return "It is the receipt of a redaction. No model is shown it.";
-    if (kind === "documents") return "Changes of documents are beside the conversation. No model is shown them.";
+    if (kind === "annotation") return "Annotations are bookkeeping. No model is sent them.";
+    if (kind === "redaction") return "It is the receipt of a redaction. No model is sent it.";
+    if (kind === "documents") return "Attributes and documents are beside the conversation. No model is sent them.";
     if (kind === "request") return "It asks for a condensation. Requests change a View and are never in it.";
     return "The View never showed it: its writer marked it so, or it was forgotten before it came.";
   }
@@ -127,15 +127,15 @@ export class Detail {
     if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
     fact("removed", took.words);
     fact("View", `${count(took.shownBefore, "event")} → ${grouped(took.shownAfter)}`);
-    fact("tokens", `${history.about}${grouped(took.before)} → ${grouped(took.after)}`);
+    fact("tokens", `${history.about}${short(took.before)} → ${short(took.after)}`);
     if (change.tokens_before !== undefined) fact("tokens, recorded", `${grouped(change.tokens_before)} → ${grouped(change.tokens_after ?? 0)}${change.tokens_estimated ? ", estimated" : ""}`);
     fact("limit", [change.events_max && count(change.events_max, "event"), change.tokens_max && count(change.tokens_max, "token")].filter(Boolean).join(", "));
     fact("condenser", change.condenser);
     fact("outcome", change.outcome);
     fact("model", change.model);
     const condensed = change.kind === "condensation" && change.outcome !== "declined";
-    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : `${change.derived ? "≈\u00a0" : ""}${count(change.tokens_saved, "token")}, ${change.derived ? "derived from the Views before and after" : "as recorded"}`);
-    fact("cost", typeof change.cost === "number" ? `$${change.cost.toFixed(4)}, as recorded` : condensed ? "not recorded" : undefined);
+    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : change.derived ? `≈\u00a0${tokenCount(change.tokens_saved)}, derived from the Views before and after` : `${count(change.tokens_saved, "token")}, as recorded`);
+    fact("cost", typeof change.cost === "number" ? `${money(change.cost)}, as recorded` : condensed ? "not recorded" : undefined);
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);
     const summary = change.summary;
@@ -144,7 +144,7 @@ export class Detail {
       fact("its summary", gone ? `stood until version ${grouped(gone.stop)}` : "stands");
     }
     const ways = [el("button", { onclick: () => this.app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
-    if (summary !== null && summary !== undefined) ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${String(summary).replace("-", "−")}`));
+    if (summary !== null && summary !== undefined) ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${idOf(summary)}`));
     for (const request of change.requests ?? []) ways.push(el("button", { onclick: () => this.app.choose(request) }, `Request ${request}`));
     return [el("p", { class: "why s-forgotten" }, took.sentence), el("dl", {}, ...facts), el("div", { class: "ways" }, ...ways)];
   }
@@ -167,6 +167,10 @@ export class Detail {
     const blocks = [];
     const { kind, thinking, thought, tool, content, data, extras, meta, redacted } = document;
     if (redacted) blocks.push(this.receipt(redacted));
+    for (const [name, change] of Object.entries(kind === "document_changes" ? document.changed : {})) {
+      const how = change.deleted ? ", deleted" : change.difference === undefined ? "" : `, difference to event ${change.base}`;
+      blocks.push(this.block(name === "attributes" ? name : `document ${name}${how}`, pretty(change.value ?? change.difference ?? null), true));
+    }
     if (kind === "redaction") blocks.push(this.block(`erased the content of ${count(document.event_ids.length, "event")}`, document.event_ids.join(", ")), this.block("by", document.by));
     for (const part of thinking ?? []) blocks.push(this.block("thinking", typeof part.thinking === "string" ? part.thinking : pretty(part)));
     if (isSaid(thought)) blocks.push(this.block("thought", textOf(thought)));
@@ -262,7 +266,7 @@ export class Detail {
     const most = history.largest();
     return el("p", { class: "about" }, "The View was largest at ",
       el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`),
-      `: ${history.about}${short(history.total[most])} tokens.`);
+      `: ${history.about}${tokenCount(history.total[most])}.`);
   }
 
   // What condensing saved over the whole history, and what it cost; and whether these figures are recorded.
@@ -275,8 +279,15 @@ export class Detail {
     const part = priced < condensations.length ? `, as ${grouped(priced)} of them recorded` : ", as recorded";
     return el("p", { class: "about" },
       condensations.length === 1 ? "The condensation saved " : `The ${grouped(condensations.length)} condensations saved `,
-      el("b", {}, saved === null ? "tokens that are not known" : `${derived ? "≈ " : ""}${short(saved)} tokens`), saved === null ? "" : source,
-      ...(cost === null ? [". What that cost was ", el("b", {}, "not recorded"), "."] : [" and cost ", el("b", {}, `$${cost.toFixed(4)}`), `${part}.`]));
+      el("b", {}, saved === null ? "tokens that are not known" : `${derived ? "≈ " : ""}${tokenCount(saved)}`), saved === null ? "" : source,
+      ...(cost === null ? [". What that cost was ", el("b", {}, "not recorded"), "."] : [" and cost ", el("b", {}, money(cost)), `${part}.`]));
+  }
+
+  attributes() {
+    const { attributes } = this.app.history;
+    const values = Object.entries(attributes).map(([name, value]) => [name, typeof value === "string" ? value : pretty(value)]);
+    if (!values.length) return null;
+    return el("dl", { "aria-label": "Attributes" }, ...values.flatMap(([name, value]) => [el("dt", {}, said(name)), el("dd", {}, said(value))]));
   }
 
   overview() {
@@ -286,7 +297,8 @@ export class Detail {
     if (!history.version) return [heading, el("p", { class: "soft" }, "The conversation has no events yet.")];
     const facts = this.facts();
     const savings = this.savings();
-    if (!changes.length) return [heading, facts, ...(savings ? [savings] : []), el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The model is shown all that its View can show.`)];
+    const attributes = this.attributes();
+    if (!changes.length) return [heading, facts, savings, attributes, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`)].filter(Boolean);
     const shown = changes.slice(-MOST).reverse();
     const rows = shown.map((change) => {
       const took = this.app.removed(change.id);
@@ -294,11 +306,11 @@ export class Detail {
       return el(
         "tr",
         {},
-        el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${grouped(change.id)}`, onclick: () => this.app.choose(change.id) }, grouped(change.id))),
+        el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${change.id}`, onclick: () => this.app.choose(change.id) }, String(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
         el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${change.derived ? "≈ " : ""}${short(change.tokens_saved)}` : "–"),
-        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${grouped(until.by)}` : "stands"),
+        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${until.by}` : "stands"),
         el("td", {}, change.reason || "no reason given"),
       );
     });
@@ -306,6 +318,7 @@ export class Detail {
       heading,
       facts,
       savings,
+      attributes,
       el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
       changes.length > MOST ? el("p", { class: "soft" }, `The last ${MOST} of ${grouped(changes.length)}.`) : null,
     ].filter(Boolean);

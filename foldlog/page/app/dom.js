@@ -132,6 +132,20 @@ export function short(number) {
   return String(number);
 }
 
+// A number of tokens, rounded as ``short`` rounds it.
+export function tokenCount(number) {
+  return `${short(number)} ${number === 1 ? "token" : "tokens"}`;
+}
+
+export function money(cost) {
+  return `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
+}
+
+// The id of an event, or the negative one of a summary.
+export function idOf(id) {
+  return String(id).replace("-", "−");
+}
+
 export function moment(milliseconds, zone) {
   if (milliseconds === null || !Number.isFinite(milliseconds) || Math.abs(milliseconds) > 8.64e15) return "";
   const text = new Date(milliseconds).toISOString().replace(/^\+00/, "");

@@ -30,7 +30,7 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "tokens_saved", "tokens_saved_derived", "cost", "costs_recorded"]) {
+    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "tokens_saved", "tokens_saved_derived", "cost", "costs_recorded", "attributes"]) {
       this[name] = document[name];
     }
     this.version = document.version;
@@ -118,7 +118,7 @@ export class History {
     return count % 2 === 1;
   }
 
-  // not yet, never shown, pending, unsent, masked, shown, summarized, forgotten, taken back
+  // not yet, never shown, pending, unsent, masked, sent, summarized, forgotten, taken back
   state(id, version) {
     if (version <= this.came(id)) return "not yet";
     if (id >= 0 && !this.spans.has(id)) {
@@ -127,12 +127,12 @@ export class History {
       if (left > 0 && left <= version) return this.departure(this.columns.by[id]);
       const sent = this.columns.sent[id];
       if (sent === 0 || version < sent) return "pending";
-      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "shown";
+      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
     }
     const span = this.spanAt(id, version);
     if (span) {
       if (!this.isSent(span, version)) return span.sent.length && span.sent[0] <= version ? "unsent" : "pending";
-      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "shown";
+      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
     }
     const past = this.lastSpan(id, version);
     return past ? this.departure(past.by) : "never shown";
@@ -257,11 +257,10 @@ export class History {
     }
   }
 
-  // The tokens that the View of each version sends, by group, each on top of the one before. ``unmasked`` are those
-  // that it would send without masks: condensations change these.
+  // The tokens of the View of each version, by group and in ``total``, and the part of them that masks take away.
   setSizes() {
     const count = GROUPS.length - 1;
-    const maskedAway = new Float64Array(this.version + 2);
+    const away = new Float64Array(this.version + 2);
     const changes = Array.from({ length: count }, () => new Float64Array(this.version + 2));
     for (const id of this.ordered) {
       const group = this.group(id);
@@ -272,13 +271,9 @@ export class History {
         span.sent.forEach((version, place) => (changes[group][version] += place % 2 ? -tokens : tokens));
         if (span.sent.length % 2 && span.stop) changes[group][span.stop] -= tokens;
         if (masked && masked >= span.start && (!span.stop || masked < span.stop)) {
-          const away = Math.max(0, tokens - MASK);
-          changes[group][masked] -= away;
-          maskedAway[masked] += away;
-          if (span.stop) {
-            changes[group][span.stop] += away;
-            maskedAway[span.stop] -= away;
-          }
+          const less = Math.max(0, tokens - MASK);
+          away[masked] += less;
+          if (span.stop) away[span.stop] -= less;
         }
       }
     }
@@ -288,11 +283,11 @@ export class History {
     });
     this.total = new Float64Array(this.version + 1);
     for (const column of this.sizes) column.forEach((tokens, version) => (this.total[version] += tokens));
-    let away = 0;
-    this.unmasked = this.total.map((tokens, version) => tokens + (away += maskedAway[version]));
+    for (let version = 1; version < away.length; version += 1) away[version] += away[version - 1];
+    this.masked = away.subarray(0, this.version + 1);
   }
 
-  // The version from ``first`` to ``until`` whose View sends most tokens, the first of these.
+  // The version from ``first`` to ``until`` whose View has most tokens, the first of these.
   largest(first = 0, until = this.version) {
     let most = first;
     for (let version = first; version <= until; version += 1) if (this.total[version] > this.total[most]) most = version;
@@ -314,9 +309,11 @@ export class History {
     }
   }
 
-  // Entries of the list at a version. With ``from``, what entered and left since then stands in its own lines.
+  // Entries of the list at a version. With ``from``, an earlier one, what entered and left since then stands in its own
+  // lines.
   entries(version, from, only, opened) {
     const entries = [];
+    const standing = new Map();
     let gap = null;
     const close = () => {
       if (gap && only === "all") {
@@ -329,7 +326,7 @@ export class History {
     };
     const drifting = new Set(this.drifting.filter((id) => this.spanAt(id, version)?.index != null));
     for (const id of this.ordered) {
-      if (id >= version && (from === null || id >= from)) break;
+      if (id >= version) break;
       if (drifting.has(id)) continue;
       const shown = this.isShown(id, version);
       const before = from !== null && this.isShown(id, from);
@@ -341,8 +338,13 @@ export class History {
         close();
         if (only !== "entered") entries.push({ id, mark: "−" });
       } else if (this.isGone(id, version)) {
-        if (!gap) gap = { gap: id, ids: [], tokens: 0, by: new Set() };
-        gap.by.add(this.goneBy(id, version));
+        const by = this.goneBy(id, version);
+        if (!standing.has(by)) standing.set(by, this.standsFor(id, version).summary);
+        const kind = this.departure(by);
+        const summary = standing.get(by);
+        if (gap?.kind !== kind || gap.summary !== summary) close();
+        if (!gap) gap = { gap: id, ids: [], tokens: 0, by: new Set(), kind, summary };
+        gap.by.add(by);
         gap.ids.push(id);
         gap.tokens += this.tokens(id);
       }

@@ -1,8 +1,9 @@
 // The View of a version, one line for each event, or the hits of a search. Only the lines in sight are elements.
 
-import { Sight, count, el, grouped, phone, printable, said, short } from "./dom.js";
+import { Sight, count, el, grouped, idOf, phone, printable, said, short } from "./dom.js";
 
 const ROW = 26;
+const TALL = 70; // of a phone's line of a search, which has the text in two lines
 
 export class List {
   constructor(app) {
@@ -21,8 +22,10 @@ export class List {
       this.inner,
     );
     this.inner.addEventListener("click", (event) => {
+      const summary = event.target.dataset.summary;
       const line = event.target.closest("[data-place]");
-      if (line) this.open(Number(line.dataset.place));
+      if (summary !== undefined) this.app.choose(Number(summary));
+      else if (line) this.open(Number(line.dataset.place));
     });
     this.sight = new Sight(this.node, this.inner, () => this.draw());
   }
@@ -37,7 +40,7 @@ export class List {
     }
     this.most = entries.reduce((most, entry) => Math.max(most, entry.id === undefined ? 0 : this.app.history.tokens(entry.id)), 1);
     this.node.style.setProperty("--digits", String(this.app.history.version).length + 1);
-    this.inner.style.height = `${entries.length * ROW}px`;
+    this.inner.style.height = `${entries.length * this.row}px`;
     this.lines.forEach((line) => line.remove());
     this.lines.clear();
     this.node.querySelector(".empty")?.remove();
@@ -45,12 +48,16 @@ export class List {
     this.draw();
   }
 
+  get row() {
+    return phone.matches && this.app.hits ? TALL : ROW;
+  }
+
   // Draw the lines in sight, and as many above and below them.
   draw() {
     const { top } = this.sight;
     const height = this.sight.height || 1;
-    const first = Math.max(0, Math.floor((top - height) / ROW));
-    const last = Math.min(this.entries.length, Math.ceil((top + 2 * height) / ROW));
+    const first = Math.max(0, Math.floor((top - height) / this.row));
+    const last = Math.min(this.entries.length, Math.ceil((top + 2 * height) / this.row));
     for (const [place, line] of this.lines) {
       if (place < first || place >= last) {
         line.remove();
@@ -81,7 +88,7 @@ export class List {
       class: nameOf(entry) === this.current ? "line current" : "line", role: "option", id: `line-${place}`, "data-place": place, "aria-selected": chosen,
       "aria-setsize": this.entries.length, "aria-posinset": place + 1,
     });
-    node.style.transform = `translateY(${place * ROW}px)`;
+    node.style.transform = `translateY(${place * this.row}px)`;
     if (entry.border) this.fillBorder(node, entry.border);
     else if (entry.ids) this.fillGap(node, entry);
     else this.fillEvent(node, entry);
@@ -95,22 +102,25 @@ export class List {
     node.append(el("span", { class: "words" }, "Fork of ", name, ` at version ${grouped(version)}: the events before are shared`));
   }
 
-  fillGap(node, { gap, ids, tokens, by }) {
+  fillGap(node, { gap, ids, tokens, by, kind, summary }) {
     const opened = this.app.opened.has(gap);
-    const retracted = Array.from(by).every((id) => this.app.history.changes.get(id)?.kind === "retraction");
-    const who = retracted ? count(by.size, "retraction") : count(by.size, "condensation");
+    const who = count(by.size, kind === "taken back" ? "retraction" : "condensation");
     const events = ids.filter((id) => id >= 0).length;
     const what = [events && count(events, "event"), ids.length - events && count(ids.length - events, "summary", "summaries")];
-    node.classList.add("gap");
+    const how = summary === null ? `by ${who}${kind === "summarized" ? ", no summary stands" : ""}` : "in";
+    node.classList.add("gap", `k-${kind.replace(" ", "-")}`);
     node.append(
       el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
-      el("span", { class: "words" }, `${what.filter(Boolean).join(" and ")} ${retracted ? "taken back" : "forgotten"} by ${who}`),
+      el("span", { class: "words" }, `${what.filter(Boolean).join(" and ")} ${kind} ${how}`),
+      summary === null ? "" : el("span", { class: "way", "data-summary": summary }, `summary ${idOf(summary)}`),
+      el("span", { class: "grow" }),
       el("span", { class: "number" }, short(tokens)),
     );
   }
 
   fillEvent(node, { id, mark, inside, snippet }) {
-    const { history, source, version } = this.app;
+    const { history, source } = this.app;
+    const version = this.app.hits ? this.app.version : (this.app.compared?.[1] ?? this.app.version);
     const group = history.group(id);
     const tokens = history.tokens(id);
     const state = history.state(id, version);
@@ -124,11 +134,11 @@ export class List {
     const gist = el("bdi", { class: kind === "action" || kind === "observation" || kind === "error" ? "gist code" : "gist" });
     node.append(...[
       mark ? el("span", { class: "mark", role: "img", "aria-label": mark === "+" ? "entered" : "left" }, mark) : el("span", { class: "mark" }),
-      el("span", { class: "id" }, String(id).replace("-", "−")),
+      el("span", { class: "id" }, idOf(id)),
       el("span", { class: "color", "aria-hidden": true }),
       el("span", { class: "kind" }, kind),
       gist,
-      WORTH_SAYING.has(state) || (snippet !== undefined && state !== "shown") ? el("span", { class: "state" }, state) : null,
+      WORTH_SAYING.has(state) || (snippet !== undefined && state !== "sent") ? el("span", { class: "state" }, state) : null,
       el("span", { class: "number" }, bar, el("span", { class: "tokens" }, short(tokens))),
     ].filter(Boolean));
     if (snippet !== undefined) this.highlight(gist, printable(snippet));
@@ -186,9 +196,9 @@ export class List {
   scrollTo(place) {
     // On a phone the page stays where it is: its list may be hidden behind the details.
     if (phone.matches && document.activeElement !== this.node) return;
-    const wanted = place * ROW;
+    const wanted = place * this.row;
     const { top, height } = this.sight;
-    if (wanted < top || wanted + ROW > top + height) this.sight.top = Math.max(0, wanted - height / 3);
+    if (wanted < top || wanted + this.row > top + height) this.sight.top = Math.max(0, wanted - height / 3);
   }
 
   // Up and down go through all lines. Enter opens what is forgotten, follows a fork to its parent, and goes to the text

@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, grouped, moment, phone, printable, refill, said, sentence, short } from "./dom.js";
+import { Live, count, el, grouped, idOf, moment, phone, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
 import { GROUPS, History } from "./history.js";
 import { List } from "./list.js";
 import { Overview } from "./overview.js";
@@ -168,7 +168,7 @@ class App {
     else if (atEnd) this.chart.window = [Math.max(0, this.history.version + 1 - span), this.history.version + 1];
     if (atEnd) this.version = this.history.version;
     this.chart.open(this.history);
-    this.facts.textContent = this.facts.title = this.describe();
+    this.nameIt();
     this.loadLabels();
     this.changed("size", "moment", "chosen");
   }
@@ -176,6 +176,7 @@ class App {
   async find(text) {
     this.search?.abort();
     this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.main.classList.toggle("searching", this.words.length > 0);
     this.hits = null;
     this.searched = false;
     this.detail.shown = null;
@@ -219,7 +220,7 @@ class App {
 
   sayHits() {
     const shown = this.hits.filter(({ id }) => this.history.isShown(id, this.version)).length;
-    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")}, ${grouped(shown)} shown at this version` : "No event contains these words";
+    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")}, ${grouped(shown)} in the View of this version` : "No event contains these words";
   }
 
   // The event whose id is searched for, which is found first.
@@ -244,8 +245,8 @@ class App {
     const events = ids.filter((each) => each >= 0).length;
     const summaries = ids.length - events;
     const words = [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
-    const before = history.unmasked[id] ?? 0;
-    const after = history.unmasked[id + 1] ?? 0;
+    const before = history.total[id] ?? 0;
+    const after = history.total[id + 1] ?? 0;
     const change = history.changes.get(id);
     const verb = change.kind === "retraction" ? "took back" : "forgot";
     const taking = {
@@ -298,29 +299,30 @@ class App {
   showList() {
     if (this.hits) this.list.show(this.hits, "Events that contain the words", "No event contains these words.");
     else if (this.from === null) {
-      this.list.show(this.history.entries(this.version, null, "all", this.opened), "What the model is shown", "The model is sent nothing at this version.");
+      this.list.show(this.history.entries(this.version, null, "all", this.opened), "The View", "The View has no events at this version.");
     } else {
-      this.list.show(this.history.entries(this.version, this.from, this.only, this.opened), "What changed between the versions", "Nothing changed between these versions.");
+      const [from, to] = this.compared;
+      this.list.show(this.history.entries(to, from, this.only, this.opened), "What changed between the versions", "Nothing changed between these versions.");
     }
   }
 
   showMoment() {
-    const { history, version, from } = this;
+    const { history, version } = this;
     const view = history.view(version);
     const sent = view.filter((id) => SENT.has(history.state(id, version)));
     const summaries = sent.filter((id) => history.kind(id) === "summary").length;
     const events = sent.length - summaries;
     const { by, states } = history.tally(version);
-    const condensations = Array.from(by).filter((id) => history.changes.get(id)?.kind !== "retraction").length;
     const tokens = history.total[version] ?? 0;
+    const masked = history.masked[version] ?? 0;
     this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
     const time = version ? moment(history.time(version - 1), history.zone) : "";
     this.sentence.replaceChildren(
       ...(version
-        ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
+        ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${tokenCount(tokens)}`), history.limit ? ` of ${short(history.limit)}` : "", masked ? `; masks leave ${history.about}${short(tokens - masked)}` : "", "."]
         : ["Before the first event the model is sent nothing."]),
     );
-    this.sum.replaceChildren(...this.sumParts(states, condensations));
+    this.sum.replaceChildren(...this.sumParts(states, by));
     const next = version < history.version ? version : null;
     const wrote = next !== null && history.group(next) === 3;
     refill(
@@ -332,29 +334,29 @@ class App {
     this.momentTold = next === null || this.source.gist(next) !== undefined;
     for (const [name, target] of Object.entries(this.targets())) this.steps[name].setAttribute("aria-disabled", target === null);
     if (document.activeElement !== this.number) this.number.value = version;
-    this.showComparison(from, version);
+    this.showComparison();
     this.tell();
     this.legend.replaceChildren(...this.legendParts());
     this.states.replaceChildren(...this.stateParts());
   }
 
   // What became of all events up to this version, in numbers that add up, and one line of help for those not sent.
-  sumParts(states, condensations) {
-    const { version } = this;
+  sumParts(states, by) {
+    const { history, version } = this;
     const number = (...names) => names.reduce((sum, name) => sum + (states.get(name) ?? 0), 0);
     const masked = number("masked");
-    const forgotten = number("summarized", "forgotten");
+    const who = (state) => count([...by].filter((id) => history.departure(id) === state).length, "condensation");
     const never = version - [...states].reduce((sum, [state, some]) => sum + (state === "never shown" ? 0 : some), 0);
     const parts = [
-      [number("shown", "masked"), (some) => `${some} sent${masked ? ` (${grouped(masked)} masked)` : ""}`],
+      [number("sent", "masked"), (some) => `${some} sent${masked ? ` (${grouped(masked)} masked)` : ""}`],
       [number("pending"), (some) => `${some} pending`], [number("unsent"), (some) => `${some} unsent`],
-      [forgotten, (some) => `${some} forgotten by ${count(condensations, "condensation")}`],
+      ...["summarized", "forgotten"].map((state) => [number(state), (some) => `${some} ${state} by ${who(state)}`]),
       [number("taken back"), (some) => `${some} taken back`], [never, (some) => `${some} never shown`],
     ].filter(([some]) => some).map(([some, words]) => words(grouped(some)));
     const help = [
-      number("pending") && "Pending (faint): waits for an observation, not sent yet.",
-      number("unsent") && "Unsent (faint): another part of its call is gone, so it cannot be sent.",
-      never && "Never shown: bookkeeping, such as condensations.",
+      number("pending") && "Pending: waits for an observation.",
+      number("unsent") && "Unsent: another part of its call is gone.",
+      never && "Never shown: bookkeeping.",
     ].filter(Boolean).join(" ");
     return version ? [`${count(version, "event")}: ${parts.join(" + ")}.`, help ? el("span", { class: "hint", title: help }, ` ${help}`) : ""] : [];
   }
@@ -369,13 +371,19 @@ class App {
     }, 200);
   }
 
-  showComparison(from, version) {
+  // The earlier and the later of the two versions that are compared: the pinned one may be either.
+  get compared() {
+    return this.from === null ? null : [Math.min(this.from, this.version), Math.max(this.from, this.version)];
+  }
+
+  showComparison() {
     const { history } = this;
-    if (from === null) {
+    if (this.from === null) {
       refill(this.comparing, el("button", { onclick: () => this.compare(this.version) }, "Compare from here"));
       return;
     }
-    const now = new Set(history.view(version));
+    const [from, to] = this.compared;
+    const now = new Set(history.view(to));
     const before = new Set(history.view(from));
     const entered = [...now].filter((id) => !before.has(id)).length;
     const left = [...before].filter((id) => !now.has(id)).length;
@@ -384,7 +392,7 @@ class App {
     refill(
       this.comparing,
       el("button", { class: "on", onclick: () => { this.from = null; this.changed("moment", "chosen"); } }, "Stop comparing"),
-      el("span", {}, `${grouped(from)} → ${grouped(version)}: ${history.about}${short(history.total[from])} → ${short(history.total[version])}`),
+      el("span", {}, `${grouped(from)} → ${grouped(to)}: ${history.about}${short(history.total[from])} → ${short(history.total[to])}`),
       el("span", { class: "choices", role: "group", "aria-label": "Show of the difference" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
     );
   }
@@ -426,7 +434,9 @@ class App {
       },
     });
     this.number.style.width = `${String(this.history.version).length + 4}ch`;
-    this.facts = el("p", { class: "facts", title: this.describe() }, this.describe());
+    this.heading = el("h1");
+    this.facts = el("p", { class: "facts" });
+    this.nameIt();
     this.live = new Live();
     this.box = el("input", {
       type: "search", placeholder: "Search all events, or an id", "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
@@ -451,7 +461,7 @@ class App {
     this.tabs = { list: tab("list"), detail: tab("detail") };
     const back = this.source instanceof Server ? el("a", { class: "back", href: "./" }, "All conversations") : null;
     this.root.replaceChildren(
-      el("header", {}, back, el("h1", {}, said(this.name)), this.source instanceof Server ? this.live.node : null, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      el("header", {}, back, this.heading, this.source instanceof Server ? this.live.node : null, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
       this.main = el("main", { class: "history", "data-tab": this.tab },
         el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
           this.legend,
@@ -473,13 +483,18 @@ class App {
         this.detail.node),
       this.helpDialog(), this.told);
     this.box.addEventListener("keydown", (event) => this.searchKey(event));
+  }
+
+  nameIt() {
+    this.heading.replaceChildren(said(this.name));
+    this.facts.textContent = this.facts.title = this.describe();
     document.title = `${printable(this.name)} · foldlog`;
   }
 
   nameTabs() {
     const { event, history } = this;
     this.tabs.list.textContent = this.hits ? "Events found" : this.from === null ? "The View" : "What changed";
-    this.tabs.detail.textContent = event === null ? "Why not more?" : `${sentence(history.kind(event))} ${String(event).replace("-", "−")}`;
+    this.tabs.detail.textContent = event === null ? "Why not more?" : `${sentence(history.kind(event))} ${idOf(event)}`;
   }
 
   // What people know it by: its title, or what the user asked first.
@@ -508,7 +523,7 @@ class App {
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("h2", {}, "How to read this page"),
-      el("p", {}, "Each row is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation forgot it. A vertical line at a version cuts through all that the model knew at that version. Hatched is what it did not know any more."),
+      el("p", {}, "At the top are the tokens of the View of each version, by kind. Below, each row is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation forgot it. A vertical line at a version cuts through all that the View showed at that version. Hatched is what it did not show any more."),
       el("dl", { class: "states" }, ...STATES.flatMap(([kind, words]) => [el("dt", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true })), el("dd", {}, words)])),
       el("dl", { class: "keys" }, ...keys.flatMap(([key, words]) => [el("dt", {}, key), el("dd", {}, words)])),
       el("form", { method: "dialog" }, el("button", { autofocus: true }, "Close")));
@@ -608,11 +623,15 @@ class App {
   }
 }
 
-const SENT = new Set(["shown", "masked"]);
+const SENT = new Set(["sent", "masked"]);
 const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
-  ["g3", "full colour: shown to the model"], ["k-pending", "faint: in the View, but not sent. Pending: it waits for its observation, or for that of a parallel call. Unsent: another part of its call was forgotten"],
-  ["k-masked", "pale: masked, a line stands in place of its content"], ["k-summarized", "hatched red: summarized, a summary stands for it"],
+  ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],
+  ["is-edge", "a thin line across rows: a condensation, or in red a retraction. Its label says what it took out of the View, and the tokens"],
+  ["is-open", "the strong line: the version that is open. Dashed: the version that is compared with it"],
+  ["is-limit", "the dashed red line across: the limit of tokens"],
+  ["g3", "full colour: sent to the model"], ["k-pending", "faint: in the View, but not sent. Pending: it waits for its observation, or for that of a parallel call. Unsent: another part of its call was forgotten"],
+  ["k-masked", "pale: masked, a line is sent in place of its content"], ["k-summarized", "hatched in the colour of summaries: summarized, a summary took its place"],
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
 

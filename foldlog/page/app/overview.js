@@ -1,6 +1,6 @@
 // All conversations of a store, and the figures over all of them.
 
-import { Live, Sight, bytes, count, el, grouped, moment, phone, printable, refill, said, short } from "./dom.js";
+import { Live, Sight, bytes, count, el, grouped, moment, money, phone, printable, refill, said, short } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
@@ -8,29 +8,35 @@ const COLUMNS = [
   ["title", "Conversation", (one) => (one.title ?? one.id).toLowerCase(), "By title"],
   ["events", "Events", (one) => one.events, "Events in the log"],
   ["view_events", "View", (one) => one.view_events ?? null, "Events that the View shows"],
-  ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens of the View, estimated"],
+  ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens of the View. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
   ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations took out of the View. ≈ are derived from the Views before and after them, since they did not record their tokens."],
   ["cost", "Cost", (one) => one.cost ?? null, "What the models of condensations cost, as recorded"],
   ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
 ];
 
+const SORT = "updated_at"; // falling, unless the reader chooses another order
+
 export class Overview {
   constructor(root) {
     this.root = root;
-    this.sort = "updated_at";
+    this.sort = SORT;
     this.falling = true;
     this.words = "";
     this.rows = [];
-    this.found = null;
+    this.found = null; // the conversations of the events found, once the search was answered
+    this.reply = null;
     this.names = new Map();
     this.nodes = new Map();
   }
 
   async start() {
     this.build();
+    this.readAddress();
     watchTheme(() => {});
+    addEventListener("hashchange", () => this.readAddress());
     await this.refresh();
+    if (this.words) this.search(this.box.value.trim());
     const stream = new EventSource("api/follow");
     stream.addEventListener("version", () => this.follow());
     stream.addEventListener("error", () => this.live.set(false));
@@ -54,6 +60,7 @@ export class Overview {
       this.total = list.total;
       this.counted = list.counted;
       this.showFleet(fleet);
+      if (this.reply) this.showHits();
       this.choose();
     } finally {
       this.asking = false;
@@ -87,6 +94,7 @@ export class Overview {
       oninput: () => {
         this.words = this.box.value.toLowerCase();
         this.choose();
+        this.writeAddress();
         clearTimeout(this.typing);
         this.typing = setTimeout(() => this.search(this.box.value.trim()), 250);
       },
@@ -111,7 +119,27 @@ export class Overview {
     );
   }
 
+  // The address keeps the words and the order, so that a reload and the way back show the same list.
+  writeAddress() {
+    const parts = new URLSearchParams();
+    if (this.box.value) parts.set("words", this.box.value);
+    if (this.sort !== SORT || !this.falling) parts.set("sort", `${this.falling ? "-" : ""}${this.sort}`);
+    history.replaceState(null, "", `${location.pathname}${location.search}${parts.size ? `#${parts}` : ""}`);
+  }
+
+  readAddress() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const sort = given.get("sort") ?? `-${SORT}`;
+    const name = sort.replace(/^-/, "");
+    if (COLUMNS.some(([column]) => column === name)) [this.sort, this.falling] = [name, name !== sort];
+    this.box.value = given.get("words") ?? "";
+    this.words = this.box.value.toLowerCase();
+    this.fleet.hidden = Boolean(this.words.trim());
+    if (this.all) this.search(this.box.value.trim());
+  }
+
   showFleet(fleet) {
+    this.about = fleet.tokens_are === "counted" ? "" : "≈ ";
     const tile = (name, value, title) => el("div", { class: "tile", title }, el("b", {}, value), el("span", {}, name));
     const { condensations, costs_recorded: priced, tokens_saved_derived: derived } = fleet;
     const how = !derived ? "" : derived === fleet.tokens_saved ? ", derived" : `, ≈ ${short(derived)} derived`;
@@ -127,7 +155,7 @@ export class Overview {
       tile(fleet.conversations === 1 ? "conversation" : "conversations", short(fleet.conversations)),
       tile("events", short(fleet.events)),
       tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
-      tile("tokens in Views", `≈ ${short(fleet.view_tokens)}`),
+      tile("tokens in Views", `${this.about}${short(fleet.view_tokens)}`, fleet.tokens_are === "counted" ? `Counted as ${fleet.counted_as} does` : "Estimated, event by event"),
       tile("condensations", short(condensations)),
       tile(`tokens saved${how}`, saved(fleet), "What condensations took out of their Views: as they recorded it, or else derived from the Views before and after them"),
       tile(priced && priced < condensations ? `cost, ${short(priced)} of ${short(condensations)} recorded` : condensations && !priced ? "was recorded" : "their cost", !condensations ? "–" : fleet.cost === null ? "no cost" : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
@@ -196,6 +224,7 @@ export class Overview {
     this.falling = this.sort === name ? !this.falling : name !== "title";
     this.sort = name;
     this.choose();
+    this.writeAddress();
     this.list.scrollTop = 0;
   }
 
@@ -257,7 +286,7 @@ export class Overview {
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")), told(", "))),
       cell("events", grouped(one.events), one.events === 1 ? "event" : "events"),
       cell("view_events", figure(one.view_events, grouped), "in the View"),
-      cell("tokens", figure(one.tokens), "tokens"),
+      cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
       el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [saved(one), el("span", { class: "told unit" }, " saved"), told(one.tokens_saved_derived ? ", derived, " : ", ")] : known ? "" : ["…"])),
       el("span", { class: "cell c-cost" }, ...(condensed ? [el("span", { class: "told unit" }, "cost "), one.cost === null ? el("span", { class: "soft" }, "not recorded") : money(one.cost), told(", ")] : known ? "" : ["…"])),
@@ -266,37 +295,50 @@ export class Overview {
 
   // Search the texts of all events, where the store has an index of them.
   async search(words) {
-    this.found = null;
+    this.found = this.reply = null;
     this.hits.hidden = true;
     this.fleet.hidden = Boolean(words);
     if (!words) return this.choose();
-    let reply;
     try {
-      reply = await this.ask(`search?${new URLSearchParams({ words, limit: MOST_ASKED })}`);
+      const reply = await this.ask(`search?${new URLSearchParams({ words, limit: MOST_ASKED })}`);
+      if (words !== this.box.value.trim()) return;
+      this.reply = reply;
+      this.found = new Set(reply.hits.map((hit) => hit.conversation));
+      this.showHits();
+      this.choose();
     } catch (error) {
       this.hits.hidden = false;
-      return this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
+      this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
     }
-    if (words !== this.box.value.trim()) return;
-    this.found = new Set(reply.hits.map((hit) => hit.conversation));
+  }
+
+  showHits() {
+    const { hits } = this.reply;
     this.hits.hidden = false;
-    this.hits.replaceChildren(
-      el("h2", {}, reply.hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : reply.hits.length ? count(reply.hits.length, "event") : "No event contains these words."),
-      ...(reply.hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
-      ...reply.hits.slice(0, MOST_HITS).map((hit) =>
+    refill(
+      this.hits,
+      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : count(hits.length, "event")) : el("p", { class: "soft" }, "No event contains these words."),
+      ...(hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
+      ...hits.slice(0, MOST_HITS).map((hit) =>
         el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ id: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
     );
-    this.choose();
   }
 }
 
+const BEFORE = 32; // characters of a snippet before the first word found
 const MOST_HITS = 50; // of those that are shown
 const MOST_ASKED = 1000; // of those whose conversations are listed: the most that the server gives
 
-// A snippet with what was found in it.
+// A snippet with what was found in it, which is near its beginning so that a narrow line shows it.
 function marked(text, highlights) {
   const node = el("bdi", { class: "snippet" });
   let start = 0;
+  const [first] = highlights[0] ?? [0];
+  if (first > BEFORE) {
+    start = text.indexOf(" ", first - BEFORE) + 1;
+    if (start < 1 || start > first) start = first - BEFORE;
+    node.append("…");
+  }
   for (const [from, to] of highlights) {
     node.append(printable(text.slice(start, from)), el("mark", {}, printable(text.slice(from, to))));
     start = to;
@@ -324,10 +366,6 @@ function when(one) {
 // Tokens that condensations saved, with a sign before figures that are derived.
 function saved({ tokens_saved: tokens, tokens_saved_derived: derived }) {
   return tokens === null ? "–" : `${derived ? "≈ " : ""}${short(tokens)}`;
-}
-
-function money(cost) {
-  return `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
 }
 
 function rowHeight() {

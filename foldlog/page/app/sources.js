@@ -159,8 +159,9 @@ function matching(event, words) {
   const text = texts.join(" · ");
   const lower = text.toLowerCase();
   if (!words.every((word) => lower.includes(word))) return null;
-  const at = lower.indexOf(words[0]);
-  return text.slice(Math.max(0, at - 14), at + 160).replace(/\s+/g, " ");
+  const at = Math.max(0, lower.indexOf(words[0]) - 14);
+  const excerpt = text.slice(at, at + 174).replace(/\s+/g, " ");
+  return `${at ? "…" : ""}${excerpt}${at + 174 < text.length ? "…" : ""}`;
 }
 
 const HIDDEN = new Set(["id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format"]);

@@ -1,0 +1,112 @@
+"""One size of a View: the lists, the figures, the page and the documents of the API tell the same tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foldlog as package
+from condensers import LLM, LLMConfig
+from condensers.models.counted_tokens import CountedTokens
+from condensers.models.event_tokens import event_tokens, view_tokens
+from eventstore import Annotation, Message, Observation, open_store
+from foldlog.formats import open_sources
+from foldlog.web.app import application
+from projections import View, Views
+from tests.page_samples import hostile_history, usual_history
+from tests.web_client import asking
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    (source,) = open_sources([SAMPLE])
+    usual = list(usual_history())
+    histories = {
+        "sample": source.events(),
+        "usual": usual,
+        "waiting": usual[:3],
+        "hostile": hostile_history(5_000),
+        "unseen": [
+            Annotation(name="note", data={"x": "y" * 100}),
+            Observation(tool="t", content="no call", call_id="c"),
+        ],
+    }
+    url = f"sqlite:///{tmp_path_factory.mktemp('sizes')}/history.db"
+    with open_store(url) as store:
+        for name, events in histories.items():
+            store.ingest(name, iter(events))
+    return url
+
+
+def served(store, model=None):
+    """The documents of the list, of the fleet, and the tokens of each page's last View."""
+    with asking(application(store, token=None, model=model)) as client:
+        listed = {"counted": 0, "total": 1}
+        while listed["counted"] < listed["total"]:  # by a thread
+            listed = client.get("/api/conversations").json()
+        pages = {
+            one["id"]: of_page(client.get("/api/history", params={"id": one["id"]}).json())
+            for one in listed["conversations"]
+        }
+        return listed["conversations"], client.get("/api/fleet").json(), pages
+
+
+def of_page(history):
+    """The tokens of a page's newest View, as its script adds them up."""
+    columns, spans = history["events"], dict(history["spans"])
+    tokens = dict(enumerate(columns["tokens"])) | {one["id"]: one["tokens"] for one in history["summaries"]}
+    spans |= {one["id"]: one["spans"] for one in history["summaries"]}
+    sent = [event for event, left in enumerate(columns["left"]) if left == 0 and columns["sent"][event]]
+    sent = [event for event in sent if event not in spans]
+    sent += [event for event, each in spans.items() if each and each[-1][1] == 0 and len(each[-1][3]) % 2]
+    return sum(tokens[event] for event in sent)
+
+
+def test_every_list_and_page_tells_the_same_tokens(url, foldlog):
+    listed = {
+        one["id"]: one["tokens"] for one in foldlog("list", "--long", "--json", "--db", url).document["conversations"]
+    }
+    with package.open(url) as opened:
+        expected = {name: opened[name].lifetimes().sizes[-1] for name in listed}
+        rows, fleet, pages = served(opened.store)
+        assert {name: view_tokens(opened[name].view) for name in listed} == expected
+    assert {one["id"]: one["tokens"] for one in rows} == expected
+    assert pages == expected
+    assert listed == expected
+    assert (fleet["view_tokens"], fleet["tokens_are"], fleet["counted_as"]) == (
+        sum(expected.values()),
+        "estimated",
+        None,
+    )
+    for name, tokens in expected.items():
+        assert foldlog("stats", name, "--json", "--db", url).document["view_tokens"][-1] == tokens
+    assert min(expected.values()) == 0 < expected["waiting"] < expected["usual"] < expected["sample"]
+
+
+def test_a_server_with_a_model_counts_with_it_in_the_list_too(url):
+    model = LLM(LLMConfig(model="gpt-4o"))
+    with open_store(url) as store:
+        rows, fleet, pages = served(store, model)
+        views, counted = Views(store), CountedTokens(model)
+        expected = {one["id"]: view_tokens(views.current(one["id"]), counted) for one in rows}
+        derived = views.lifetimes("sample", counted).sizes
+        estimated = view_tokens(views.current("sample"))
+    assert {one["id"]: one["tokens"] for one in rows} == pages == expected
+    assert (fleet["tokens_are"], fleet["counted_as"]) == ("counted", "gpt-4o")
+    assert expected["sample"] < estimated
+    saved = sum(derived[at] - derived[at + 1] for at in (93, 152, 198, 240, 280))
+    assert next(one["tokens_saved"] for one in rows if one["id"] == "sample") == saved
+
+
+def test_the_tokens_of_a_view_are_those_of_the_events_that_it_sends():
+    events = list(usual_history())
+    view = View.from_events(events)
+    sent = [view[place] for place in view.fit_positions]
+    assert view_tokens(view) == sum(map(event_tokens, sent)) > 100
+    assert len(sent) < len(view)
+    assert view_tokens(view, lambda event: 1 if isinstance(event, Message) else 0) == sum(
+        isinstance(event, Message) for event in sent
+    )
