@@ -44,7 +44,7 @@ def test_a_strip_of_departed_events_says_what_became_of_them(chromium, report, t
         texts = page.ask("Array.from(document.querySelectorAll('.line.gap'), (each) => each.innerText)")
         assert [" ".join(text.split())[2:] for text in texts] == [
             "12 events forgotten by 1 condensation 522",
-            "12 events summarized in summary −46 526",
+            "12 events summarized in −46 526",
             "2 events taken back by 1 retraction 25",
         ]
         style = "getComputedStyle(document.querySelector('{}')).backgroundImage"
@@ -155,8 +155,9 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
         assert page.problems == []
 
 
-def test_the_panel_of_a_version_keeps_its_height(chromium, report):
-    with chromium.new_page() as page:
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_the_panel_of_a_version_keeps_its_height(chromium, report, width):
+    with chromium.new_page(width) as page:
         page.open(report(sample()))
         heights = page.ask(
             f"""(async () => {{

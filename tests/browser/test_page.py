@@ -416,3 +416,14 @@ def test_a_store_without_conversations_says_what_to_do(chromium, tmp_path):
         page.open(address)
         assert "foldlog import PATH" in page.text(".rows")
         assert page.problems == []
+
+
+def test_the_pictures_of_the_documentation_are_made(chromium, tmp_path):
+    from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
+
+    made = make(tmp_path)
+    assert [path.name for path in made] == [f"{name}.png" for name in MOMENTS]
+    for path in made:
+        header = path.read_bytes()[:24]
+        assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (WIDTH, HEIGHT)
+        assert (Path(__file__).parents[2] / "docs" / "pictures" / path.name).is_file()

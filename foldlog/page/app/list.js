@@ -112,7 +112,7 @@ export class List {
     node.append(
       el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
       el("span", { class: "words" }, `${what.filter(Boolean).join(" and ")} ${kind} ${how}`),
-      summary === null ? "" : el("span", { class: "way", "data-summary": summary }, `summary ${idOf(summary)}`),
+      summary === null ? "" : el("span", { class: "way", "data-summary": summary, title: `Summary ${idOf(summary)} stands for them` }, idOf(summary)),
       el("span", { class: "grow" }),
       el("span", { class: "number" }, short(tokens)),
     );

@@ -1,0 +1,44 @@
+"""Make the pictures of the page in ``docs/pictures`` from the shipped sample: ``python -m tests.browser.pictures``.
+
+It needs a Chromium, as the tests of this folder do. Run it after a change of the page's look, and look at both.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from eventstore import open_store
+from foldlog.page.report import write_report
+from tests.browser.chromium import Chromium
+from tests.browser.states import sample
+
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+WIDTH, HEIGHT = 1280, 800
+LIMIT = 20_000
+MOMENTS = {"page": "#v=246&e=30", "page-compared": "#v=281&from=280&e=280"}
+
+
+def make(folder: Path) -> list[Path]:
+    """Write the pictures into a folder, and return their paths."""
+    browser = Chromium()
+    try:
+        with tempfile.TemporaryDirectory() as texts, open_store("memory:") as store:
+            store.ingest("tidewatch", iter(sample()))
+            report = Path(texts) / "tidewatch.html"
+            write_report(store, "tidewatch", report, limit=LIMIT)
+            made = []
+            for name, moment in MOMENTS.items():
+                with browser.new_page(WIDTH, HEIGHT) as page:
+                    page.open(report.as_uri() + moment)
+                    page.wait("document.querySelector('.body pre')")
+                    made.append(page.screenshot(folder / f"{name}.png"))
+            return made
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    for path in make(FOLDER):
+        sys.stdout.write(f"{path}\n")
