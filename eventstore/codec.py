@@ -31,6 +31,7 @@ from eventstore.events import (
     CondensationRequest,
     CondensationSummary,
     DocumentChanges,
+    Erased,
     Event,
     Message,
     Observation,
@@ -60,6 +61,7 @@ _Known = (
     | CondensationAction
     | Retraction
     | Redaction
+    | Erased
     | CondensationSummary
 )
 
@@ -95,6 +97,7 @@ KINDS: Mapping[str, _Kind] = {
     "condensation": _Kind(CondensationAction, (_condensation_2,)),
     "retraction": _Kind(Retraction),
     "redaction": _Kind(Redaction),
+    "erased": _Kind(Erased),
     "condensation_summary": _Kind(CondensationSummary),
 }
 """The registry: every stored kind, its type, and the upgrades of older schema versions."""
@@ -176,6 +179,8 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
             else:
                 return _new(Encoded, (flat.kind, flat.schema, own.shown, False, body, own))
     kind = _NAME_OF.get(type(event))
+    if isinstance(event, Erased):
+        raise InvalidEvent("an Erased is the entry of an erasure; use erase")
     if kind is not None and (event.redacted is not None or isinstance(event, Redaction)):
         raise InvalidEvent(
             f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
@@ -234,8 +239,8 @@ def _holds_texts(texts: dict[str, Any]) -> bool:
 
 
 def encode_ours(event: Event) -> Encoded:
-    """Do the same as ``encode``, also for the events that only the store writes: redacted events and receipts of
-    redactions.
+    """Do the same as ``encode``, also for the events that only the store makes: redacted events, receipts of redactions
+    and entries of erasures.
     """
     kind = _NAME_OF.get(type(event))
     if isinstance(event, UnknownEvent):

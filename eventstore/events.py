@@ -13,6 +13,7 @@ version does not know is kept whole, as an ``UnknownEvent``.
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
     Retraction           "these events are taken back"         structural: changes a View
     Redaction            the receipt of a redaction: these events lost their content
+    Erased               for followers only: the conversation with these events was erased
     CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
 """
 
@@ -41,6 +42,7 @@ __all__ = [
     "CondensationSummary",
     "Content",
     "DocumentChanges",
+    "Erased",
     "Event",
     "Forgotten",
     "Message",
@@ -451,6 +453,18 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
     shown: bool = False
 
 
+class Erased(_Common, frozen=True, kw_only=True, tag="erased"):
+    """The conversation was erased: every event of its id at an earlier position. Only followers meet this entry. Its id
+    is the version of the erased conversation. A later event 0 with the same conversation id begins a new generation.
+
+    ``reason``   why
+    """
+
+    reason: str
+    source: Source = "user"
+    shown: bool = False
+
+
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
     start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
     return action.given_ids if start is None or end is None else ids_of_range(start, end)
@@ -503,6 +517,7 @@ Event = (
     | CondensationAction
     | Retraction
     | Redaction
+    | Erased
     | CondensationSummary
     | UnknownEvent
 )

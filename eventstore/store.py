@@ -327,7 +327,25 @@ class Store:
         if earlier:
             again = [found for found in page if found.key in earlier]
             earlier = self._query(lambda reader: {one.key: len(tombstones_before(reader, one)) for one in again})
-        return tuple([listed(found, bytes_pending=pending, generation=earlier.get(found.key, 0)) for found in page])
+        behind = self._unconfirmed(page)
+        return tuple(
+            [
+                listed(
+                    found,
+                    bytes_pending=pending,
+                    generation=earlier.get(found.key, 0),
+                    unconfirmed=behind.get(found.key, ()),
+                )
+                for found in page
+            ]
+        )
+
+    def _unconfirmed(self, page: Sequence[Conversation]) -> dict[int, Sequence[str]]:
+        """Return the read models that have not come to the erasures of these conversations."""
+        at = {found.key: found.erasure.position or 0 for found in page if found.erasure is not None}
+        if not at or not self._query(lambda reader: reader.index.trackings_behind(max(at.values()))):
+            return {}
+        return self._query(lambda reader: {key: reader.index.trackings_behind(each) for key, each in at.items()})
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

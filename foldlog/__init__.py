@@ -13,7 +13,7 @@
             history.append_tool_result(call.call_id, run(call.tool, call.arguments))
 
 Open           open -> Histories -> History; KeyRing (encryption)
-Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction,
+Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,
                CondensationAction, CondensationRequest, CondensationSummary; Event is any of them, Recorded one
                with its position; from_openai makes events of a model's reply
 Views          View (the events that the model is shown), Difference, Why
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from eventstore import ConversationErased as ConversationErased
     from eventstore import ConversationNotFound as ConversationNotFound
     from eventstore import CorruptEvent as CorruptEvent
+    from eventstore import Erased as Erased
     from eventstore import Event as Event
     from eventstore import EventStoreError as EventStoreError
     from eventstore import HistoryDiverged as HistoryDiverged

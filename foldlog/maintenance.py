@@ -131,6 +131,12 @@ class Maintenance:
 
         return compare_stores(source, self._store)
 
+    def confirm(self, read_model: str, position: int | None) -> None:
+        """Record that a read model has come to a position: see ``maintenance.status.confirm``."""
+        from eventstore.maintenance.status import confirm
+
+        confirm(self._store, read_model, position)
+
     def follower_status(self) -> Status:
         """Return which session holds the followers of a store on a server back. See
         ``maintenance.status.follower_status``.

@@ -19,7 +19,7 @@ _HOMES: Mapping[str, tuple[str, ...]] = {
     ),
     "eventstore": (
         *("ANY_VERSION", "Action", "Annotation", "CannotRedact", "CondensationAction", "CondensationRequest"),
-        *("CondensationSummary", "Redaction"),
+        *("CondensationSummary", "Erased", "Redaction"),
         *("ConversationErased", "ConversationNotFound", "CorruptEvent", "Event", "EventStoreError", "HistoryDiverged"),
         *("IdempotencyConflict", "InvalidArgument", "InvalidEvent", "InvalidOption", "KeyRing", "KeyUnavailable"),
         *("Message", "Observation", "Recorded", "Retraction", "StoreUnavailable", "StoreUnusable", "SystemMessage"),

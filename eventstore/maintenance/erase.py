@@ -1,13 +1,13 @@
 """Erase a conversation for good: from every reader at once, then from the tables, then from the files.
 
 A tombstone stays: when, why, how many events, and the last head. Without the salt, the head reveals nothing of the
-events.
+events. Followers read the erasure as an entry, an ``Erased`` with a position of its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -125,10 +125,15 @@ def _erased(
         begun = f"conversation {conversation!r} is erased for every reader, but not all of its rows are deleted"
         error.args = (f"{begun} ({error}); run the same command again to finish it",)
         raise
-    if not complete:
-        return listed(erased, bytes_pending=True)
-    gone = purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
-    return listed(erased, bytes_pending=not gone)
+    gone = complete and purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
+    return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
+
+
+def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
+    """Return the read models that have not come to the erasure of the conversation with this key."""
+    found = reader.conversation(key)
+    position = None if found is None or found.erasure is None else found.erasure.position
+    return () if position is None else reader.index.trackings_behind(position)
 
 
 def _names(reader: Reader, key: int) -> list[str]:

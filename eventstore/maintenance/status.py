@@ -1,15 +1,20 @@
-"""Ask about a store as a whole: who holds its followers back, and what a restored backup has lost."""
+"""Ask about a store as a whole: who holds its followers back, which read models have confirmed, and what a restored
+backup has lost.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from eventstore.errors import InvalidOption
 from eventstore.recorders.base import RecorderOfFile
+from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.store import Store
 from eventstore.stored.database import translated
 from eventstore.values.arguments import whole
 
-__all__ = ["follower_status", "lost_after"]
+__all__ = ["confirm", "follower_status", "lost_after"]
 
 
 def follower_status(store: Store) -> Status:
@@ -22,6 +27,18 @@ def follower_status(store: Store) -> Status:
         raise InvalidOption("follower status exists only for PostgreSQL stores")
     with translated():
         return recorder.status()
+
+
+def confirm(store: Store, read_model: str, position: int | None) -> None:
+    """Record that a read model holds nothing that was erased or redacted up to a position. From then on, tombstones and
+    receipts with later positions name it in ``unconfirmed`` until it confirms them. None forgets the read model.
+
+    An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its tracking and does not
+    need this. Raises ``StoreUnavailable``. Durability: on disk when it returns. Cost: one commit.
+    """
+    name, value = f"tracking {read_model}", "" if position is None else str(whole("position", position, 0))
+    with translated(), suppress(IntegrityError):
+        store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))
 
 
 def lost_after(store: Store, position: int) -> int | None:

@@ -211,7 +211,7 @@ class Transaction(Reader, Protocol):
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``IntegrityError``
-        otherwise.
+        otherwise. An empty text forgets it.
         """
 
 

@@ -5,6 +5,7 @@ conversation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Row",
     "as_rows",
     "head_of",
+    "in_order",
     "kind_name",
 ]
 
@@ -88,21 +90,29 @@ Place = Callable[[], int]
 """A position that is known when its transaction has been committed. Do not ask for it earlier."""
 
 
-class PlacedRow(NamedTuple):
-    """A row with its place in the whole store."""
-
-    position: int
-    conversation: str
-    row: BareRow
-
-
 class Erasure(NamedTuple):
-    """The tombstone of an erased conversation: when, why, how many events it had, and its last head."""
+    """The tombstone of an erased conversation: when, why, how many events it had, and its last head. The recorder gives
+    the erasure its ``position`` in the whole store; one of an earlier version has None.
+    """
 
     erased_at: int
     reason: str
     events: int
     head: bytes
+    position: int | None = None
+
+
+class PlacedRow(NamedTuple):
+    """A row, or an erasure, with its place in the whole store."""
+
+    position: int
+    conversation: str
+    row: BareRow | Erasure
+
+
+def in_order(placed: Iterable[PlacedRow], erasures: Iterable[PlacedRow], limit: int) -> list[PlacedRow]:
+    """Return the first ``limit`` of both in the order of positions. Each has its own first ``limit``."""
+    return sorted([*placed, *erasures], key=itemgetter(0))[:limit]
 
 
 class Ancestor(NamedTuple):

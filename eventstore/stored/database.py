@@ -18,14 +18,14 @@ from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, St
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, Row, as_rows
+from eventstore.recorders.types import Ancestor, BareRow, Conversation, Erasure, Only, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
-from eventstore.stored.rows import Batch, dense_events, dense_events_of, present
+from eventstore.stored.rows import Batch, dense_events, dense_events_of, erasure_row, present
 from eventstore.stored.written import events_between
 from eventstore.values.arguments import YEAR_10000, to_microseconds
 
@@ -351,10 +351,15 @@ class Database:
             raise CorruptEvent(found.id, 0, str(error)) from error
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
-        """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``."""
+        """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``. An erasure is a row of
+        kind "erased".
+        """
         met: dict[str, RowCodec] = {}
         answer: list[DecodedRow] = []
         for position, conversation, row in reader.placed_rows(after_position, limit):
+            if isinstance(row, Erasure):
+                answer.append(DecodedRow(position, conversation, erasure_row(conversation, row)))
+                continue
             codec = met.get(conversation)
             if codec is None:
                 known = self.known.get(conversation)

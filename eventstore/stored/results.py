@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ class ConversationRow(NamedTuple):
     ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum`` removes them
     ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this version
     ``generation``     the number of erased conversations that had its id before
+    ``unconfirmed``    the read models that have not come to the position of its erasure: they may still hold its events
     """
 
     id: str
@@ -74,6 +76,7 @@ class ConversationRow(NamedTuple):
     parent: str | None = None
     parent_version: int | None = None
     generation: int = 0
+    unconfirmed: tuple[str, ...] = ()
 
 
 class Ingested(NamedTuple):
@@ -87,7 +90,9 @@ class Ingested(NamedTuple):
     version: int
 
 
-def listed(found: Conversation, *, bytes_pending: bool = False, generation: int = 0) -> ConversationRow:
+def listed(
+    found: Conversation, *, bytes_pending: bool = False, generation: int = 0, unconfirmed: Sequence[str] = ()
+) -> ConversationRow:
     """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
     erasure = found.erasure
     head = found.head if erasure is None else erasure.head
@@ -104,4 +109,5 @@ def listed(found: Conversation, *, bytes_pending: bool = False, generation: int 
         parent=found.parent_id,
         parent_version=None if found.parent is None else found.parent_version,
         generation=generation,
+        unconfirmed=tuple(unconfirmed),
     )

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from msgspec.structs import force_setattr
 
 from eventstore import codec
-from eventstore.codec import Encoded
+from eventstore.codec import Encoded, encode_ours
 from eventstore.errors import ConversationErased, CorruptEvent
-from eventstore.events import Event, UnknownEvent
-from eventstore.recorders.types import BareRow, Conversation, Row
+from eventstore.events import Erased, Event, UnknownEvent
+from eventstore.recorders.types import BareRow, Conversation, Erasure, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.crc import crc32
 from eventstore.stored.hash_chain import SALT_BYTES, pack
@@ -115,6 +115,14 @@ def note_batch(batches: list[Batch], before: Conversation, after: Conversation, 
     """Add a batch. A batch that exceeds the limit is left out: then a reader asks the store."""
     if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
         batches.append(_new(Batch, (before, after, rows)))
+
+
+def erasure_row(conversation: str, erasure: Erasure) -> Row:
+    """Return an erasure as a follower reads it."""
+    kind, schema, shown, structural, body, _ = encode_ours(Erased(reason=erasure.reason))
+    proof = erasure.head
+    row = Row(erasure.events, kind, schema, shown, structural, erasure.erased_at, PLAIN, body, proof)
+    return row._replace(checksum=hash_chain.checksum(hash_chain.checksum_seed(conversation), *row[:-1]))
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

@@ -166,7 +166,7 @@ def _link(link: Link) -> dict[str, Any]:
 
 
 def _erased(erasure: Erasure) -> dict[str, Any]:
-    at, reason, events, head = erasure
+    at, reason, events, head, _ = erasure
     return {"at": at, "reason": reason, "events": events, "head": head.hex()}
 
 

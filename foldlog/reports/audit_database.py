@@ -19,23 +19,36 @@ from eventstore import (
     Action,
     CondensationAction,
     CorruptEvent,
+    Erased,
     Event,
     Observation,
+    Recorded,
     Redaction,
     Store,
 )
 from eventstore.codec import encode_ours
 from eventstore.maintenance.erase import forks_of
-from foldlog.reports.audit_file import WHOLE_STORE, open_database, table_of, written
+from eventstore.maintenance.status import confirm
+from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from eventstore import Logged, Recorded
+    from eventstore import Logged
 
-__all__ = ["Damaged", "Updated", "add_events", "describe", "purge", "update"]
+__all__ = [
+    "Damaged",
+    "Updated",
+    "add_events",
+    "describe",
+    "events_among",
+    "name_of",
+    "purge",
+    "replace_redacted",
+    "update",
+]
 
 _CHUNK = 1_000
 _SQLITE_BITS = 64
@@ -89,24 +102,31 @@ def update(
                     lost.append(Damaged(conversation, error.event_id, error.problem))
         if gone:
             purge(database)
+        if conversations is None and store.database.recorder.writable:
+            confirm(store, name_of(path), followed_up_to(database.conn))
         return added._replace(damaged=tuple(dict.fromkeys(lost)))
+
+
+def name_of(path: Path) -> str:
+    """Return the name under which an audit database confirms erasures and redactions."""
+    return f"audit database {path.absolute()}"
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:
     """Add the new events. Return them, their conversations, and whether anything was erased."""
     gone = False
     followed = table_of(database, "followed")
-    position = next((row["position"] for row in followed.rows_where("scope = ?", [WHOLE_STORE])), 0)
+    position = followed_up_to(database.conn)
     events = condensations = 0
     damaged: list[Damaged] = []
     touched: set[str] = set()
     recorded = _followed(store, position)
     while chunk := list(islice(recorded, _CHUNK)):
         lost = [Damaged(r.conversation, r.event_id, r.problem) for r in chunk if isinstance(r, CorruptEvent)]
-        rows = [(r.conversation, r.recorded_at, r.event) for r in chunk if not isinstance(r, CorruptEvent)]
+        rows = events_among(chunk)
         with database.conn:
             condensations += add_events(database, rows, lost)
-            gone |= _replace_redacted(store, database, rows)
+            gone |= replace_redacted(store, database, rows)
             followed.upsert({"scope": WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
         events += len(rows)
         damaged += lost
@@ -115,7 +135,16 @@ def _follow_all(store: Store, database: Database, on_events: Callable[[int], Non
     return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
 
 
-def _replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str, datetime, Event]]) -> bool:
+def events_among(entries: Iterable[Recorded | CorruptEvent]) -> list[tuple[str, datetime, Event]]:
+    """Return the events among the entries that a follower met. ``describe`` removes erased conversations."""
+    return [
+        (one.conversation, one.recorded_at, one.event)
+        for one in entries
+        if isinstance(one, Recorded) and not isinstance(one.event, Erased)
+    ]
+
+
+def replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str, datetime, Event]]) -> bool:
     """Replace the events that these rows say were redacted, in forks too. Return whether there were any."""
     gone = False
     for conversation, _, event in rows:
@@ -161,7 +190,7 @@ def _follow_some(
             rows = [(conversation, *one) for one in chunk if not isinstance(one, CorruptEvent)]
             with database.conn:
                 condensations += add_events(database, rows, lost)
-                gone |= _replace_redacted(store, database, rows)
+                gone |= replace_redacted(store, database, rows)
             events += len(rows)
             damaged += lost
             on_events(len(chunk))

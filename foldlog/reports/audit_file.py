@@ -108,7 +108,7 @@ def check(store: Store, path: Path) -> None:
         raise NoAuditDatabase(path, "the file does not exist")
     try:
         with closing(sqlite3.connect(path)) as connection:
-            found, position = _store_of(connection, path), _followed_up_to(connection)
+            found, position = _store_of(connection, path), followed_up_to(connection)
             connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
@@ -136,7 +136,7 @@ def open_database(store: Store, path: Path) -> Database:
         connection.close()
         raise AuditDatabaseMismatch(path, store.database.uuid, found)
     try:
-        _check_position(store, path, _followed_up_to(connection))
+        _check_position(store, path, followed_up_to(connection))
     except AuditDatabaseAhead:
         connection.close()
         raise
@@ -195,7 +195,7 @@ def _store_of(connection: sqlite3.Connection, path: Path) -> str:
     return str(row[0])
 
 
-def _followed_up_to(connection: sqlite3.Connection) -> int:
+def followed_up_to(connection: sqlite3.Connection) -> int:
     row = connection.execute("SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]).fetchone()
     return int(row[0]) if row else 0
 

@@ -13,10 +13,19 @@ from typing import Any
 
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import CorruptEvent, Store
+from eventstore import CorruptEvent, Erased, Recorded, Redaction, Store
 from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
-from foldlog.reports.audit_database import Damaged, add_events, describe, purge
-from foldlog.reports.audit_file import WHOLE_STORE, open_database, table_of
+from eventstore.maintenance.status import confirm
+from foldlog.reports.audit_database import (
+    Damaged,
+    add_events,
+    describe,
+    events_among,
+    name_of,
+    purge,
+    replace_redacted,
+)
+from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database
 
 __all__ = ["AuditFactory", "AuditFollower", "AuditTables"]
 
@@ -34,18 +43,25 @@ class AuditTables(BatchView):
         self.touched: set[str] = set()
         self.damaged: list[Damaged] = []
         self.events = 0
+        self._redacted = False
+        self._to_confirm = True
+        """Whether something was removed from the store before the present position, and that is not confirmed."""
+        self._name = name_of(path)
         self._database = open_database(store, path)
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
         """Add the events of a batch and its position in one transaction."""
-        sound = [(r.conversation, r.recorded_at, r.event) for r in batch.events if not isinstance(r, CorruptEvent)]
+        sound = events_among(batch.events)
         lost = [Damaged(r.conversation, r.event_id, r.problem) for r in batch.events if isinstance(r, CorruptEvent)]
         with self.writing:
             with self._database.conn:
                 add_events(self._database, sound, lost)
+                self._redacted |= replace_redacted(self.store, self._database, sound)
                 self._track(tracking)
             self.events += len(sound)
             self.damaged += lost
+            removals = (r for r in batch.events if isinstance(r, Recorded) and isinstance(r.event, Erased | Redaction))
+            self._to_confirm |= any(removals)
             self.touched.update(r.conversation for r in batch.events)
 
     def describe(self) -> int:
@@ -60,8 +76,9 @@ class AuditTables(BatchView):
                 row.id for row in self.store.iter_conversations() if row.erased_at is not None and row.id not in known
             }
             gone = [describe(self.store, self._database, conversation) for conversation in sorted(touched)]
-            if any(gone):
+            if any(gone) or self._redacted:
                 purge(self._database)
+                self._redacted = False
             return len(touched)
 
     def insert_tracking(self, tracking: Tracking) -> None:
@@ -70,12 +87,16 @@ class AuditTables(BatchView):
 
     def max_tracking_id(self, application_name: str) -> int | None:
         with self.writing:
-            rows = list(table_of(self._database, "followed").rows_where("scope = ?", [WHOLE_STORE]))
-        return int(rows[0]["position"]) if rows else None
+            return followed_up_to(self._database.conn) or None
 
     def refresh(self) -> None:
-        """Describe the conversations that have new events."""
+        """Describe the conversations that have new events, and confirm what was removed."""
+        with self.writing:
+            due, position = self._to_confirm, followed_up_to(self._database.conn)
+            self._to_confirm = False
         self.describe()
+        if due and self.store.database.recorder.writable:
+            confirm(self.store, self._name, position)
 
     def close(self) -> None:
         """Close the database."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
-from eventstore import CorruptEvent, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store
+from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.database import translated
@@ -113,10 +113,10 @@ class SearchIndex:
                 if not chunk:
                     return added
                 redacted = self._remove_redacted(chunk)
-                readable = [one for one in chunk if isinstance(one, Recorded)]
+                readable = _readable(chunk)
                 # An event may have been read before its redaction.
                 texts = [indexed(one) for one in readable if (one.conversation, one.event.id) not in redacted]
-                unread, last = len(chunk) - len(readable), _position(chunk[-1])
+                unread, last = _unread(chunk), _position(chunk[-1])
                 if self._tables.add(texts, unread, last, after=after, removals=removals):
                     added += len(texts)
                     on_events(len(chunk))
@@ -128,10 +128,9 @@ class SearchIndex:
             # The batch may have been read before an erasure that the index has met already.
             kept = {name for name in {one.conversation for one in batch} if not self._is_erased(name)}
             redacted = self._remove_redacted(batch)
-            readable = [one for one in batch if isinstance(one, Recorded) and one.conversation in kept]
+            readable = [one for one in _readable(batch) if one.conversation in kept]
             texts = [indexed(one) for one in readable if (one.conversation, one.event.id) not in redacted]
-            unread = sum(isinstance(one, CorruptEvent) for one in batch)
-            if self._tables.add(texts, unread, position, after=None, removals=removals):
+            if self._tables.add(texts, _unread(batch), position, after=None, removals=removals):
                 return True
         return False
 
@@ -270,6 +269,15 @@ def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
             position = error.position
         else:
             return
+
+
+def _readable(entries: Iterable[Recorded | CorruptEvent]) -> list[Recorded]:
+    """Return the events among these entries. Texts of erased conversations are removed by ``remove_erased``."""
+    return [one for one in entries if isinstance(one, Recorded) and not isinstance(one.event, Erased)]
+
+
+def _unread(entries: Iterable[Recorded | CorruptEvent]) -> int:
+    return sum(isinstance(one, CorruptEvent) for one in entries)
 
 
 def _position(one: Recorded | CorruptEvent) -> int:

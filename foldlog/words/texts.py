@@ -13,6 +13,7 @@ from eventstore import (
     CondensationSummary,
     Content,
     DocumentChanges,
+    Erased,
     Event,
     Message,
     Observation,
@@ -40,7 +41,12 @@ def text_of(event: Event) -> str:
             return f"{name} {as_json(data)}"
         case DocumentChanges(changed=changed):
             return as_json(changed)
-        case CondensationRequest(reason=reason) | Retraction(reason=reason) | Redaction(reason=reason):
+        case (
+            CondensationRequest(reason=reason)
+            | Retraction(reason=reason)
+            | Redaction(reason=reason)
+            | Erased(reason=reason)
+        ):
             return reason
         case CondensationAction(summary=summary):
             return summary or ""

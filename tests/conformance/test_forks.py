@@ -16,6 +16,7 @@ from eventstore import (
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
+    Erased,
     InvalidArgument,
     Message,
     Store,
@@ -192,7 +193,8 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(an
         store.append(name, said("on"), expected_version=len(before[name][0]))
     heads = {name: [Published(len(events), bytes.fromhex(head))] for name, (events, head) in before.items()}
     assert [verdict.findings for verdict in verify(store, published=heads)] == [()] * 5
-    assert [(each.conversation, each.id) for each in store.follow()] == [("f", 11), ("f", 12), ("g", 12), ("h", 4)]
+    followed = [(each.conversation, each.id) for each in store.follow() if not isinstance(each.event, Erased)]
+    assert followed == [("f", 11), ("f", 12), ("g", 12), ("h", 4)]
 
 
 def test_a_detachment_that_was_stopped_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):

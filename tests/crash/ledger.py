@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import CondensationAction, Event, Message, Redaction, Store, open_store
+from eventstore import CondensationAction, Erased, Event, Message, Redaction, Store, open_store
 from projections import Views, audit
 
 __all__ = ["Acknowledged", "Ledger", "batch_of", "contents", "inspect", "open_at"]
@@ -132,13 +132,21 @@ FORKS = {"f": 12, "f2": 13, "branch": 14, "leaf": 16}
 
 
 def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
+    erased: list[str] = []
     last, seen = 0, {name: FORKS.get(name, 0) for name in versions}
     for position, conversation, _, event in store.follow():
         if position <= last:
             yield f"out of order: position {position} behind {last}"
+        last = position
+        if isinstance(event, Erased):
+            erased.append(conversation)
+            continue
         if event.id != seen.get(conversation):
             yield f"out of order: event {event.id} of {conversation} is followed where {seen.get(conversation)} was due"
-        last, seen[conversation] = position, event.id + 1
+        seen[conversation] = event.id + 1
+    tombstones = [row.id for row in store.iter_conversations() if row.erased_at is not None]
+    if sorted(erased) != sorted(tombstones):
+        yield f"the erasures of {sorted(erased)} are followed, and {sorted(tombstones)} are erased"
     if seen != versions:
         differing = next(c for c in versions if seen.get(c) != versions[c])
         yield f"not followed: {differing} has {versions[differing]} events, {seen.get(differing)} were followed"

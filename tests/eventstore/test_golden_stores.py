@@ -10,7 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 import foldlog
-from eventstore import Annotation, ConversationErased, KeyRing, Message, Origin, open_store
+from eventstore import Annotation, ConversationErased, Erased, KeyRing, Message, Origin, open_store
+from eventstore.maintenance.erase import erase
+from eventstore.writing.generation import Generation
 from projections import Views, audit
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
@@ -143,6 +145,34 @@ def test_a_store_of_schema_9_reads_the_same_and_takes_bytes_from_then_on(tmp_pat
             assert same == before
             assert isinstance(added, Annotation)
             assert added.data == [b"\x00\xff", name]
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
+HEADS_OF_SCHEMA_10 = {
+    "encrypted": "6832c0088941b15767b15190c5fa17abe2f52f5da63aac4760a6c7d2118c7846",
+    "gone": "de59d2e0a345f9034d0d553c68824062563d26b8069b19d369a17cef0e6ae513",
+    "imported": "b2d593e32add73252bc8e26cc4d5892e01a8d94b52df400f712f1a4e16b38cfc",
+    "plain": "de240f24d81b35733b0d0655a26057d1e194a353176c7432da07370fe95987de",
+    "used again": "4b25eb70a615eb395a0a49de9672d8528b0d9fea946722d456c450d38ee4516d",
+}
+
+
+def test_a_store_of_schema_10_reads_the_same_and_its_erasures_get_an_entry_when_their_id_is_used_again(tmp_path: Path):
+    """The last schema before entries of erasures. "gone" is erased, "used again" too, and then begun again."""
+    with open_store(f"sqlite:///{unpacked('schema-10.db', tmp_path)}", keys=KEYS) as store:
+        assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_10
+        before = list(store.follow())
+        assert len(before) == 4 + 1 + 2 + 1_001
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        new = Message(source="user", content="new")
+        store.append("gone", new, expected_version=0, generation=Generation(replaces_erased=True))
+        erase(store, "used again", reason="again")
+        entries = list(store.follow(before[-1].position))
+        assert [(one.conversation, one.event.id, type(one.event)) for one in entries] == [
+            ("gone", 2, Erased),
+            ("gone", 0, Message),
+            ("used again", 1, Erased),
+        ]
         assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
 
 

@@ -288,7 +288,7 @@ def test_the_newest_state_is_taken_from_the_log(path: Path):
 
 
 def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_index(path: Path):
-    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 20)
+    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 21)
     content = bytearray(path.read_bytes())
     content[(page - 1) * PAGE : page * PAGE] = b"\xff" * PAGE
     path.write_bytes(content)
@@ -449,7 +449,7 @@ def test_checksums_say_whose_events_are_where_the_row_of_a_conversation_is_damag
     damaged = path.with_name("damaged.db")
     shutil.copy(path, damaged)
     execute(damaged, f"UPDATE conversations SET {change} WHERE id = 'a'")
-    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 20)
+    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 21)
     content = bytearray(path.read_bytes())
     content[(page - 1) * PAGE : page * PAGE] = damaged.read_bytes()[(page - 1) * PAGE : page * PAGE]
     path.write_bytes(content)

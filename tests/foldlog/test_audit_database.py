@@ -25,6 +25,7 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.status import confirm
 from foldlog.histories import Histories
 from foldlog.reports import audit_database
 from foldlog.reports.audit_database import Updated, update
@@ -120,6 +121,22 @@ def test_what_was_erased_goes_from_it(store: Store, tmp_path: Path):
     (conversation,) = rows(path, "SELECT erased_reason FROM conversations")
     assert conversation == {"erased_reason": "asked for"}
     assert all(b"cache" not in file.read_bytes() for file in tmp_path.glob("audit.db*"))
+
+
+def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    name = f"audit database {path}"
+    store.append("another", Message(source="user", content="x"), expected_version=0)
+    erased = [row.id for row in store.conversations() if row.erased_at is None][:2]
+    assert store.erase(erased[0], reason="asked to").unconfirmed == (name,)
+    update(store, path)
+    assert store.conversation(erased[0]).unconfirmed == ()
+    assert store.erase(erased[1], reason="asked to").unconfirmed == (name,)
+    confirm(store, name, 1)  # earlier than what it has confirmed
+    assert store.conversation(erased[0]).unconfirmed == ()
+    confirm(store, name, None)
+    assert store.conversation(erased[1]).unconfirmed == ()
 
 
 def test_an_id_that_is_used_again_has_the_new_events_alone(store: Store, tmp_path: Path):

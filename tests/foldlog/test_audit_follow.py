@@ -16,6 +16,7 @@ import pytest
 from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import ANY_VERSION, Message, Store, open_store
+from eventstore.maintenance.redact import redact
 from foldlog.reports.audit_file import check
 from foldlog.reports.audit_follow import AuditFollower, AuditTables
 
@@ -62,6 +63,29 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
         assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("c1", 1_201)]
         assert asked(path, "SELECT erased_reason FROM conversations WHERE id = 'c2'") == [("asked for",)]
         check(store, path)
+
+
+def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    with open_store(url) as store:
+        say(store, "c1", 3)
+        say(store, "c2", 3)
+        with AuditFollower(store, url, path) as follower:
+            follower.catch_up(PATIENCE_S)
+            follower.view.refresh()
+            name = f"audit database {path}"
+            assert redact(store, "c1", 1, reason="asked for", by="ann").unconfirmed == (name,)
+            assert store.erase("c2", reason="asked for").unconfirmed == (name,)
+            follower.view.refresh()  # it has not come to the entries, or only just
+            follower.catch_up(PATIENCE_S)
+            follower.view.refresh()
+            assert store.conversation("c2").unconfirmed == ()
+        assert asked(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
+            (0, "word 0"),
+            (1, "[redacted]"),
+            (2, "word 2"),
+        ]
+        assert b"word 1" not in path.read_bytes()
 
 
 def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):

@@ -133,7 +133,8 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         update(store, tmp_path / "audit.db")
     assert "needs a terminal; nothing was redacted" in foldlog("redact", "c", "1", "--reason", "asked to").err
     ran = foldlog("redact", "c", "1", "--yes", "--reason", "asked to", "--by", "ann")
-    assert ran.status == 0
+    assert ran.status == 1
+    assert f"has not confirmed the redaction: audit database {tmp_path}/audit.db" in ran.err
     assert "c: event 1 redacted at " in ran.out
     assert " by ann, hash " in ran.out
     assert "c: the summary of condensation 3 stands for it and may quote it; --with-summaries redacts it" in ran.out
@@ -144,6 +145,7 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         False,
         "asked to",
     )
+    assert (ran.status, ran.document["unconfirmed"]) == (0, [])
     assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
     for arguments, problem in (
         (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),

@@ -321,7 +321,7 @@ def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
         f"DROP TABLE {schema}.listing, {schema}.listed, {schema}.facts, {schema}.attachments, {schema}.attached; "
         f"DROP INDEX {schema}.conversations_by_parent; "
         f"ALTER TABLE {schema}.conversations DROP COLUMN grown, DROP COLUMN past, DROP COLUMN replaces, "
-        f"DROP COLUMN redactions; "
+        f"DROP COLUMN redactions, DROP COLUMN erased_position; "
         f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "
         f"UPDATE {schema}.store SET value = '1' WHERE name = 'readable_by'"
     )

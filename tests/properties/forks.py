@@ -26,6 +26,7 @@ from eventstore import (
     CondensationRequest,
     ConversationErased,
     ConversationHasForks,
+    Erased,
     Event,
     IdempotencyConflict,
     Message,
@@ -235,7 +236,10 @@ class Trial:
                 (verdict,) = verify(self.store, name, published={name: self.heads[name]})
                 assert verdict.findings == (), (name, verdict.findings)
         self.check_copies()
-        positions = [(each.conversation, each.id) for each in self.store.follow()]
+        followed = list(self.store.follow())
+        positions = [(each.conversation, each.id) for each in followed if not isinstance(each.event, Erased)]
+        erased = [each.conversation for each in followed if isinstance(each.event, Erased)]
+        assert sorted(erased) == sorted(name for name, model in self.model.items() if model.erased)
         own = [
             (name, n)
             for name, model in self.model.items()

@@ -58,12 +58,14 @@ class MemoryReader:
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         tables = self._tables
         start = bisect.bisect_right(tables.places, after_position, key=lambda place: place[0])
-        return [
-            PlacedRow(position, tables.conversations[key].id, bare(between(tables.rows[key], row_id, row_id + 1)[0]))
-            for position, key, row_id in islice(
-                (place for place in tables.places[start:] if tables.conversations[place[1]].erasure is None), limit
-            )
-        ]
+        return list(islice(filter(None, map(self._placed, tables.places[start:])), limit))
+
+    def _placed(self, place: tuple[int, int, int]) -> PlacedRow | None:
+        position, key, row_id = place
+        found = self._tables.conversations[key]
+        if found.erasure is None:
+            return PlacedRow(position, found.id, bare(between(self._tables.rows[key], row_id, row_id + 1)[0]))
+        return PlacedRow(position, found.id, found.erasure) if position == found.erasure.position else None
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False

@@ -126,7 +126,9 @@ class MemoryTransaction(MemoryReader):
                 self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
             case Erasure():
                 self.index.leave(key)
+                change = change._replace(position=self._tables.last_position + 1)
                 self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=change))
+                self._place([(key, change.events)])
 
     def _replace(self, key: int, rows: Sequence[Row]) -> None:
         rows = [self._shared(key, row) for row in rows]
@@ -179,7 +181,9 @@ class MemoryTransaction(MemoryReader):
 
         tables.undo.append(restore)
         tables.rows[key], tables.structural[key] = [], []
-        tables.places = [place for place in tables.places if place[1] != key]
+        erasure = tables.conversations[key].erasure
+        kept_position = None if erasure is None else erasure.position
+        tables.places = [place for place in tables.places if place[1] != key or place[0] == kept_position]
         for turn in [turn for turn in tables.idempotency_keys if turn[0] == key]:
             del tables.idempotency_keys[turn]
             if turn[1] in tables.source_keys:
@@ -231,9 +235,12 @@ class MemoryTransaction(MemoryReader):
     def set_value(self, name: str, value: str) -> None:
         facts = self._tables.facts
         before = dict(facts)
-        if name.startswith("tracking ") and int(facts.get(name, -1)) >= int(value):
+        if name.startswith("tracking ") and value and int(facts.get(name, -1)) >= int(value):
             raise IntegrityError(f"{name!r} is at notification {facts[name]} already, {value} comes too late")
-        facts[name] = value
+        if value:
+            facts[name] = value
+        else:
+            facts.pop(name, None)
 
         def restore() -> None:
             facts.clear()

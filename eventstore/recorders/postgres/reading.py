@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,6 +16,7 @@ from eventstore.recorders.postgres.results import (
     conversation_at,
     first_conversation,
     integer_at,
+    placed_erasure,
     recalled_key,
     records_of,
     rows_of,
@@ -22,7 +24,7 @@ from eventstore.recorders.postgres.results import (
     values,
 )
 from eventstore.recorders.postgres.wire import Parameter
-from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, PlacedRow, RecalledKey, Record
+from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, PlacedRow, RecalledKey, Record, in_order
 
 if TYPE_CHECKING:
     from eventstore.recorders.postgres.index import PostgresIndex
@@ -94,6 +96,13 @@ class PostgresReader:
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
+        rows = self._placed_rows(after_position, limit)
+        found = self._ask("erasures_after", bigint(after_position), bigint(limit))
+        return (
+            in_order(rows, map(partial(placed_erasure, found), range(found.ntuples)), limit) if found.ntuples else rows
+        )
+
+    def _placed_rows(self, after_position: int, limit: int) -> list[PlacedRow]:
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._ask("publications", bigint(after_position))

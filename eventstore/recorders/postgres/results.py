@@ -9,7 +9,7 @@ from typing import Final, cast
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.postgres.binary import to_text
-from eventstore.recorders.types import BareRow, Conversation, Erasure, RecalledKey, Record, head_of
+from eventstore.recorders.types import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, head_of
 
 __all__ = [
     "TRUE",
@@ -17,6 +17,7 @@ __all__ = [
     "first_conversation",
     "integer_at",
     "moment",
+    "placed_erasure",
     "recalled_key",
     "record_of",
     "records_of",
@@ -89,6 +90,13 @@ def record_of(result: PGresult, n: int, first: int) -> Record:
     )
 
 
+def placed_erasure(result: PGresult, n: int) -> PlacedRow:
+    value = values(result)
+    position = unsigned(value(n, 0))
+    erasure = Erasure(moment(value(n, 2)), to_text(value(n, 3)), unsigned(value(n, 4)), value(n, 5), position)
+    return PlacedRow(position, to_text(value(n, 1)), erasure)
+
+
 def first_conversation(result: PGresult) -> Conversation | None:
     return conversation_at(result, 0) if result.ntuples else None
 
@@ -111,7 +119,13 @@ def conversation_at(result: PGresult, n: int) -> Conversation:
         sealed_key=may_be_null(n, 7),
         erasure=None
         if erased_at is None
-        else Erasure(moment(erased_at), to_text(value(n, 9)), unsigned(value(n, 10)), value(n, 11)),
+        else Erasure(
+            moment(erased_at),
+            to_text(value(n, 9)),
+            unsigned(value(n, 10)),
+            value(n, 11),
+            None if (position := may_be_null(n, 26)) is None else unsigned(position),
+        ),
         shown=0 if is_empty else unsigned(value(n, 15)) + (value(n, 16) == TRUE),
         structural=0 if is_empty else unsigned(value(n, 17)) + (value(n, 18) == TRUE),
         visible=value(n, 19) == TRUE,

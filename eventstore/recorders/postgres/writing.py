@@ -136,7 +136,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     ) -> Conversation:
         key = self._numbered().key()
         if replaces is not None and not staged:
-            self._write("hide_tombstone", bigint(replaces))
+            self._write("hide_tombstone", bigint(replaces), bigint(self._positions.take(1)))
         self._write(
             "begin_conversation",
             bigint(key),
@@ -172,7 +172,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
-        self._write("hide_replaced_tombstone", bigint(key))
+        self._write("hide_replaced_tombstone", bigint(key), bigint(self._positions.take(1)))
         self._write("publish", bigint(key))
         first_id, firsts = 0, []
         for first, count in self._numbered().take_ranges(size, self._reserve):
@@ -255,9 +255,13 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._attach_again(key, rows)
 
     def _erase(self, key: int, erasure: Erasure) -> None:
-        erased_at, reason, events, head = erasure
+        erased_at, reason, events, head, _ = erasure
+        self._ask_for_number()
+        place = bigint(self._positions.take(1))
         self._write("leave_lists", bigint(key))
-        self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
+        self._write(
+            "erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head, place
+        )
         self._write("delete_publications", bigint(key))
         self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
 
@@ -301,7 +305,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
-        if kind == "tracking":
+        if kind == "tracking" and not value:
+            self._write("forget_tracking", text_bytes(application))
+        elif kind == "tracking":
             self._insert_tracking(application, int(value))
         else:
             self._write("set_fact", text_bytes(name), text_bytes(value))

@@ -23,6 +23,7 @@ from eventstore.recorders.types import (
     PlacedRow,
     RecalledKey,
     Record,
+    in_order,
 )
 
 if TYPE_CHECKING:
@@ -151,13 +152,18 @@ class SQLiteReader:
         """
         if self._check_file is not None:
             self._check_file()
+        erasures = self._execute(SQL["erasures_after"], (after_position, limit)).fetchall()
+        rows = self._placed_rows(after_position, limit)
+        return in_order(rows, map(_placed_erasure, erasures), limit) if erasures else rows
+
+    def _placed_rows(self, after_position: int, limit: int) -> list[PlacedRow]:
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._publication(after_position)
             if block is not None and block[2] <= after_position + 1:
-                key, conversation_id, first, size = block
+                key, conversation_id, first, size, erased = block
                 start = after_position + 1 - first
-                rows = self.rows(key, start, size, limit - len(placed))
+                rows = () if erased else self.rows(key, start, size, limit - len(placed))
                 placed += [PlacedRow(first + row[0], conversation_id, row) for row in rows]
                 # What is missing was erased: go on behind the block.
                 after_position = placed[-1].position if rows and len(placed) == limit else first + size - 1
@@ -209,12 +215,12 @@ class SQLiteReader:
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
 
-    def _publication(self, after_position: int) -> tuple[int, str, int, int] | None:
+    def _publication(self, after_position: int) -> tuple[int, str, int, int, bool] | None:
         """Return the published import that holds the next position, else the first import after it."""
         row = self._execute(SQL["publication_at"], (after_position + 1,)).fetchone()
         if row is None or row[2] + row[3] <= after_position + 1:
             row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()
-        return (row[0], as_text(row[1]), row[2], row[3]) if row else None
+        return (row[0], as_text(row[1]), row[2], row[3], row[4] == 1) if row else None
 
     def _id(self, key: int) -> str:
         if key not in self._ids:
@@ -231,6 +237,15 @@ def a_position(answer: sqlite3.Cursor) -> int:
     if found is None or type(found[0]) is not int:
         raise DatabaseError("the positions of events are damaged; run 'foldlog verify', then 'foldlog salvage'")
     return int(found[0])
+
+
+def _placed_erasure(found: tuple[Any, ...]) -> PlacedRow:
+    position, name, erased_at, reason, events, head = found
+    if not type(position) is type(erased_at) is type(events) is int or type(head) is not bytes:
+        raise DatabaseError(
+            "the row of an erased conversation is damaged; run 'foldlog verify', then 'foldlog salvage'"
+        )
+    return PlacedRow(position, as_text(name), Erasure(erased_at, as_text(reason), events, head, position))
 
 
 def json_text(value: Sequence[object]) -> str:
@@ -267,8 +282,8 @@ def _usual_conversation(conversation_id: str, found: tuple[Any, ...]) -> Convers
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, mark, replaces, parent_id, past, redactions, last_id,
-     updated_at, head, shown, structural, astray) = found  # fmt: skip
+     erased_at, erased_reason, erased_events, erased_head, mark, replaces, parent_id, past, redactions,
+     erased_position, last_id, updated_at, head, shown, structural, astray) = found  # fmt: skip
     return Conversation(
         key=key,
         id=conversation_id,
@@ -283,7 +298,7 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         sealed_key=sealed_key,
         erasure=None
         if erased_at is None
-        else Erasure(erased_at, as_text(erased_reason or b""), erased_events, erased_head or b""),
+        else Erasure(erased_at, as_text(erased_reason or b""), erased_events, erased_head or b"", erased_position),
         shown=shown or 0,
         structural=structural or 0,
         astray=bool(astray) or type(last_id) not in (int, type(None)),

@@ -27,7 +27,7 @@ __all__ = [
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 _MIGRATIONS: Final = migrations("sqlite")
 NEWEST: Final = max(_MIGRATIONS)
-FINGERPRINT: Final = "84bce8dd7c155333f4033eeec26b1675"
+FINGERPRINT: Final = "20790367151e0da8deb7fe0f3344e0c6"
 """A fingerprint of the schema that the migrations make. It is compared instead of running them in memory, which takes
 longer than opening a View. A test holds it to the migrations.
 """

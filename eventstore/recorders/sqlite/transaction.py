@@ -123,6 +123,12 @@ class SQLiteTransaction(SQLiteReader):
         self.forget()
         if self._execute(SQL["hide_tombstone"], (key,)).rowcount != 1:
             raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
+        self._place_erasure(key)  # one of an earlier version: followers delete its events before they read the new ones
+
+    def _place_erasure(self, key: int) -> None:
+        position = self._last_position() + 1
+        if self._execute(SQL["place_erasure"], (position, key)).rowcount == 1:
+            self._execute(SQL["reserve_positions"], (position,))
 
     def change(self, key: int, change: Change) -> None:
         if type(change) is NewMark:
@@ -143,6 +149,7 @@ class SQLiteTransaction(SQLiteReader):
             case Erasure(erased_at, reason, events, head):
                 self.index.leave(key)
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
+                self._place_erasure(key)
             case NewForm(rows):
                 self._replace(key, rows)
             case NewContent(rows):
@@ -209,6 +216,9 @@ class SQLiteTransaction(SQLiteReader):
         kind, _, application = name.partition(" ")
         if kind != "tracking":
             self._execute(SQL["set_store_value"], (name, value))
+            return
+        if not value:
+            self._execute(SQL["forget_tracking"], (application,))
             return
         newest = self.value(name)
         if newest and int(newest) >= int(value):

@@ -169,6 +169,7 @@ def _as_json(line: _Line) -> dict[str, Any]:
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,
         **({"bytes_pending": True} if row.bytes_pending else {}),
+        **({"unconfirmed": list(row.unconfirmed)} if row.unconfirmed else {}),
         **({} if row.parent is None else {"parent": row.parent, "parent_version": row.parent_version}),
         **({} if more is None else more._asdict()),
     }

@@ -17,9 +17,11 @@ from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.words.gist import count, gist
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eventstore import ConversationRow, Store
 
-__all__ = ["check_audit", "erase_there", "run"]
+__all__ = ["check_audit", "erase_there", "run", "warn_of_unconfirmed", "without_audit"]
 
 _LOOKED_AT_MAX = 1_000
 _WORDS_MAX = 200
@@ -45,7 +47,8 @@ def run(
 
     In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. A
     tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
-    archives and backups still hold the conversation; later ones hold the tombstone.
+    archives and backups still hold the conversation; later ones hold the tombstone. Read models that have not confirmed
+    the erasure are named; the same command asks again.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """
@@ -73,8 +76,9 @@ def run(
         left = _erase_from_search(store)
         pending = bytes_pending_words(store, "it")
         problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
+        unconfirmed = without_audit(tombstone.unconfirmed, None if problem else audit)
     if as_json:
-        terminal.emit(_document(tombstone))
+        terminal.emit(_document(tombstone, unconfirmed))
     else:
         name = terminal.printable(tombstone.id, one_line=True)
         said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
@@ -87,10 +91,31 @@ def run(
     if problem is not None:
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
-    return DONE if problem is None and left is None else FINDINGS
+    warn_of_unconfirmed(unconfirmed, "erasure")
+    return DONE if problem is None and left is None and not unconfirmed else FINDINGS
 
 
-def _document(tombstone: ConversationRow) -> dict[str, object]:
+def without_audit(unconfirmed: Sequence[str], audit: Path | None) -> list[str]:
+    """Return the read models that have not confirmed, but for an audit database that this command has brought up to
+    date.
+    """
+    if audit is None or not unconfirmed:
+        return list(unconfirmed)
+    from foldlog.reports.audit_database import name_of
+
+    return [name for name in unconfirmed if name != name_of(audit)]
+
+
+def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
+    """Name the read models that may still hold what was removed."""
+    for name in unconfirmed:
+        terminal.warn(
+            f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; let it "
+            f"follow the store, and run the same command again to ask again"
+        )
+
+
+def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> dict[str, object]:
     return {
         "conversation": tombstone.id,
         "erased_at": _moment(tombstone),
@@ -98,6 +123,7 @@ def _document(tombstone: ConversationRow) -> dict[str, object]:
         "events": tombstone.version,
         "head": tombstone.head,
         "bytes_pending": tombstone.bytes_pending,
+        "unconfirmed": unconfirmed,
     }
 
 

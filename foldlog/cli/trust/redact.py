@@ -13,7 +13,7 @@ from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
-from foldlog.cli.trust.erase import check_audit, erase_there
+from foldlog.cli.trust.erase import check_audit, erase_there, warn_of_unconfirmed, without_audit
 from foldlog.words.gist import count, gist
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def run(
             raise Refused(str(error)) from error
         touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])
         problem = None if audit is None else erase_there(store, audit, list(touched))
+        receipt = receipt._replace(unconfirmed=tuple(without_audit(receipt.unconfirmed, None if problem else audit)))
         pending = bytes_pending_words(store, "it")
     if as_json:
         terminal.emit(_document(receipt))
@@ -77,8 +78,7 @@ def run(
         _show(receipt)
     if receipt.bytes_pending:
         terminal.complain(f"bytes pending: {pending}")
-    for name in receipt.unconfirmed:
-        terminal.warn(f"a read model may still hold the content, because it has not confirmed the redaction: {name}")
+    warn_of_unconfirmed(receipt.unconfirmed, "redaction")
     if problem is not None:
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"
         terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")

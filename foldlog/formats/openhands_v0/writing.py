@@ -14,6 +14,7 @@ from eventstore.events import (
     CondensationSummary,
     Content,
     DocumentChanges,
+    Erased,
     Event,
     Message,
     Observation,
@@ -245,7 +246,7 @@ def _predict_body(event: Event, marks: Marks, before: RecordsBefore, record: dic
         case CondensationRequest():
             record["action"] = "condensation_request"
             return {}
-        case UnknownEvent() | Retraction() | Redaction() | DocumentChanges():
+        case UnknownEvent() | Retraction() | Redaction() | Erased() | DocumentChanges():
             return None
 
 

@@ -72,7 +72,8 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions,
+       c.erased_position
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events
@@ -126,7 +127,8 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions,
+       c.erased_position
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
@@ -150,7 +152,8 @@ ORDER BY substring(id, 1, 256), id LIMIT 1
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
        e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark,
-       NULL::bytea, c.past, NULL::boolean, c.replaces, c.redactions
+       NULL::bytea, c.past, NULL::boolean, c.replaces, c.redactions,
+       c.erased_position
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE NOT visible AND erased_at IS NULL AND id >= $1::bytea
@@ -222,6 +225,7 @@ SELECT greatest(
     (SELECT max(position) FROM {schema}.events WHERE position < (SELECT position FROM horizon)),
     (SELECT first_position + size - 1 FROM {schema}.publications
      WHERE first_position < (SELECT position FROM horizon) ORDER BY first_position DESC LIMIT 1),
+    (SELECT max(erased_position) FROM {schema}.conversations WHERE erased_position < (SELECT position FROM horizon)),
     0)
 
 -- name: all_visible
@@ -364,11 +368,18 @@ SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent,
 FROM past JOIN {schema}.conversations c ON c.key = past.key
 ORDER BY past.stop DESC
 
+-- An erasure of an earlier version gets its position now: followers delete its events before they read the new ones.
+-- part: hide
+UPDATE {schema}.conversations
+SET visible = false, erased_position = coalesce(
+    erased_position, $2::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch))
+
 -- name: hide_tombstone
-UPDATE {schema}.conversations SET visible = false WHERE key = $1::bigint AND visible AND erased_at IS NOT NULL
+{hide}
+WHERE key = $1::bigint AND visible AND erased_at IS NOT NULL
 
 -- name: hide_replaced_tombstone
-UPDATE {schema}.conversations SET visible = false
+{hide}
 WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 
@@ -441,8 +452,15 @@ DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint AND sha256
 -- name: erase_conversation
 UPDATE {schema}.conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL,
-    erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea
+    erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea,
+    erased_position = $6::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
 WHERE key = $1::bigint
+
+-- name: erasures_after
+SELECT erased_position, id, erased_at, erased_reason, erased_events, erased_head FROM {schema}.conversations
+WHERE erased_position > $1::bigint AND erased_position <
+    (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 FROM {schema}.epoch)
+ORDER BY erased_position LIMIT $2::bigint
 
 -- name: forget_keys
 DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint
@@ -470,6 +488,9 @@ DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2:
 
 -- name: trackings_behind
 SELECT application FROM {schema}.tracking GROUP BY application HAVING max(notification_id) < $1::bigint ORDER BY application
+
+-- name: forget_tracking
+DELETE FROM {schema}.tracking WHERE application = $1::bytea
 
 -- name: insert_tracking
 INSERT INTO {schema}.tracking (application, notification_id, token) VALUES ($1::bytea, $2::bigint, $3::bigint)

@@ -10,6 +10,7 @@
 -- part: conversations_as_found
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, c.replaces, p.id, c.past, c.redactions,
+       c.erased_position,
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
        coalesce(e.structural_before + e.structural, b.structural_before + b.structural),
@@ -159,6 +160,14 @@ FROM conversations c WHERE key = ?
 -- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
 
+-- name: place_erasure
+UPDATE conversations SET erased_position = ? WHERE key = ? AND erased_position IS NULL
+
+-- name: erasures_after
+SELECT erased_position, id, erased_at, erased_reason, erased_events, erased_head
+FROM conversations INDEXED BY conversations_by_erasure
+WHERE erased_position > ? ORDER BY erased_position LIMIT ?
+
 -- name: replaces
 SELECT replaces FROM conversations WHERE key = ? AND replaces IS NOT NULL
 
@@ -265,11 +274,11 @@ FROM events e WHERE e.position > ? AND e.position <= ?
 ORDER BY e.position LIMIT ?
 
 -- name: publication_at
-SELECT key, id, first_position, published FROM conversations
+SELECT key, id, first_position, published, erased_at IS NOT NULL FROM conversations
 WHERE first_position <= ? AND published IS NOT NULL ORDER BY first_position DESC LIMIT 1
 
 -- name: publications_after
-SELECT key, id, first_position, published FROM conversations
+SELECT key, id, first_position, published, erased_at IS NOT NULL FROM conversations
 WHERE first_position > ? AND published IS NOT NULL ORDER BY first_position LIMIT ?
 
 -- name: publish
@@ -366,7 +375,8 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
        - coalesce((SELECT CAST(value AS INTEGER) FROM store WHERE name = 'positions_left_out'), 0),
        (SELECT count(*) FROM events INDEXED BY events_by_id
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
-       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published)), 0) FROM conversations),
+       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published, 0)
+                            + (erased_position IS NOT NULL)), 0) FROM conversations),
        (SELECT typeof(value) = 'integer' FROM store WHERE name = 'positions_given')
 
 -- name: newest_records
@@ -435,6 +445,9 @@ DELETE FROM listing WHERE conversation = ?
 -- name: insert_tracking
 INSERT INTO tracking (application, notification_id) VALUES (?, ?)
 
+-- name: forget_tracking
+DELETE FROM tracking WHERE application = ?
+
 -- name: max_tracking_id
 SELECT max(notification_id) FROM tracking WHERE application = ?
 
@@ -443,7 +456,7 @@ SELECT application FROM tracking GROUP BY application HAVING max(notification_id
 
 -- name: carve_conversation
 INSERT OR IGNORE INTO conversations
-VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: carve_event
 INSERT OR REPLACE INTO events

@@ -21,9 +21,9 @@ from eventstore.stored import hash_chain
 __all__ = ["Carved", "carve"]
 
 _EVENT_COLUMNS = 14
-_CONVERSATION_COLUMNS = 20
-_EARLIER_COLUMNS = (15, 16, 18, 19)
-"""The numbers of columns that a conversation's row had before schema 3, 7, 8 and 9."""
+_CONVERSATION_COLUMNS = 21
+_EARLIER_COLUMNS = (15, 16, 18, 19, 20)
+"""The numbers of columns that a conversation's row had before schema 3, 7, 8, 9 and 11."""
 _NAME_BYTES = 32
 """The name of an attachment: a hash."""
 _TRIED_MAX = 16
@@ -171,7 +171,7 @@ class _Names:
             columns = rows.get(name) or self._rows.get(key)
             if columns is None and key not in self._name_of and name in _OF_THE_STORE:
                 continue
-            columns = _typed(columns or (key, name, 1, 0, *[None] * 16))
+            columns = _typed(columns or (key, name, 1, 0, *[None] * 17))
             is_hidden_tombstone = columns[2] == 0 and columns[11] is not None
             if columns[2] == 1 or columns[10] is not None or is_hidden_tombstone or key in self._seen_before:
                 found.setdefault(key, (key, name, 0 if is_hidden_tombstone else 1, *columns[3:]))

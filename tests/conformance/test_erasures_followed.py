@@ -1,0 +1,105 @@
+"""Followers read an erasure as an entry with a position; its tombstone names the read models that are behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore import Erased, Event, InvalidEvent, Message, Store
+from eventstore.maintenance.erase import erase
+from eventstore.recorders.types import Erasure
+from eventstore.writing.generation import Generation
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def entries(store: Store, after: int = 0) -> list[tuple[str, int, type[Event]]]:
+    return [(one.conversation, one.event.id, type(one.event)) for one in store.follow(after)]
+
+
+def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store: Store):
+    store.append("a", [said("1"), said("2")], expected_version=0)
+    (before,) = store.append("b", said("b"), expected_version=0)
+    tombstone = erase(store, "a", reason="asked to")
+    (after,) = store.append("b", said("b"), expected_version=1)
+    assert entries(store) == [("b", 0, Message), ("a", 2, Erased), ("b", 1, Message)]
+    (entry,) = list(store.follow(before.position, limit=1))
+    assert before.position < entry.position < after.position
+    assert (entry.event.reason, entry.recorded_at) == ("asked to", tombstone.erased_at)  # type: ignore[attr-defined]
+    assert entries(store, entry.position) == [("b", 1, Message)]
+
+
+def test_the_last_entry_is_the_last_position(store: Store):
+    store.append("a", said("1"), expected_version=0)
+    erase(store, "a", reason="asked to")
+    (entry,) = store.follow()
+    assert store.database.recorder.value("last_position") == str(entry.position)
+
+
+def test_pages_of_any_size_give_the_same_entries_in_order(store: Store):
+    for n in range(6):
+        store.append(f"c{n}", [said("1"), said("2")], expected_version=0)
+        if n % 2:
+            erase(store, f"c{n - 1}", reason="asked to")
+    store.ingest("imported", [said(str(n)) for n in range(1_500)])
+    erase(store, "imported", reason="asked to")
+    whole = [(one.position, one.conversation, one.event.id) for one in store.follow()]
+    assert len(whole) == 6 + 3 + 1
+    assert whole == sorted(whole)
+    for size in (1, 2, 3):
+        found, after = [], 0
+        while page := list(store.follow(after, limit=size)):
+            found += [(one.position, one.conversation, one.event.id) for one in page]
+            after = page[-1].position
+        assert found == whole
+
+
+def test_a_new_generation_begins_after_the_entry(store: Store):
+    for text in ("first", "second"):
+        store.append("a", said(text), expected_version=0, generation=Generation(replaces_erased=True))
+        erase(store, "a", reason=f"no {text}")
+    store.append("a", said("third"), expected_version=0, generation=Generation(replaces_erased=True))
+    assert entries(store) == [("a", 1, Erased), ("a", 1, Erased), ("a", 0, Message)]
+    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
+def test_a_repeated_erasure_is_one_entry(store: Store):
+    store.append("a", said("1"), expected_version=0)
+    erase(store, "a", reason="asked to")
+    erase(store, "a", reason="asked again")
+    assert [one.event.reason for one in store.follow() if isinstance(one.event, Erased)] == ["asked to"]
+
+
+def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store: Store):
+    store.ingest("imported", [said(str(n)) for n in range(1_500)])
+    recorder = store.database.recorder
+    found = recorder.query(lambda reader: reader.conversation("imported"))
+    assert found is not None
+    recorder.transact(lambda transaction: transaction.change(found.key, Erasure(7, "asked to", 1_500, b"h" * 32)))
+    assert entries(store) == [("imported", 1_500, Erased)]
+
+
+def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store: Store):
+    def confirm(name: str, position: int) -> None:
+        store.database.recorder.transact(lambda transaction: transaction.set_value(f"tracking {name}", str(position)))
+
+    (first, *_) = store.append("a", [said("1"), said("2")], expected_version=0)
+    confirm("slow", first.position)
+    confirm("other", first.position)
+    assert erase(store, "a", reason="asked to").unconfirmed == ("other", "slow")
+    (entry,) = store.follow()
+    confirm("other", entry.position)
+    assert store.conversation("a").unconfirmed == ("slow",)
+    assert [row.unconfirmed for row in store.conversations()] == [("slow",)]
+    confirm("slow", entry.position + 1)
+    assert erase(store, "a", reason="asked to").unconfirmed == ()
+    assert store.conversation("a").unconfirmed == ()
+
+
+def test_nobody_appends_such_an_entry(store: Store):
+    with pytest.raises(InvalidEvent, match="is the entry of an erasure"):
+        store.append("a", Erased(reason="not true"), expected_version=0)
+    with pytest.raises(InvalidEvent, match="is the entry of an erasure"):
+        store.ingest("a", [Erased(reason="not true")])
+    assert store.version("a") == 0
