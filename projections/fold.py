@@ -13,10 +13,10 @@ A condensation imported from V0 follows other rules: see ``projections.v0_dialec
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_field
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -35,14 +35,12 @@ from eventstore.events import (
 )
 from projections.intervals import Intervals
 from projections.items import NO_ITEMS, Items
-from projections.left_behind import LeftBehind
+from projections.left_behind import left_behind_after
+from projections.long_fold import LongFold, named_places
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
 __all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "add_shown", "evolve", "fold", "resume", "summary_event"]
-
-
-_id, _shown = attrgetter("id"), attrgetter("shown")
 
 
 class EarlierFolds(Protocol):
@@ -208,14 +206,9 @@ def _resume(start: ViewState, events: Sequence[Event], places: Sequence[int], ve
     """Do the same, given also the places of the events that do more than join the end of the View."""
     if not places:
         return Folded(add_shown(start, events, version), ())
-    folding = _Folding(start, hopeful=len(events) >= MANY)
+    folding = _Folding(start)
     folding.run(events, places)
-    left_behind = folding.left_behind()
-    if left_behind is None:
-        folding = _Folding(start, hopeful=False)
-        folding.run(events, places)
-        left_behind = folding.left_behind() or frozenset()
-    return Folded(folding.state(version, left_behind), tuple(folding.condensations))
+    return Folded(folding.state(version), tuple(folding.condensations))
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
@@ -258,18 +251,18 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 
 MANY = 1_000
-"""A fold of fewer events than this does not begin as a hopeful one: see ``left_behind``."""
+"""A fold of fewer events than this makes each View on its way."""
 
 
 class _Folding:
     """A fold in progress: mutable, and private to this file."""
 
-    def __init__(self, start: ViewState, *, hopeful: bool) -> None:
+    def __init__(self, start: ViewState) -> None:
         self._start = start.items
         self._added: list[Event] = []
         self._changed: list[Event] | None = None
         self._requested = start.unhandled_condensation_request
-        self._parting = LeftBehind(start.left_behind, hopeful=hopeful)
+        self._left_behind = start.left_behind
         self._register = start.register
         self._tomb = start.tomb
         self.condensations: list[CondensationAction] = []
@@ -285,21 +278,35 @@ class _Folding:
     def _items(self, items: list[Event]) -> None:
         self._changed = items
 
-    def left_behind(self) -> frozenset[int] | None:
-        """Return the ids of the events left behind; None where a hopeful fold does not know them."""
-        return self._parting.left_behind(lambda: self._items)
-
-    def state(self, version: int, left_behind: frozenset[int]) -> ViewState:
+    def state(self, version: int) -> ViewState:
         items = self._start.plus(self._added) if self._changed is None else Items(self._changed)
-        return ViewState(version, items, self._requested, left_behind, self._register, self._tomb)
+        return ViewState(version, items, self._requested, self._left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event], places: Sequence[int]) -> None:
-        start = 0
-        for place in places:
+        start = self._skip(events, places) if len(events) >= MANY else 0
+        for place in places[bisect_left(places, start) :]:
             self._show(events[start:place])
             self._fold_in(events[place])
             start = place + 1
         self._show(events[start:])
+
+    def _skip(self, events: Sequence[Event], places: Sequence[int]) -> int:
+        """Fold in the events up to the last condensation. Return their number; 0 if the ids alone do not tell."""
+        last = next((place for place in reversed(places) if type(events[place]) is CondensationAction), -1)
+        first, places = events[0].id, places[: bisect_right(places, last)]
+        if last < 0 or self._left_behind or self._register or self._tomb or events[last].id - first != last:
+            return 0
+        known = {event.id: event for event in self._start}
+        ids = LongFold(known, events).ids(places)
+        if ids is None:
+            return 0
+        condensations = [event for place in places if isinstance(event := events[place], CondensationAction)]
+        remaining = set(ids)
+        known.update((summary_id(c.id), summary_event(c)) for c in condensations if summary_id(c.id) in remaining)
+        self._changed = [known[event_id] if event_id < first else events[event_id - first] for event_id in ids]
+        self._requested = False
+        self.condensations += condensations
+        return last + 1
 
     def _show(self, events: Sequence[Event]) -> None:
         events = _not_buried(self._tomb, events)
@@ -339,7 +346,7 @@ class _Folding:
         if self._register is not None:
             self._items = insert_register(self._items, self._register)
             self._register = None
-        self._forget(_named(action, self._items), action.id)
+        self._forget(named_places(action, [event.id for event in self._items]))
         if action.summary is not None and action.summary_offset is not None:
             self._items.insert(clamp(action.summary_offset), summary_event(action))
 
@@ -350,43 +357,27 @@ class _Folding:
 
     def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
         self._tomb = entomb(self._tomb, event)
-        self._forget(find_buried(self._tomb, self._items), event.id)
+        self._forget(find_buried(self._tomb, self._items))
 
-    def _forget(self, places: Sequence[int], by: int) -> None:
-        """Remove the items at ascending places, because of the structural event with id ``by``."""
+    def _forget(self, places: Sequence[int]) -> None:
+        """Remove the items at ascending places."""
         if not places:
             return
         items, start, stop = self._items, places[0], places[-1] + 1
-        head = items[:start]
         if len(places) == stop - start:
             gone = items[start:stop]
-            self._items = head + items[stop:]
+            self._items = items[:start] + items[stop:]
         else:
             gone = [items[place] for place in places]
             ids = {event.id for event in gone}
             self._items = [event for event in items if event.id not in ids]
         shown = items if self._register is None else insert_register(items, self._register)
-        self._parting.forget(by, shown, head, gone)
+        self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
     """Return the places of the events that are not shown, or may be structural."""
     return [place for place, event in enumerate(events) if not event.shown or type(event) in MAY_BE_STRUCTURAL]
-
-
-def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
-    """Return the places of the shown items that a native condensation forgets. Later events are not affected."""
-    ids = action.given_ids
-    if ids is None:
-        start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
-        return [place for place, event in enumerate(items) if start <= event.id <= end]
-    if not ids:
-        return ()
-    first = next((place for place, event in enumerate(items) if event.id == ids[0]), 0)
-    if tuple(map(_id, items[first : first + len(ids)])) == tuple(ids):  # as condensers name them
-        return range(first, first + len(ids))
-    named = set(ids)
-    return [place for place, event in enumerate(items) if event.id in named]
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:

@@ -1,107 +1,36 @@
 """Find the events that are left behind: they stay when a condensation forgets another part of their unit.
 
-``left_behind_by_ids`` is the definition, applied to one condensation after the other. Two shortcuts make it cheap.
-First, the forgotten events are nearly always one piece of the View, and then the open calls at its borders decide:
-``left_behind_by_piece``. Second, in a long fold only the events that are still shown at its end matter. So once
-condensations seem to respect units, ``LeftBehind`` becomes hopeful: it only checks, at the end, that no shown event was
-left behind. If it cannot tell, the fold runs again and examines each condensation.
+``left_behind_by_ids`` is the definition, applied to one condensation after the other. The forgotten events are nearly
+always one piece of the View, and then the open calls at its borders decide: ``left_behind_by_piece``. In a long fold
+only the events that are still shown at its end matter: ``Ties`` say whether they certainly shared no unit with others.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from operator import attrgetter
-from typing import NamedTuple
 
 from eventstore.events import Action, Event, Observation
 from projections.units import UNSEEN, units
 
-__all__ = ["LeftBehind", "left_behind_by_ids", "left_behind_by_piece"]
-
-TRIALS = 4
-"""A fold becomes hopeful after this number of condensations that left nothing behind."""
-
-RECENT = 4
-"""The number of newest condensations whose forgotten events are remembered. The events at the end of a View saw few
-condensations.
-"""
-
+__all__ = ["Ties", "left_behind_after", "left_behind_by_ids", "left_behind_by_piece"]
 
 _stays_with_next = attrgetter("stays_with_next")
 
 
-class _Cut(NamedTuple):
-    """The events that the structural event with id ``by`` forgot, and the first id of them."""
-
-    by: int
-    first: int
-    gone: Sequence[Event]
-
-
-class LeftBehind:
-    """The events left behind during a fold. A hopeful one may not know them at the end."""
-
-    def __init__(self, left_behind: frozenset[int], *, hopeful: bool) -> None:
-        self._left_behind = left_behind
-        self._trials_left = TRIALS if hopeful and not left_behind else -1
-        self._head: Sequence[Event] = ()
-        self._keys = _Keys(())
-        self._heads_are_whole = True
-        self._recent: deque[_Cut] = deque()
-        self._older_by = self._older_first = -1
-
-    def forget(self, by: int, shown: Sequence[Event], head: Sequence[Event], gone: Sequence[Event]) -> None:
-        """Note that the event ``by`` forgets ``gone``: in a View of ``shown``, ``gone`` begins after ``head``."""
-        start, stop = len(head), len(head) + len(gone)
-        in_one_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
-        if self._trials_left == 0:
-            # Events between two pieces are neither head nor tail, so it can no longer be hopeful.
-            self._heads_are_whole = self._heads_are_whole and in_one_piece
-            self._hope(by, head, gone)
-            return
-        if in_one_piece:
-            parted = left_behind_by_piece(shown, self._left_behind, start, stop)
-        else:
-            parted = left_behind_by_ids(shown, self._left_behind, {event.id for event in gone})
-        if parted:
-            self._trials_left = -1
-        elif self._trials_left > 0:
-            self._trials_left -= 1
-        if parted or self._left_behind:
-            self._left_behind = (self._left_behind | parted).difference([event.id for event in gone])
-
-    def left_behind(self, items: Callable[[], Sequence[Event]]) -> frozenset[int] | None:
-        """Return the ids of ``items``, the View at the end, that were left behind; None where that is not known."""
-        return self._left_behind if self._trials_left != 0 or self._is_plain(items()) else None
-
-    def _hope(self, by: int, head: Sequence[Event], gone: Sequence[Event]) -> None:
-        if head != self._head:
-            self._head, self._keys = head, _Keys(head)
-        self._heads_are_whole = self._heads_are_whole and self._keys.are_apart_from(gone, behind=True)
-        first = next((event.id for event in gone if event.id >= 0), by)
-        self._recent.append(_Cut(by, first, gone))
-        if len(self._recent) > RECENT:
-            older = self._recent.popleft()
-            self._older_by = older.by
-            self._older_first = older.first if self._older_first < 0 else min(older.first, self._older_first)
-
-    def _is_plain(self, items: Sequence[Event]) -> bool:
-        """Return whether certainly no shown action or observation shared a unit with a forgotten one.
-
-        Only the beginning of the View is older than most condensations, and it was examined each time.
-        """
-        living = [e for e in items if type(e) is Action or type(e) is Observation or e.stays_with_next]
-        for cut in reversed(self._recent):
-            living = [event for event in living if event.id < cut.by]
-            if not living:
-                return self._heads_are_whole
-            if living[-1].id > cut.first and not _Keys(living).are_apart_from(cut.gone, behind=False):
-                return False
-        return self._heads_are_whole and not any(self._older_first < event.id < self._older_by for event in living)
+def left_behind_after(
+    shown: Sequence[Event], left_behind: frozenset[int], start: int, gone: Sequence[Event]
+) -> frozenset[int]:
+    """Return the ids of the events left behind after a View of ``shown`` loses ``gone``, which begin at ``start``."""
+    stop = start + len(gone)
+    if stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]:
+        parted = left_behind_by_piece(shown, left_behind, start, stop)
+    else:
+        parted = left_behind_by_ids(shown, left_behind, {event.id for event in gone})
+    return (left_behind | parted).difference([event.id for event in gone]) if parted or left_behind else left_behind
 
 
-class _Keys:
+class Ties:
     """The ties of some events of a View, in order, to other events: call ids, response ids, thinking, bonds."""
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -114,21 +43,31 @@ class _Keys:
         self._responses = {event.response_id for event in acts if type(event) is Action} - {None}
         self._calls = {event.call_id for event in acts}
 
-    def are_apart_from(self, gone: Sequence[Event], *, behind: bool) -> bool:
-        """Return whether certainly none of ``gone`` shared a unit with these events. ``behind``: all of ``gone`` come
-        later.
+    def are_apart_from_later(self, gone: Iterable[Event]) -> bool:
+        """Return whether certainly none of ``gone``, which all come later, shared a unit with these events. They must
+        not wait for observations.
 
         Cost: ``gone``.
         """
+        # Loops and bonds lead from an event to later ones, and an observation never comes before its action.
+        if self._none or not self._plain:
+            return self._none
+        return not self._waiting and self._has_no_response_of(gone)
+
+    def are_apart_from(self, gone: Sequence[Event]) -> bool:
+        """Return whether certainly none of ``gone`` shared a unit with these events. Cost: ``gone``."""
         if any(map(_stays_with_next, gone)):
             return False
         if self._none or not self._plain:
             return self._none
-        responses: Set[str | None] = self._responses
-        if [e for e in gone if type(e) is Action and (e.response_id in responses or e.thinking)]:
-            return False
-        if behind and not self._waiting:
-            return True  # all of these calls have their observations, and an observation never comes before its call
+        is_loop = any(e.thinking for e in gone if type(e) is Action)
+        return not is_loop and self._has_no_response_of(gone) and self._has_no_call_of(gone)
+
+    def _has_no_response_of(self, gone: Iterable[Event]) -> bool:
+        responses = self._responses
+        return not responses or not [e for e in gone if type(e) is Action and e.response_id in responses]
+
+    def _has_no_call_of(self, gone: Sequence[Event]) -> bool:
         calls = self._calls | {None}
         return None not in self._calls and not [
             e for e in gone if (type(e) is Action or type(e) is Observation) and e.call_id in calls

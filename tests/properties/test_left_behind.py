@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from itertools import pairwise
 from types import ModuleType
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
-from projections import View, fold, left_behind
+from projections import View, fold, long_fold
 from projections.intervals import contains, normalize
 from projections.left_behind import left_behind_by_ids, left_behind_by_piece
-from tests.properties.histories import histories, long_histories
+from tests.properties.histories import THINKING, histories, long_histories
 from tests.properties.slow_fold import slow_fold
 
 
@@ -31,10 +32,18 @@ def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], dat
 
 
 @settings(max_examples=1_000, deadline=None)
-@given(long_histories, st.integers(0, 2), st.integers(0, 2))
-def test_a_fold_that_hopes_for_the_best_knows_when_it_was_wrong(events: list[Event], trials: int, recent: int) -> None:
-    with patched(fold, MANY=0), patched(left_behind, TRIALS=trials, RECENT=recent):
-        assert View.from_events(events).left_behind == slow_fold(events).left_behind
+@given(long_histories, st.integers(0, 2), st.data())
+def test_a_fold_by_ids_is_that_of_one_event_after_the_other(
+    events: list[Event], recent: int, data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(events)))
+    with patched(fold, MANY=0), patched(long_fold, RECENT=recent):
+        view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
+    slow = slow_fold(events)
+    assert list(view) == slow.events
+    assert view.left_behind == slow.left_behind
+    assert view == in_two == View.from_events(events)
+    assert view.condensations == in_two.condensations == View.from_events(events).condensations
 
 
 @contextmanager
@@ -79,5 +88,47 @@ def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() 
         Observation(id=2, content="o", call_id="k"),
         CondensationAction(id=3, origin=origin, forgotten_event_ids=(-2, 2)),
     ]
-    with patched(fold, MANY=0), patched(left_behind, TRIALS=0, RECENT=0):
+    with patched(fold, MANY=0), patched(long_fold, RECENT=0):
         assert View.from_events(events).left_behind == {1}
+
+
+ORIGIN = Origin(format="test")
+
+
+def _call(call: str, response: str | None = None, *, thinks: bool = False) -> Action:
+    return Action(tool="t", call_id=call, response_id=response, thinking=THINKING if thinks else ())
+
+
+def _answer(call: str) -> Observation:
+    return Observation(content="o", call_id=call)
+
+
+def _said(*, stays: bool = False) -> Message:
+    return Message(source="agent", content="x", stays_with_next=stays)
+
+
+def _forget(*ids: int) -> CondensationAction:
+    return CondensationAction(origin=ORIGIN, forgotten_event_ids=ids)
+
+
+@pytest.mark.parametrize("recent", [0, 1, 4])
+@pytest.mark.parametrize(
+    "events, expected",
+    [
+        ([_call("a", "r"), _answer("a"), _call("b", "r"), _answer("b"), _forget(2, 3)], {0, 1}),
+        ([_call("a"), _said(), _answer("a"), _forget(2)], {0}),
+        ([_said(), _said(stays=True), _said(), _forget(1)], {2}),
+        ([_said(), _said(stays=True), _said(), _forget(2)], {1}),
+        ([_said(), _call("a"), _said(), _answer("a"), _forget(1), _forget(2)], {3}),
+        ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(5), _forget(1)], {3}),
+        ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(1), _forget(4)], {3}),
+        ([_said(), _call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(1, 2)], {3, 4}),
+        ([_said(), _call("a"), _answer("a"), _said(), _forget(1, 2), _said(), _forget(3)], set()),
+    ],
+)
+def test_a_fold_by_ids_finds_the_events_left_behind(events: list[Event], expected: set[int], recent: int) -> None:
+    numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
+    with patched(fold, MANY=0), patched(long_fold, RECENT=recent):
+        for cut in range(len(numbered)):
+            view = View.from_events(numbered[:cut]).then(numbered[cut:])
+            assert view.left_behind == slow_fold(numbered).left_behind == expected

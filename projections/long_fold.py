@@ -1,0 +1,123 @@
+"""Fold a long history by its ids: which events remain after its last condensation, without the Views before.
+
+The result is that of a fold of one event after the other, or it is not known: an event may be left behind, or the
+history holds something that this fold does not follow.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+
+from eventstore.events import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    Observation,
+    is_structural,
+    summary_id,
+)
+from projections.left_behind import Ties
+from projections.v0_dialect import clamp, is_from_v0
+
+__all__ = ["LongFold", "named_places"]
+
+RECENT = 4
+"""The number of newest condensations whose forgotten events are remembered. The events at the end of a View saw few
+condensations.
+"""
+
+
+class LongFold:
+    """A fold of ``events``, whose ids are dense, after a View of ``known``, by id, none of which was left behind."""
+
+    def __init__(self, known: Mapping[int, Event], events: Sequence[Event]) -> None:
+        self._known = known
+        self._events = events
+        self._first = events[0].id
+        self._cuts: list[tuple[int, list[int]]] = []
+        """The newest condensations and the ids that they forgot, each one piece of its View."""
+        self._older_by = -1
+        self._untouched = sys.maxsize
+        """The events before this place of the View were before all forgotten events, so only they are old."""
+
+    def ids(self, places: Sequence[int]) -> list[int] | None:
+        """Return the ids of the View after the last one of ``places``, which are those of the events that are not
+        shown, or may be structural.
+
+        Return None where an event may be left behind, for condensations that forget several pieces of a View, and for
+        structural events that are not native condensations and requests. Cost: the events; for each condensation also
+        the ids of the View at that moment.
+        """
+        ids = list(self._known)
+        begin = self._first
+        for place in places:
+            event = self._events[place]
+            ids += range(begin, self._first + place)
+            begin = self._first + place + 1
+            if type(event) is CondensationAction and not is_from_v0(event):
+                if not self._forget(named_places(event, ids), ids, event.id):
+                    return None
+                if event.summary is not None and event.summary_offset is not None:
+                    ids.insert(clamp(event.summary_offset), summary_id(event.id))
+            elif not is_structural(event):
+                if event.shown:
+                    ids.append(event.id)
+            elif type(event) is not CondensationRequest or is_from_v0(event):
+                return None
+        return ids if self._is_whole(ids, begin) else None
+
+    def _forget(self, places: Sequence[int], ids: list[int], by: int) -> bool:
+        """Remove the ids at ascending places. Return False where they are several pieces, or a bond crosses the end."""
+        if not places:
+            return True
+        start, stop = places[0], places[-1] + 1
+        gone = ids[start:stop]
+        del ids[start:stop]
+        self._untouched = min(self._untouched, start)
+        self._cuts.append((by, gone))
+        if len(self._cuts) > RECENT:
+            self._older_by, _ = self._cuts.pop(0)
+        return len(places) == len(gone) and not (gone[-1] >= 0 and self._event(gone[-1]).stays_with_next)
+
+    def _event(self, event_id: int) -> Event:
+        return self._known[event_id] if event_id < self._first else self._events[event_id - self._first]
+
+    def _events_of(self, ids: Sequence[int]) -> list[Event]:
+        """Return the events with these ids, without summaries."""
+        return [self._event(event_id) for event_id in ids if event_id >= 0]
+
+    def _is_whole(self, ids: Sequence[int], stop: int) -> bool:
+        """Return whether certainly none of ``ids``, which are below ``stop``, shared a unit with a forgotten event."""
+        if self._untouched == sys.maxsize:
+            return True  # none was forgotten
+        head = self._events_of(ids[: self._untouched])
+        after = head[-1].id + 1 if head else 0
+        known = [event for event in self._known.values() if event.id >= after]
+        later = islice(self._events, max(0, after - self._first), stop - self._first)
+        if not Ties(head).are_apart_from_later(chain(known, later)):
+            return False
+        tail = self._events_of(ids[self._untouched :])
+        tail = [event for event in tail if type(event) in (Action, Observation) or event.stays_with_next]
+        for by, gone in reversed(self._cuts):
+            tail = [event for event in tail if event.id < by]
+            if not Ties(tail).are_apart_from(self._events_of(gone)):
+                return False
+        return not tail or tail[0].id > self._older_by
+
+
+def named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
+    """Return the places, ascending, of the ids that a native condensation forgets. Later events are not affected."""
+    named = action.given_ids
+    if named is None:
+        start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
+        return [place for place, event_id in enumerate(ids) if start <= event_id <= end]
+    if not named:
+        return ()
+    first = ids.index(named[0]) if named[0] in ids else 0
+    if ids[first : first + len(named)] == list(named):  # as condensers name them
+        return range(first, first + len(named))
+    some = set(named)
+    return [place for place, event_id in enumerate(ids) if event_id in some]
