@@ -10,15 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 
-from eventstore.events import (
-    Action,
-    CondensationAction,
-    CondensationRequest,
-    Event,
-    Observation,
-    is_structural,
-    summary_id,
-)
+from eventstore.events import CondensationAction, CondensationRequest, Event, is_structural, summary_id
 from projections.left_behind import Ties
 from projections.v0_dialect import clamp, is_from_v0
 
@@ -100,10 +92,9 @@ class LongFold:
         if not Ties(head).are_apart_from_later(chain(known, later)):
             return False
         tail = self._events_of(ids[self._untouched :])
-        tail = [event for event in tail if type(event) in (Action, Observation) or event.stays_with_next]
         for by, gone in reversed(self._cuts):
             tail = [event for event in tail if event.id < by]
-            if not Ties(tail).are_apart_from(self._events_of(gone)):
+            if tail and not Ties(tail).are_apart_from(self._events_of(gone)):
                 return False
         return not tail or tail[0].id > self._older_by
 

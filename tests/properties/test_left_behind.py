@@ -111,6 +111,15 @@ def _forget(*ids: int) -> CondensationAction:
     return CondensationAction(origin=ORIGIN, forgotten_event_ids=ids)
 
 
+def _of_v0(source_id: int) -> Message:
+    return Message(source="user", content="x", origin=Origin(format="openhands-v0", id=source_id))
+
+
+def _forget_v0(source_id: int) -> CondensationAction:
+    origin = Origin(format="openhands-v0", id=9)
+    return CondensationAction(origin=origin, forgotten_event_ids=(source_id,), summary="s", summary_offset=0)
+
+
 @pytest.mark.parametrize("recent", [0, 1, 4])
 @pytest.mark.parametrize(
     "events, expected",
@@ -123,7 +132,13 @@ def _forget(*ids: int) -> CondensationAction:
         ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(5), _forget(1)], {3}),
         ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(1), _forget(4)], {3}),
         ([_said(), _call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(1, 2)], {3, 4}),
+        ([_call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(2, 3)], {0, 1}),
+        ([_call("a"), _said(stays=True), _answer("a"), _said(), _forget(0), _forget(1, 2)], {3}),
+        ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(1)], {0}),
         ([_said(), _call("a"), _answer("a"), _said(), _forget(1, 2), _said(), _forget(3)], set()),
+        ([_of_v0(7), _of_v0(8), _forget_v0(7), _of_v0(7), _said(), _forget(4)], set()),
+        ([_of_v0(7), _forget_v0(7), _said(), _forget(2), _of_v0(7), _said(), _forget(5)], set()),
+        ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(0)], set()),
     ],
 )
 def test_a_fold_by_ids_finds_the_events_left_behind(events: list[Event], expected: set[int], recent: int) -> None:
@@ -132,3 +147,4 @@ def test_a_fold_by_ids_finds_the_events_left_behind(events: list[Event], expecte
         for cut in range(len(numbered)):
             view = View.from_events(numbered[:cut]).then(numbered[cut:])
             assert view.left_behind == slow_fold(numbered).left_behind == expected
+            assert list(view) == slow_fold(numbered).events
