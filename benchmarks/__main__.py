@@ -6,6 +6,7 @@ import importlib
 import shutil
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.counts import TARGETS, count_all, python_version
 from benchmarks.frame import SCALES, Answer, Question, as_json, ask
 from benchmarks.plot import plot
 
@@ -63,6 +65,30 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
+def missed(answers: list[Answer]) -> list[str]:
+    """Return a line for each missed target: where its limit is shown."""
+    return [
+        f'missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}: docs/SPEED.md, "{a.explained}"'
+        for a in answers
+        if not a.holds
+    ]
+
+
+def counts_table() -> Table:
+    """Return the counts of operations, and what is wanted of CPython 3.12: others execute more or fewer bytecodes."""
+    shown = Table(
+        title=f"counts at 10,000 events, CPython {python_version()}", box=None, pad_edge=False, padding=(0, 1)
+    )
+    for column in ("operation", "bytecodes", "wanted of 3.12", "statements", "wanted"):
+        shown.add_column(column, justify="left" if column == "operation" else "right")
+    for operation, count in count_all().items():
+        cells = zip(count, TARGETS[operation], strict=True)
+        shown.add_row(
+            operation, *chain.from_iterable((f"{n:,}", "" if most is None else f"≤ {most:,}") for n, most in cells)
+        )
+    return shown
+
+
 def main(
     matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
     scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
@@ -92,6 +118,10 @@ def main(
             shutil.rmtree(folder)
             progress.update(task, completed=chosen.rounds)
     Console().print(table(answers))
+    for line in missed(answers):
+        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    if not matching:
+        Console().print(counts_table())
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{scale}.json").write_text(as_json(answers, ["python", "-m", "benchmarks", *sys.argv[1:]]))
     plot(answers, results / f"{scale}.png")

@@ -19,6 +19,7 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -58,15 +59,15 @@ def one_by_one(scale: Scale, folder: Path, keyed: bool = False) -> Iterator[Roun
         yield Round(1e6 * ours / len(events), 1e6 * raws / len(events))
 
 
-def batches(scale: Scale, folder: Path) -> Iterator[Round]:
+def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
     """The clock ends when both logs are written back into their files: raw does that in its commits, ours beside
-    them.
+    them. ``how`` are options of our store.
     """
     batch = workload(BATCH)
     count = 10 if scale.name == "full" else 2
     for n in range(scale.rounds):
         raw = RawStore(folder / f"raw-{n}.db")
-        with open_store(f"sqlite:///{folder}/ours-{n}.db") as store:
+        with open_store(f"sqlite:///{folder}/ours-{n}.db", **how) as store:
             ours = raws = 0.0
             for nth in range(count):
                 begun = time.perf_counter()
@@ -164,7 +165,7 @@ def _main(arguments: Sequence[str]) -> None:
 QUESTIONS = [
     Question("append one event, durable", "µs", 1.15, "at most", one_by_one),
     Question("append one event with an idempotency key", "µs", 1.25, "at most", partial(one_by_one, keyed=True)),
-    Question(f"append batches of {BATCH}", "events/s", 0.85, "at least", batches),
+    Question(f"append batches of {BATCH}", "events/s", 0.85, "at least", batches, explained="A batch"),
     Question(
         f"{THREADS} threads, each append durable", "appends/s", 2.5, "at least", group_commit, raw="ours, one thread"
     ),

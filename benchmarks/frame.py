@@ -61,6 +61,8 @@ class Question:
     measure: Callable[[Scale, Path], Iterator[Round]]
     raw: str = "raw sqlite3"
     """What the baseline is."""
+    explained: str = "Since that run"
+    """The paragraph or section of ``docs/SPEED.md`` that says why the target is missed, where it is."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Answer:
     target: float
     better: str
     rounds: int
+    explained: str
 
     @property
     def holds(self) -> bool:
@@ -102,6 +105,7 @@ def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], N
         question.target,
         question.better,
         len(rounds),
+        question.explained,
     )
 
 

@@ -50,4 +50,6 @@ def _by_hand(raw: RawStore, source: Path) -> int:
     return len(rows)
 
 
-QUESTIONS = [Question("import a history", "events/s", 0.75, "at least", measure, raw="parse, hash, insert by hand")]
+QUESTIONS = [
+    Question("import a history", "events/s", 0.75, "at least", measure, "parse, hash, insert by hand", "An import"),
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def cold_open(scale: Scale, folder: Path, figure: str = "seconds", length: int |
     length = scale.usual if length is None else min(length, scale.events[-1])
     stores = prepared(folder.parent, length)
     for _ in range(scale.rounds):
-        yield _both(stores, figure)
+        yield cold_round(stores, figure)
 
 
 def growth(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -64,8 +64,9 @@ def _version_like_the_last(length: int) -> int:
     return length - PERIOD * (length // (2 * PERIOD))
 
 
-def _both(stores: Prepared, figure: str) -> Round:
-    ours = in_new_process(_COLD, "ours", str(stores.ours))
+def cold_round(stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None) -> Round:
+    """Both sides, each in a new process; ``environment`` is for ours."""
+    ours = in_new_process(_COLD, "ours", str(stores.ours), environment=environment)
     raw = in_new_process(_COLD, "raw", str(stores.raw))
     if ours["answer"] != raw["answer"]:
         raise AssertionError("the two sides opened different Views")
@@ -75,7 +76,14 @@ def _both(stores: Prepared, figure: str) -> Round:
 
 QUESTIONS = [
     *(
-        Question(f"cold open of a View, {length:,} events", "ms", 1.4, "at most", partial(cold_open, length=length))
+        Question(
+            f"cold open of a View, {length:,} events",
+            "ms",
+            1.4,
+            "at most",
+            partial(cold_open, length=length),
+            explained="A cold open",
+        )
         for length in SCALES["full"].events
     ),
     Question("cold open, shortest to longest history", "ms", 1.3, "at most", growth, raw="ours, the shortest"),

@@ -36,5 +36,13 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 QUESTIONS = [
-    Question("full rebuild from disk", "events/s", 0.9, "at least", measure, raw="read, decode and fold by hand"),
+    Question(
+        "full rebuild from disk",
+        "events/s",
+        0.9,
+        "at least",
+        measure,
+        "read, decode and fold by hand",
+        "Reading everything",
+    ),
 ]

@@ -15,7 +15,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from benchmarks.append import batches
 from benchmarks.frame import Question, Round, Scale
+from benchmarks.opening import cold_round
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
@@ -23,6 +25,8 @@ from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, o
 from eventstore.codec import Encoded
 from eventstore.recorders.types import Conversation, Row
 from eventstore.stored import hash_chain, write_transaction
+from eventstore.stored.keys import KEY
+from projections import Views
 
 BATCH = 500
 BATCHES = 8
@@ -112,6 +116,18 @@ def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:
     yield from _stored_otherwise(scale, folder, keys=_keys())
 
 
+def encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
+    yield from batches(scale, folder, keys=_keys(), compression="zstd")
+
+
+def opening_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
+    stores = prepared(folder.parent, scale.usual)
+    path = folder / "ours.db"
+    _make_small(path, stores.length)
+    for _ in range(scale.rounds):
+        yield cold_round(stores._replace(ours=path), environment={KEY: _KEY})
+
+
 def compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     yield from _stored_otherwise(scale, folder, compression="zstd")
 
@@ -134,15 +150,17 @@ def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Rou
 
 def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     """Encrypted too, with revisions, chain and indices: one round, since a size is the same each time."""
-    from projections import Views
-
     stores = prepared(folder.parent, scale.usual)
     path = folder / "small.db"
+    _make_small(path, stores.length)
+    yield Round(path.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
+
+
+def _make_small(path: Path, length: int) -> None:
     with open_store(f"sqlite:///{path}", keys=_keys(), compression="zstd") as store:
         store.register(Views(store))
-        store.ingest("c1", (_without_id(event) for event in history(stores.length)))
+        store.ingest("c1", history(length))
         store._recorder.purge()
-    yield Round(path.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
 
 
 def _stored_otherwise(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
@@ -158,15 +176,25 @@ def _stored_otherwise(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]
 def _keys() -> KeyRing:
     from pydantic import SecretStr
 
-    return KeyRing([SecretStr("11" * 32)])
+    return KeyRing([SecretStr(_KEY)])
 
 
+_KEY = "11" * 32
 _PLAIN = "the same store, plain"
 QUESTIONS = [
-    Question("verify every event", "events/s", 0.6, "at least", verify, raw="read and hash by hand"),
+    Question("verify every event", "events/s", 0.6, "at least", verify, "read and hash by hand", "Reading everything"),
     Question("chain, of a batch of 500", "µs/event", 1.2, "at most", chain_of_a_batch, raw="the same without it"),
     Question(
         "chain, of single appends", "µs/event", 1.05, "at most", chain_of_single_appends, raw="the same without it"
+    ),
+    Question("batches of 500, encrypted and compressed", "events/s", 0.5, "at least", encrypted_and_compressed),
+    Question(
+        "cold open of a View, encrypted and compressed",
+        "ms",
+        2.0,
+        "at most",
+        opening_encrypted_and_compressed,
+        explained="A cold open",
     ),
     Question("batch of 500, encrypted", "events/s", 0.5, "at least", encrypted, raw=_PLAIN),
     Question("batch of 500, compressed (zstd)", "events/s", 0.3, "at least", compressed, raw=_PLAIN),

@@ -154,6 +154,11 @@ _FLAT: Mapping[type, _FlatKind] = {
 
 _BEGINS_OTHERWISE = (BEGINS_EXACT, BEGINS_WITH_LIST)
 """The beginnings of bodies that may hold NaN or an infinity."""
+_TEXT_OR_NONE = frozenset({str, type(None)})
+_LEVELS = 8
+"""The rest of an origin that nests deeper is read back."""
+_WHOLE_MAX = 2**53
+"""Larger whole numbers are read back."""
 
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
@@ -199,6 +204,8 @@ def _own_copy(event: Event) -> Event | None:
     Return None if one of its values may be read back as another value. Its texts may still be ones that JSON cannot
     hold.
     """
+    if event.origin is not None:
+        return _own_imported(event, event.origin)
     timestamp, meta = event.timestamp, event.meta
     if (
         event.extra
@@ -223,9 +230,36 @@ def _own_copy(event: Event) -> Event | None:
     return None if event.thinking else replace(event, meta=meta.copy(), extra={}, arguments=arguments)
 
 
+def _own_imported(event: Event, origin: Origin) -> Event | None:
+    """Do what ``_own_copy`` does for an event with an origin."""
+    if type(origin.id) not in _TEXT_OR_NONE or type(origin.time) not in _TEXT_OR_NONE or type(origin.format) is not str:
+        return None
+    if origin.rest is not None:
+        try:
+            origin = replace(origin, rest=_own_json(origin.rest, _LEVELS))
+        except ValueError:
+            return None
+    own = _own_copy(replace(event, origin=None))
+    if own is not None:
+        force_setattr(own, "origin", origin)  # no other code has it before it is returned
+    return own
+
+
+def _own_json(value: Any, levels: int) -> Any:
+    """Return a copy of texts, flags and whole numbers in objects and arrays. Raises ``ValueError`` for other values."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None or (kind is int and abs(value) < _WHOLE_MAX):
+        return value
+    if levels and kind is list:
+        return [_own_json(item, levels - 1) for item in value]
+    if levels and kind is dict and set(map(type, value)) <= {str}:
+        return {name: _own_json(item, levels - 1) for name, item in value.items()}
+    raise ValueError
+
+
 def _is_flat(event: Event) -> bool:
     """Return whether an event that was read back as the same event can stand for its shape: see ``_FlatKind``."""
-    if event.origin is not None or event.redacted is not None or not isinstance(event, Message | Action | Observation):
+    if event.redacted is not None or not isinstance(event, Message | Action | Observation):
         return False
     text = event.thought if isinstance(event, Action) else event.content
     return type(text) is str and _own_copy(event) is not None

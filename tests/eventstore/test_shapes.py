@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from eventstore import Action, Event, InvalidEvent, Message, Observation, codec
+from eventstore import Action, Event, InvalidEvent, Message, Observation, Origin, codec
 from eventstore.codec import decode, encode
 
 
@@ -37,6 +37,9 @@ def almost_flat() -> Iterator[Event]:
     ):
         for name, value in product(event.__struct_fields__, ODD):
             yield replace(event, **{name: value})
+        for name, value in product(Origin.__struct_fields__, ODD):
+            for rest in (None, {"set": {"a": [1, "x", True, None, {}]}}):
+                yield replace(event, origin=replace(Origin(format="f", id="x", rest=rest), **{name: value}))
 
 
 def outcome(event: Event) -> Any:
@@ -52,10 +55,13 @@ def all_shapes() -> Iterator[Event]:
     times, causes, ids = (None, datetime(2026, 1, 1, tzinfo=UTC)), (None, 1), (None, "x")
     for timestamp, cause, first, second in product(times, causes, ids, ids):
         common = {"timestamp": timestamp, "cause": cause}
+        yield Message(source="user", content="x", origin=Origin(format="f", id=first), **common)
         yield Message(source="user", content="x", **common)
         yield Observation(content="x", call_id=first, **common)
+        yield Observation(content="x", call_id=first, origin=Origin(format="f"), **common)
         for arguments in (None, "x", {"a": "b"}):
             yield Action(tool="x", arguments=arguments, call_id=first, response_id=second, **common)
+            yield Action(tool="x", arguments=arguments, call_id=first, origin=Origin(format="f"), **common)
 
 
 def forget_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +87,16 @@ def test_a_flat_event_is_read_back_once_for_its_shape(monkeypatch: pytest.Monkey
     assert len(decoded) == 1
     encode(Action(tool="shell", arguments={"command": ["ls"]}, call_id="call-6"))
     assert len(decoded) == 2
+
+
+def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored():
+    origin = Origin(format="f", rest={"set": {"a": [1]}})
+    event = Message(source="user", content="x", origin=origin)
+    encode(event)
+    stored = encode(event).event
+    assert stored == event
+    origin.rest["set"]["a"].append(2)
+    assert stored.origin == Origin(format="f", rest={"set": {"a": [1]}})
 
 
 @pytest.mark.parametrize(
