@@ -7,8 +7,10 @@ daemons of their pool: closing it waits for the running calls.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -64,11 +66,16 @@ class ThreadPool:
 
     def __init__(self, name: str, threads_max: int) -> None:
         self._name, self._threads_max = name, threads_max
+        self._closed = False
+        self._begin()
+        _pools.add(self)
+
+    def _begin(self) -> None:
+        """Have no threads and no calls: also in a child process, which has none of the threads of its parent."""
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        self._closed = False
 
     async def run(self, work: Callable[[], T], *, finish: bool) -> T:
         """Return what ``work`` returns in a thread, or raise what it raises.
@@ -111,6 +118,17 @@ class ThreadPool:
             del call
             with self._lock:
                 self._idle += 1
+
+
+_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    for pool in _pools:
+        pool._begin()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
 
 
 async def pause(seconds: float) -> None:

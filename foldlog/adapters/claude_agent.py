@@ -113,23 +113,23 @@ class FoldlogSessionStore(OpenHistories):
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's sub-agents."""
         start = f"{self.conversation({**key})}/"
-        return [unquote(row.id.removeprefix(start)) for row in await self._rows(start)]
+        return [_unquoted(row.id.removeprefix(start)) for row in await self._rows(start)]
 
     def conversation(self, key: SessionKey) -> str:
         """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
-        name = f"{self._below(key['project_key'])}{quote(key['session_id'], safe='')}"
-        return f"{name}/{quote(key['subpath'], safe='')}" if "subpath" in key else name
+        name = f"{self._below(key['project_key'])}{_quoted(key['session_id'])}"
+        return f"{name}/{_quoted(key['subpath'])}" if "subpath" in key else name
 
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _below(self, project_key: str) -> str:
-        return f"{self._prefix}/{quote(project_key, safe='')}/"
+        return f"{self._prefix}/{_quoted(project_key)}/"
 
     def _is_main(self, conversation: str) -> bool:
         return conversation.count("/") == self._prefix.count("/") + 2
 
     def _session(self, conversation: str) -> str:
-        return unquote(conversation.rpartition("/")[2])
+        return _unquoted(conversation.rpartition("/")[2])
 
     # -- in threads ---------------------------------------------------------------------------------------------------
 
@@ -204,6 +204,14 @@ class FoldlogSessionStore(OpenHistories):
                 self.histories.sync.erase(conversation, reason="the session was deleted", complete=last)
             except (ConversationNotFound, ConversationErased):
                 continue  # the session does not exist, which the SDK's contract allows
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogatepass")
+
+
+def _unquoted(name: str) -> str:
+    return unquote(name, errors="surrogatepass")
 
 
 def _entries(history: History) -> list[Any] | None:

@@ -112,9 +112,9 @@ class Values:
 
 def conversation_of(prefix: str, conf: Mapping[str, Any]) -> str:
     """Return the first conversation of a thread's namespace."""
-    name = f"{prefix}/{quote(str(conf['thread_id']), safe='')}"
+    name = f"{prefix}/{_quoted(str(conf['thread_id']))}"
     namespace = conf.get("checkpoint_ns", "")
-    return f"{name}/{quote(namespace, safe='')}" if namespace else name
+    return f"{name}/{_quoted(namespace)}" if namespace else name
 
 
 def namespace_of(prefix: str, conversation: str) -> tuple[str, str] | None:
@@ -122,7 +122,7 @@ def namespace_of(prefix: str, conversation: str) -> tuple[str, str] | None:
     names = conversation.removeprefix(f"{prefix}/").split("/")
     if conversation == prefix or len(names) > 2 or names[-1].startswith(("@", "+")):
         return None
-    return unquote(names[0]), unquote(names[1]) if len(names) == 2 else ""
+    return _unquoted(names[0]), _unquoted(names[1]) if len(names) == 2 else ""
 
 
 def config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> dict[str, Any]:
@@ -173,6 +173,14 @@ def model_input(
         elif event.id in places and event.id in sendable:
             shown.setdefault(places[event.id], messages[places[event.id]])
     return [*shown.values(), *messages[count:]]
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogatepass")
+
+
+def _unquoted(name: str) -> str:
+    return unquote(name, errors="surrogatepass")
 
 
 def _is_message(value: Any) -> bool:

@@ -98,7 +98,12 @@ class FoldlogSession(OpenHistories):
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it; None if there is no item, or if a summary is the newest item."""
-        popped = _items(await self.history.pop(1, "the runtime took the newest item back"))
+        try:
+            popped = _items(await self.history.pop(1, "the runtime took the newest item back"))
+        except ConversationErased:
+            if await self.get_items(1):
+                raise  # another session with this id began, whose items this object has not seen
+            return None
         return popped[-1] if popped else None
 
     async def clear_session(self) -> None:
@@ -144,11 +149,10 @@ class FoldlogSession(OpenHistories):
                 self.histories.sync.erase(self.session_id, reason="the session was cleared")
             self.history = self.histories[self.session_id]
             return
-        while view := history.view:
-            try:
-                history.retract(0, "the session was cleared", expected_version=view.version)
-            except VersionConflict:
-                continue  # other writers appended
+        with suppress(ConversationErased):  # the session is empty
+            while view := history.view:
+                with suppress(VersionConflict):  # other writers appended
+                    history.retract(0, "the session was cleared", expected_version=view.version)
 
 
 async def import_sessions(

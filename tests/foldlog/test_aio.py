@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 
@@ -276,6 +277,19 @@ async def test_it_can_be_awaited_instead_of_entered(tmp_path):
     histories = await foldlog.aio.open(f"sqlite:///{tmp_path}/h.db")
     await histories["c1"].append(said("hi"))
     await histories.close()
+
+
+async def test_a_forked_process_has_threads_of_its_own(histories):
+    await histories["c1"].append(said("parent"))
+    child = os.fork()
+    if child == 0:
+        # The child is in the middle of its parent's loop, so it runs a loop of its own in another thread.
+        add = threading.Thread(target=lambda: asyncio.run(histories["c1"].append(said("child"))), daemon=True)
+        add.start()
+        add.join(20)
+        os._exit(add.is_alive())
+    assert os.waitpid(child, 0)[1] == 0
+    assert [event.content async for event in histories["c1"].events()] == ["parent", "child"]
 
 
 async def test_a_step_condenses(tmp_path):

@@ -77,6 +77,20 @@ async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
         assert repr(await store.load(KEY)) == repr(given)
 
 
+@pytest.mark.parametrize("name", ["a/b", "%2F", "..", "@é", "\0", "\ud800", "x" * 999], ids=lambda n: ascii(n[:5]))
+async def test_any_text_may_be_a_name(store, name):
+    key = {"project_key": f"p{name}", "session_id": f"s{name}"}
+    agent = {**key, "subpath": f"agent{name}"}
+    for each in (key, agent):
+        await store.append(each, [line(1)])
+        assert await store.load(each) == [line(1)]
+    assert [each["session_id"] for each in await store.list_sessions(key["project_key"])] == [key["session_id"]]
+    assert [each["session_id"] for each in await store.list_session_summaries(key["project_key"])] == [f"s{name}"]
+    assert await store.list_subkeys(key) == [agent["subpath"]]
+    await store.delete(key)
+    assert (await store.load(key), await store.load(agent), await store.list_sessions(f"p{name}")) == (None, None, [])
+
+
 async def test_a_batch_that_is_sent_again_adds_what_is_new(store):
     await store.append(KEY, [line(0), line(1), {"type": "mode"}])
     await store.append(KEY, [line(1), {"type": "mode"}, line(2), line(2)])

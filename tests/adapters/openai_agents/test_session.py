@@ -135,6 +135,21 @@ async def test_clearing_can_erase(histories):
     assert "secret" not in str(list(histories["s"].events()))
 
 
+async def test_a_session_that_was_erased_is_empty(histories):
+    one, other = FoldlogSession("s", histories), FoldlogSession("s", histories)
+    await one.add_items([{"role": "user", "content": "secret"}])
+    assert len(await other.get_items()) == 1
+    histories.erase("s", reason="asked for")
+    for session in (one, other, FoldlogSession("s", histories), FoldlogSession("s", histories, clear="erase")):
+        assert await session.get_items() == []
+        assert await session.pop_item() is None
+        await session.clear_session()
+    await FoldlogSession("s", histories).add_items([{"role": "user", "content": "a new session"}])
+    with pytest.raises(ConversationErased):
+        await one.pop_item()  # it has not seen that item
+    assert [item["content"] for item in await one.get_items()] == ["a new session"]
+
+
 async def test_sessions_of_the_sdks_file_are_imported(histories, tmp_path):
     choice, path = random.Random(4), tmp_path / "theirs.db"
     theirs = {name: SQLiteSession(name, path) for name in ("a", "b/c", "é \x01", "empty")}
