@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ __all__ = ["BASELINE", "BASELINE_EVENTS", "GROWTH_MAX", "Count", "bytecodes", "c
 
 _TOOL = 4
 _BATCH = 500
+_DEPTH = 10
 
 
 BASELINE = Path(__file__).with_name("counts.json")
@@ -144,7 +145,11 @@ def count_all(length: int = 10_000) -> dict[str, Count]:
             sums = PromptSums(TokenCounter(_letters))
             found["step with sums of tokens"] = counted(lambda: _step(store, views, sums))
             found["load all, an event"] = counted(lambda: sum(1 for _ in store.events("c")), length)
-        found["cold open"] = counted(lambda: _open(url))
+            for parent, fork in pairwise(["c", *(f"fork {depth}" for depth in range(1, _DEPTH + 1))]):
+                store.fork(parent, store.version(parent), fork)
+                store.append(fork, said, expected_version=ANY_VERSION)
+        found["cold open"] = counted(lambda: _open(url, "c"))
+        found[f"cold open of a fork, depth {_DEPTH}"] = counted(lambda: _open(url, fork))
     return found
 
 
@@ -170,6 +175,6 @@ def _letters(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int
 _PAIR = [Message(source="user", content="what next? " * 5), Message(source="agent", content="this " * 40)]
 
 
-def _open(url: str) -> int:
+def _open(url: str, conversation: str) -> int:
     with open_store(url) as store:
-        return len(Views(store).current("c").events)
+        return len(Views(store).current(conversation).events)

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.counts import traced
 from eventstore import CorruptEvent, Message, StoreUnusable, open_store
+from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import checked
 
 
@@ -20,6 +21,17 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "history.db"
     with open_store(path) as store:
         store.append("c1", [Message(source="user", content=f"message {n}") for n in range(40)], expected_version=0)
+    return path
+
+
+@pytest.fixture
+def forked(path: Path) -> Path:
+    """A fork of a fork."""
+    with open_store(path) as store:
+        store.fork("c1", 30, "c2")
+        store.append("c2", Message(source="user", content="its own"), expected_version=30)
+        store.fork("c2", 31, "c3")
+        store.append("c3", Message(source="user", content="its own"), expected_version=31)
     return path
 
 
@@ -40,6 +52,59 @@ def questions(path: Path) -> int:
 def test_a_file_at_rest_is_checked_once(path: Path, at_rest: Callable[[], None]):
     at_rest()
     assert [questions(path) for _ in range(3)] == [1, 0, 0]
+
+
+def test_a_conversation_of_a_file_at_rest_is_not_asked_for_again(path: Path, at_rest: Callable[[], None]):
+    at_rest()
+    assert [len(conversation_questions(path)) for _ in range(3)] == [1, 0, 0]
+
+
+def test_nor_are_the_ancestors_of_a_fork(forked: Path, at_rest: Callable[[], None]):
+    at_rest()
+    assert [len(conversation_questions(forked, "c3")) for _ in range(3)] == [3, 0, 0]
+
+
+def test_a_conversation_that_grew_while_the_store_was_open_is_asked_for(path: Path, at_rest: Callable[[], None]):
+    at_rest()
+    assert questions(path) == 1
+    with open_store(path) as store, open_store(path) as other:
+        assert store.version("c1") == 40
+        other.append("c1", Message(source="user", content="one more"), expected_version=40)
+        assert store.version("c1") == 41
+        assert len(list(store.events("c1"))) == 41
+
+
+def test_a_conversation_that_grew_is_asked_for_once_the_log_is_written_back(path: Path, at_rest: Callable[[], None]):
+    """Then only the file shows the change."""
+    at_rest()
+    assert questions(path) == 1
+    with open_store(path) as store:
+        assert store.version("c1") == 40
+        with open_store(path) as other:
+            other.append("c1", Message(source="user", content="one more"), expected_version=40)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        assert store.version("c1") == 41
+
+
+def test_a_conversation_that_grew_before_it_was_found_is_not_taken_for_that_of_the_file(
+    path: Path, at_rest: Callable[[], None]
+):
+    at_rest()
+    with open_store(path) as store, open_store(path) as other:
+        other.append("c1", Message(source="user", content="one more"), expected_version=40)
+        assert store.version("c1") == 41
+        assert [each.conversation("c1") for each in checked._by_state.values()] == [None]
+
+
+def test_a_fork_whose_past_is_copied_while_the_store_is_open_is_asked_for(forked: Path, at_rest: Callable[[], None]):
+    at_rest()
+    conversation_questions(forked, "c3")
+    with open_store(forked) as store, open_store(forked) as other:
+        before = list(store.events("c3"))
+        erase(other, "c1", reason="asked for", detach_forks=True)
+        assert list(store.events("c3")) == before
+        assert store.query("c3", lambda read: [border.parent for border in read.lineage]) == ["c2"]
 
 
 def test_a_file_that_changed_a_moment_ago_is_checked(path: Path):
@@ -85,6 +150,14 @@ def test_a_schema_is_compared_again_where_the_change_is_still_in_the_log(path: P
         connection.execute("CREATE VIEW v AS SELECT 1")
         with pytest.raises(StoreUnusable, match="a view 'v' that foldlog did not make"):
             open_store(path)
+
+
+def conversation_questions(path: Path, name: str = "c1") -> list[str]:
+    """Open the store, read a conversation; return the questions for it and for its ancestors."""
+    statements: list[str] = []
+    with traced(statements), open_store(path) as store:
+        assert len(list(store.events(name))) == store.version(name)
+    return [statement for statement in statements if "FROM conversations c" in statement]
 
 
 def schema_questions(path: Path) -> int:

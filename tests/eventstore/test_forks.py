@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from benchmarks.counts import traced
 from eventstore import CorruptEvent, Message, Store, open_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
@@ -81,6 +82,33 @@ def test_ancestors_that_lead_in_a_circle_are_damage(path: Path):
     circle = "UPDATE conversations SET parent_version = 2, parent = (SELECT key FROM conversations WHERE id = 'f')"
     with changed(path, f"{circle} WHERE id = 'c'") as store, pytest.raises(CorruptEvent, match="missing"):
         list(store.events("f"))
+
+
+@pytest.mark.parametrize("detached_by", ["the same process", "another process"])
+def test_a_writer_forks_at_the_copy_of_a_past_that_was_detached(tmp_path: Path, detached_by: str):
+    url = f"sqlite:///{tmp_path / 'forks.db'}"
+    with open_store(url) as store, open_store(url) as other:
+        store.append("c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0)
+        store.fork("c", 3, "f")
+        store.append("f", Message(source="user", content="own"), expected_version=3)
+        store.fork("f", 4, "g")
+        store.append("g", Message(source="user", content="its own"), expected_version=4)
+        store.fork("g", 5, "h")  # the writer knows the ancestors of g
+        erase(store if detached_by == "the same process" else other, "c", reason="asked for", detach_forks=True)
+        assert store.fork("g", 2, "j").parent == "f"
+        assert [event.content for event in store.events("j")] == ["c0", "c1"]
+
+
+def test_forks_of_one_conversation_are_begun_without_asking_for_it_again(tmp_path: Path):
+    statements: list[str] = []
+    with traced(statements), open_store(tmp_path / "forks.db") as store:
+        store.append("c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0)
+        store.fork("c", 3, "f")
+        store.append("f", Message(source="user", content="own"), expected_version=3)
+        store.fork("f", 4, "g")
+        del statements[:]
+        store.fork("f", 4, "h")
+        assert len(statements) == 5  # begin, is there another one, the last shared event, the new row, commit
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -195,6 +195,20 @@ PROTECTIONS = {
         ":",
         "tests/eventstore/test_checked.py -k in_the_log",
     ),
+    "checked-now": Protection(
+        "… and so are conversations that were checked in a file which has changed since it was opened",
+        "eventstore/recorders/sqlite/checked.py",
+        "return _state_of(os.stat(self.path)) == self._state",
+        "return True",
+        "tests/eventstore/test_checked.py -k written_back",
+    ),
+    "checked-log": Protection(
+        "… or which has a log now",
+        "eventstore/recorders/sqlite/checked.py",
+        'if self._state is None or _has_content(f"{self.path}-wal"):',
+        "if self._state is None:",
+        "tests/eventstore/test_checked.py -k while_the_store_was_open",
+    ),
     "exact": Protection(
         "a field that a user names $exact is not interpreted",
         "eventstore/codec.py",

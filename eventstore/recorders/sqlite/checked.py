@@ -3,7 +3,8 @@
 To find a conversation, a store also checks that no index contradicts its table, which takes longer than the rest. A
 store checks each conversation once; a program that opens the store for each request would check it each time. So the
 checked conversations are kept for as long as the file is unchanged: the same inode, size and times, and no content in a
-log. It is the same with the text of the schema.
+log. Until it changes they need no question at all, nor do the ancestors of a fork. It is the same with the text of the
+schema.
 
 Times are coarse: a file that changed a moment ago may change again and keep its times. Such a file is always checked.
 """
@@ -16,40 +17,68 @@ from typing import Final
 
 from eventstore.recorders.types import Conversation
 
-__all__ = ["CONVERSATIONS_MAX", "Checked", "checked_in"]
+__all__ = ["Checked", "checked_in"]
 
 _FILES_MAX: Final = 64
-CONVERSATIONS_MAX: Final = 1_000
+_CONVERSATIONS_MAX: Final = 1_000
 _AT_REST_NS: Final = 2_000_000_000
 """The times of a file may be whole seconds."""
 
 
-class Checked(dict[str, Conversation]):
-    """The checked conversations of one file by id, as they were found: up to ``CONVERSATIONS_MAX``."""
+class Checked:
+    """What was checked in one file while it was in one state."""
 
-    has_our_schema = False
-    """Whether the schema was found to be what the migrations of this version make."""
+    def __init__(self, path: str, state: tuple[int, ...] | None) -> None:
+        self.path = path
+        """The path by which the file was opened last."""
+        self._state = state
+        self._conversations: dict[str, Conversation] = {}
+        self.has_our_schema = False
+        """Whether the schema was found to be what the migrations of this version make."""
+
+    def conversation(self, name: str) -> Conversation | None:
+        """Return a conversation as it was found then."""
+        return self._conversations.get(name)
+
+    def add(self, name: str, found: Conversation) -> None:
+        """Remember a conversation, if the file is still in this state after it was found."""
+        if len(self._conversations) < _CONVERSATIONS_MAX and self.holds():
+            self._conversations[name] = found
+
+    def holds(self) -> bool:
+        """Return whether the file is still in this state: then each transaction that has begun to read it reads this
+        state. Cost: a look at the file and one at its log.
+        """
+        if self._state is None or _has_content(f"{self.path}-wal"):
+            return False
+        try:
+            return _state_of(os.stat(self.path)) == self._state
+        except OSError:
+            return False
 
 
 _by_state: dict[tuple[int, ...], Checked] = {}
 
 
 def checked_in(path: str, status: os.stat_result | None) -> Checked:
-    """Return the conversations that this process has checked in the file as it is now; the caller adds to them. Return
-    an empty result where the file may have changed.
+    """Return what this process has checked in the file as it is now; the caller adds to it. Return an empty result
+    where the file may have changed.
 
     ``status`` is the file's, taken before the file is read.
     """
     if status is None or abs(time.time_ns() - status.st_ctime_ns) < _AT_REST_NS or _has_content(f"{path}-wal"):
-        return Checked()
-    state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    checked = _by_state.pop(state, None)
-    if checked is None:  # one that holds nothing yet is false
-        checked = Checked()
+        return Checked(path, None)
+    state = _state_of(status)
+    checked = _by_state.pop(state, None) or Checked(path, state)
+    checked.path = path
     while len(_by_state) >= _FILES_MAX:
         _by_state.pop(next(iter(_by_state)), None)
     _by_state[state] = checked  # the last to be forgotten
     return checked
+
+
+def _state_of(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _has_content(log: str) -> bool:

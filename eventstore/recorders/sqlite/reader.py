@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +13,7 @@ import msgspec
 
 from eventstore.recorders.attachments import keyed, with_attachments
 from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.checked import CONVERSATIONS_MAX, Checked
+from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import statements
 from eventstore.recorders.types import (
     HEAD_BYTES,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["SQL", "SQLiteReader", "a_position", "as_text", "bound", "json_text"]
 
 SQL: Final = statements("sqlite")
+_FEW: Final = 16
+"""Up to this many intervals are values of a question; more are one JSON text."""
 _first: Final = itemgetter(0)
 _encoding: Final = itemgetter(6)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
@@ -46,7 +50,8 @@ class SQLiteReader:
     """The questions that one transaction can ask. Each one walks an index to the rows that it returns.
 
     ``check_file`` is called before positions are followed, because a follower on a file that was replaced would wait
-    for ever. ``checked`` are conversations that need no check while they are unchanged.
+    for ever. Conversations that are ``checked`` need no question while the file is unchanged, and no check while they
+    are unchanged themselves.
     """
 
     def __init__(
@@ -76,9 +81,13 @@ class SQLiteReader:
         if isinstance(name, int):
             found = self._execute(SQL["conversation_of"], (name,)).fetchone()
             return self._with_lineage(_conversation(as_text(found[0]), found[1:])) if found else None
+        checked = self._checked
+        if checked is not None:
+            found_then = checked.conversation(name)
+            if found_then is not None and checked.holds():
+                return found_then
+            known = known or found_then
         bound_name = (bound(name),)
-        if known is None and self._checked is not None:
-            known = self._checked.get(name)
         if known is not None and known.erasure is None and known.visible:
             has_own = known.version > known.begins  # of a fork without events of its own, the last one is its parent's
             as_known = SQL["conversation_as_known" if has_own else "fork_as_known"]
@@ -88,7 +97,6 @@ class SQLiteReader:
                 known.sealed_key, known.shown, known.structural, known.mark, known.redactions, known.parent,
             ) and (known.parent is None or self._lineage(known) == known.lineage):  # fmt: skip
                 return known
-        checked = self._checked
         usual = None if checked is None else self._execute(SQL["usual_conversation"], bound_name).fetchone()
         if usual is not None and usual[-1] == 1 and type(usual[4]) is int:
             conversation = self._with_lineage(_usual_conversation(name, usual))
@@ -98,8 +106,8 @@ class SQLiteReader:
                 return None
             conversation = self._with_lineage(_conversation(name, row[1:]))
         is_sound = conversation.visible and not conversation.astray and conversation.erasure is None
-        if checked is not None and is_sound and len(checked) < CONVERSATIONS_MAX:
-            checked[name] = conversation
+        if checked is not None and is_sound:
+            checked.add(name, conversation)
         return conversation
 
     def _with_lineage(self, found: Conversation) -> Conversation:
@@ -141,8 +149,13 @@ class SQLiteReader:
     def shown_rows(
         self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
     ) -> Sequence[BareRow]:
-        rows = self._execute(SQL["shown_rows"], (json_text(intervals), key, beside)).fetchall()
-        if len(intervals) > 1:
+        number = len(intervals)
+        if number == 0:
+            return []
+        of_keys = [(*interval, key)[:3] for interval in intervals]
+        bindings = chain.from_iterable(of_keys) if number <= _FEW else (json_text(of_keys),)
+        rows = self._execute(_shown_rows(min(number, _FEW + 1)), (*bindings, beside)).fetchall()
+        if number > 1:
             _sort(rows)  # within an interval the index has them in order
         return self._whole(rows, key, intervals)
 
@@ -246,6 +259,13 @@ def _placed_erasure(found: tuple[Any, ...]) -> PlacedRow:
             "the row of an erased conversation is damaged; run 'foldlog verify', then 'foldlog salvage'"
         )
     return PlacedRow(position, as_text(name), Erasure(erased_at, as_text(reason), events, head, position))
+
+
+@cache
+def _shown_rows(intervals: int) -> str:
+    """Return the question for this number of intervals. There are few such questions, and each stays prepared."""
+    few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
+    return SQL["shown_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
 
 
 def json_text(value: Sequence[object]) -> str:

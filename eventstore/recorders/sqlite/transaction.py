@@ -60,7 +60,7 @@ class SQLiteTransaction(SQLiteReader):
         self._executemany = connection.executemany
         self._next_position: int | None = None
         self.inserted = False
-        """Whether events were inserted after the owner set this to False."""
+        """Whether events, or a new conversation, were inserted after the owner set this to False."""
 
     def forget(self) -> None:
         """Forget what earlier transactions left, and ask the database again."""
@@ -84,6 +84,7 @@ class SQLiteTransaction(SQLiteReader):
             SQL["begin_conversation"],
             (bound(conversation_id), 0 if staged else 1, created_at, salt, *border, replaces),
         )
+        self.inserted = True
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
         begun = Conversation(

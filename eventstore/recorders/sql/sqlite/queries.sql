@@ -260,10 +260,13 @@ WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDE
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum
-FROM json_each(?) j
+FROM ({intervals}) j
 CROSS JOIN events e INDEXED BY events_by_id
-    ON e.conversation = coalesce(j.value ->> 2, ?) AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1
-    AND (e.shown OR e.id = ?)
+    ON e.conversation = j.column3 AND e.id BETWEEN j.column1 AND j.column2 AND (e.shown OR e.id = ?)
+
+-- A question with some intervals is prepared in two thirds of the time where they are its VALUES.
+-- name: many_intervals
+SELECT value ->> 0 AS column1, value ->> 1 AS column2, value ->> 2 AS column3 FROM json_each(?)
 
 -- name: live_rows_from
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
