@@ -41,6 +41,7 @@ TARGETS: Mapping[str, tuple[int | None, int | None]] = {
     "step with sums of tokens": (8_000, 6),
     "load all, an event": (60, None),
     "cold open": (14_000, 8),
+    f"cold open of a fork, depth {_DEPTH}": (14_000, 8 + _DEPTH + 1),
 }
 """The bytecodes of CPython 3.12 and the statements that each operation may take at 10,000 events."""
 

@@ -811,7 +811,7 @@ PROTECTIONS = {
     "audit-redacted": Protection(
         "… and an audit database when that is brought up to date",
         "foldlog/reports/audit_database.py",
-        "            gone |= _replace_redacted(store, database, rows)\n            followed",
+        "            gone |= replace_redacted(store, database, rows)\n            followed",
         "            followed",
         "tests/foldlog/test_redacting.py -k audit",
     ),

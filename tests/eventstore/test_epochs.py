@@ -21,7 +21,7 @@ def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
 
 
 def texts(store: Store, position: int = 0) -> list[str]:
-    return [recorded.event.content for recorded in store.follow(position)]  # type: ignore[union-attr]
+    return [getattr(recorded.event, "content", "(erased)") for recorded in store.follow(position)]  # type: ignore[union-attr]
 
 
 def by_rename(backup: Path, path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_
         append(copy, "second")
         copy.vacuum()
         append(copy, "third")
-        assert texts(copy) == ["first", "second", "third"]
+        assert texts(copy) == ["first", "(erased)", "second", "third"]
 
 
 def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
