@@ -187,7 +187,14 @@ QUESTIONS = [
     Question(
         "chain, of single appends", "µs/event", 1.05, "at most", chain_of_single_appends, raw="the same without it"
     ),
-    Question("batches of 500, encrypted and compressed", "events/s", 0.5, "at least", encrypted_and_compressed),
+    Question(
+        "batches of 500, encrypted and compressed",
+        "events/s",
+        0.5,
+        "at least",
+        encrypted_and_compressed,
+        explained="A batch",
+    ),
     Question(
         "cold open of a View, encrypted and compressed",
         "ms",
