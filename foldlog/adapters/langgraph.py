@@ -55,8 +55,8 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     """Keeps the checkpoints of threads: what ``builder.compile(checkpointer=...)`` takes.
 
     ``histories``  the URL of a store, or open histories of either face. A store that was opened by its URL is closed by
-    ``close``, or by ``with`` and ``async with`` ``serde``      the serializer, LangGraph's own by default. With another
-    one, such as one that encrypts, messages are
+                   ``close``, or by ``with`` and ``async with``
+    ``serde``      the serializer, LangGraph's own by default. With another one, such as one that encrypts, messages are
                    kept as that one writes them, and are no history
     ``messages``   the name of the channel that is the history
     ``condense``   whether ``pre_model_hook`` and ``model_input`` condense, where the condenser of ``histories`` says so
@@ -170,7 +170,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
                 self.checkpoints.hide(thread, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread to another one, with their writes. Cost: the checkpoints."""
+        """Copy all checkpoints of a thread to another one, with their writes. Copying again adds only new ones."""
         for _, namespace, thread in self._threads(source_thread_id):
             target = self.thread({"thread_id": target_thread_id, "checkpoint_ns": namespace})
             self.checkpoints.copy(thread, target)

@@ -36,7 +36,7 @@ from foldlog.adapters.without_sdk.checkpoint_branches import (
     keep,
     numbered,
 )
-from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, shown
+from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, WholeCheckpoint, shown
 from foldlog.adapters.without_sdk.record_lists import RecordList, Span, changes, ranges
 from foldlog.formats import Decoder
 from foldlog.histories import Histories
@@ -167,19 +167,26 @@ class Checkpoints(CheckpointReader):
                 return
 
     def copy(self, thread: str, target: str) -> None:
-        """Copy the checkpoints of a thread, with their notes, to another thread. Cost: the checkpoints."""
+        """Copy the checkpoints of a thread, with their notes, to another thread. Cost: the checkpoints.
+
+        Copying again adds only what is new: a checkpoint that the other thread has stays as it is there.
+        """
         for each in reversed(list(self.walk(thread))):
-            value = dict(each.value or {})
-            keys, record = None, [None].__getitem__
-            whole = self.whole(thread, each)
-            if each.ranges is not None:
-                keys, record = [self._key(one) for one in whole.records], whole.records.__getitem__
-            body = {name: value[name] for name in value if name not in ("before", "removed")}
-            self.put(
-                target, each.id, each.parent, body, partial(self._replacing, _others(whole.documents)), keys, record
-            )
+            whole, known = self.whole(thread, each), self.notes(target, each.id)
+            if self.find(target, each.id, hidden=True) is None:
+                self._copy(target, whole)
             for note in whole.notes:
-                self.note(target, each.id, "copied", note)
+                if note not in known:
+                    self.note(target, each.id, "copied", note)
+
+    def _copy(self, target: str, whole: WholeCheckpoint) -> None:
+        checkpoint, value = whole.checkpoint, dict(whole.checkpoint.value or {})
+        keys, record = None, [None].__getitem__
+        if checkpoint.ranges is not None:
+            keys, record = [self._key(one) for one in whole.records], whole.records.__getitem__
+        body = {name: value[name] for name in value if name not in ("before", "removed")}
+        documents = partial(self._replacing, _others(whole.documents))
+        self.put(target, checkpoint.id, checkpoint.parent, body, documents, keys, record)
 
     def erase(self, rows: Iterable[ConversationRow], reason: str) -> None:
         """Erase conversations: forks before the conversations that they were forked from."""

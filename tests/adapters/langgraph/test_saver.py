@@ -300,6 +300,30 @@ def test_it_can_be_copied_as_with_allowlist_does(saver):
     assert isinstance(saver, BaseCheckpointSaver)
 
 
+def test_a_thread_that_is_copied_again_has_each_checkpoint_once(saver):
+    one = put(saver, {"messages": [HumanMessage("one")]})
+    put(saver, {"a": 1}, put(saver, {"messages": [HumanMessage("two")]}, one))
+    fork = put(saver, {"messages": [HumanMessage("three")]}, one)
+    saver.put_writes(fork, [("a", 1)], "task")
+    whole = list(saver.list(THREAD))
+    other = {"configurable": {"thread_id": "other", "checkpoint_ns": ""}}
+    for target in ("t", "other", "other"):
+        saver.copy_thread("t", target)
+        assert list(saver.list(THREAD)) == whole
+    copied = list(saver.list(other))
+    assert [(each.checkpoint, each.pending_writes) for each in copied] == [
+        (each.checkpoint, each.pending_writes) for each in whole
+    ]
+    put(saver, {"messages": [HumanMessage("four")]}, saver.get_tuple(THREAD).config)
+    saver.put_writes(fork, [("b", 2)], "another task")
+    saver.copy_thread("t", "other")
+    assert len(list(saver.list(other))) == len(whole) + 1
+    assert saver.get_tuple({"configurable": {**fork["configurable"], "thread_id": "other"}}).pending_writes == [
+        ("another task", "b", 2),
+        ("task", "a", 1),
+    ]
+
+
 async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
     path = tmp_path / "h.db"
     async with FoldlogSaver(f"sqlite:///{path}") as saver:
