@@ -7,7 +7,7 @@ The items, and the events that they become:
     function_call, custom_tool_call, and every other call that the client answers   Action
     function_call_output, and every other such output                               Observation
     reasoning                               Annotation that stays with the next item: a server refuses one without it
-    every other type, such as the server's own tools   Annotation
+    every other type, such as the server's own tools, and an encrypted item   Annotation
 
 Each item is one event, read and written without the other items, so any part of a history can be written. Items do not
 tell which calls are of one response, so each call stands alone. Every annotation is shown: it keeps its place in the
@@ -102,8 +102,10 @@ def matches(record: Any) -> bool:
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type or a role."""
-    return type(record) is dict and (type(record.get("type")) is str or type(record.get("role")) is str)
+    """Return whether ``record`` has a type or a role, or is an item that the SDK's ``EncryptedSession`` wrote."""
+    if type(record) is not dict:
+        return False
+    return type(record.get("type")) is str or type(record.get("role")) is str or record.get("__enc__") == 1
 
 
 class ResponsesDecoder:

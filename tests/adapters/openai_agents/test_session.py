@@ -135,6 +135,14 @@ async def test_clearing_can_erase(histories):
     assert "secret" not in str(list(histories["s"].events()))
 
 
+async def test_what_the_sdks_encrypted_session_writes_is_kept(session):
+    items = [{"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": f"gAAAA{number}"} for number in range(3)]
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert await session.get_items(1) == items[2:]
+    assert await session.pop_item() == items[2]
+
+
 async def test_a_session_that_was_erased_is_empty(histories):
     one, other = FoldlogSession("s", histories), FoldlogSession("s", histories)
     await one.add_items([{"role": "user", "content": "secret"}])
