@@ -17,6 +17,7 @@ IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filt
   const box = each.getBoundingClientRect();
   return box.height && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth;
 }).length"""
+STRIPES = (".line", ".swatch")
 
 
 def found(page, selector: str) -> int:
@@ -47,10 +48,14 @@ def test_a_strip_of_departed_events_says_what_became_of_them(chromium, report, t
             "12 events summarized in −46 526",
             "2 events taken back by 1 retraction 25",
         ]
-        style = "getComputedStyle(document.querySelector('{}')).backgroundImage"
+        names = ("--gone", "--gone-ground", "--turn")
+        style = "getComputedStyle(document.querySelector('{}')).getPropertyValue('{}')"
         for kind in ("forgotten", "summarized", "taken-back"):
-            named = page.ask(f"{style.format(f'.line.gap.k-{kind}')}.match(/rgba?\\([^)]*\\)/)[0]")
-            assert named in page.ask(style.format(f".states .swatch.k-{kind}"))
+            drawn = [
+                [page.ask(style.format(f"{one}.k-{kind}", name)) for name in names] for one in (".line", ".swatch")
+            ]
+            assert drawn[0] == drawn[1], kind
+            assert all(drawn[0])
         page.click(".line.gap .way")
         page.wait("document.querySelector('.detail h2').innerText === 'Summary −46'")
         assert page.ask(f"{V}.opened.size") == 0
@@ -192,11 +197,13 @@ def test_the_title_and_the_attributes_of_a_conversation_are_shown(chromium, stor
         assert page.problems == []
 
 
-def test_the_help_explains_the_chart_and_the_summaries(chromium, report):
-    with chromium.new_page() as page:
+@pytest.mark.parametrize("size", SIZES)
+def test_the_help_explains_the_chart_and_the_summaries(chromium, report, size):
+    with chromium.new_page(*SIZES[size]) as page:
         page.open(report(usual_history()))
         page.press("?")
         told = page.text("dialog")
+        assert found(page, "dialog h2") == found(page, "dialog button") == 1
         for words in (
             "a summary, from its condensation on",
             "a condensation, or in red a retraction",

@@ -2,7 +2,7 @@
 // what follows the pointer.
 
 import { GROUPS } from "./history.js";
-import { count, el, idOf, moment, printable, short, tokenCount } from "./dom.js";
+import { count, el, grouped, idOf, moment, printable, short, tokenCount } from "./dom.js";
 
 const LEFT = 58;
 const RIGHT = 16;
@@ -238,7 +238,7 @@ export class Chart {
     const until = Math.min(last - 1, version);
     const most = this.history.largest(first, until);
     const forgot = condensations.filter(({ id }) => id >= first && id < last).length;
-    return `Versions ${first} to ${until}: ${count(forgot, "condensation")}. The View is largest at version ${most}, with ${about}${tokenCount(total[most] ?? 0)}.`;
+    return `Versions ${grouped(first)} to ${grouped(until)}: ${count(forgot, "condensation")}. The View is largest at version ${grouped(most)}, with ${about}${tokenCount(total[most] ?? 0)}.`;
   }
 
   drawSizes(context) {
@@ -321,7 +321,7 @@ export class Chart {
       context.fillRect(x - 0.5, top + 2, 1, 4);
       const aligned = x > LEFT + this.box.plotWidth - 20 ? "right" : x < LEFT + 20 ? "left" : "center";
       context.textAlign = aligned;
-      context.fillText(String(version), x, top + 13);
+      context.fillText(grouped(version), x, top + 13);
       const left = aligned === "right" ? x - 38 : aligned === "left" ? x : x - 19;
       this.tickSpots.push([left, left + 38]);
       const time = version > 0 ? this.history.time(version - 1) : this.history.time(0);
@@ -576,7 +576,7 @@ export class Chart {
     if (!this.history.version) return;
     const { version, from, event } = this.app;
     this.slider.value = version;
-    this.slider.setAttribute("aria-valuetext", `${version} of ${this.history.version}, ${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`);
+    this.slider.setAttribute("aria-valuetext", `${grouped(version)} of ${grouped(this.history.version)}, ${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`);
     if (event !== null) this.drawChosen(context, event);
     this.drawHits(context);
     if (from !== null) this.drawCompared(context, ...this.app.compared);
@@ -682,8 +682,8 @@ export class Chart {
     const x = Math.round(this.middle(version));
     const before = pinned !== null && this.isInWindow(pinned) ? Math.round(this.middle(pinned)) : null;
     context.font = `600 11px ${this.colors.font}`;
-    const width = context.measureText(String(pinned ?? "")).width + 12;
-    const own = context.measureText(String(version)).width + 12;
+    const width = context.measureText(grouped(pinned ?? 0)).width + 12;
+    const own = context.measureText(grouped(version)).width + 12;
     const right = Math.min(Math.max(x + own / 2, own + 2), this.box.width - 2);
     const apart = before === null || !shown || Math.abs(before - (right - own / 2)) > (width + own) / 2 + 2;
     const place = before === null ? null : apart ? before + width / 2 : pinned < version ? right - own - 2 : right + width + 2;
@@ -694,9 +694,9 @@ export class Chart {
       context.fillStyle = this.colors.ground;
       context.fillRect(first, y - 11, Math.max(end + 3, ...touched) - first, 34);
     }
-    if (place !== null) this.tag(context, String(pinned), place, y, this.colors.soft, "right");
+    if (place !== null) this.tag(context, grouped(pinned), place, y, this.colors.soft, "right");
     if (!shown) return;
-    const [from, until] = this.tag(context, String(version), x, y, this.colors.ink, "center");
+    const [from, until] = this.tag(context, grouped(version), x, y, this.colors.ink, "center");
     const time = this.history.time(Math.max(0, version - 1));
     context.fillStyle = this.colors.soft;
     context.font = `11px ${this.colors.font}`;
@@ -779,7 +779,7 @@ export class Chart {
     const lines = [];
     if (y < this.box.livesTop) {
       const time = moment(this.history.time(Math.max(0, version - 1)), this.history.zone);
-      lines.push(el("b", {}, `Version ${version}`), el("div", {}, `${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`));
+      lines.push(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`));
       if (time) lines.push(el("div", { class: "soft" }, time));
     } else {
       const edge = this.edgeAt(x, y);
@@ -789,7 +789,7 @@ export class Chart {
       if (edge === null) {
         const state = this.history.state(id, version);
         lines.push(el("span", { class: "soft" }, ` ${this.history.aboutOf(id)}${tokenCount(this.history.tokens(id))}`));
-        lines.push(el("div", {}, `at version ${version}: ${STATE_WORDS[state]}`));
+        lines.push(el("div", {}, `at version ${grouped(version)}: ${STATE_WORDS[state]}`));
       } else lines.push(el("div", {}, this.app.removed(edge).sentence));
       const gist = id >= 0 ? this.app.source.gist(id) : this.history.summaryOf.get(id)?.gist;
       if (gist && edge === null) lines.push(el("div", { class: "gist" }, printable(gist)));

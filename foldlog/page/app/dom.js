@@ -37,6 +37,9 @@ function labelOf(node) {
 // Windows so narrow that the whole page scrolls, and no part of it by itself.
 export const phone = matchMedia("(max-width: 620px)");
 
+// Windows in which the list of a View has half of the width, or all of a phone's.
+export const narrow = matchMedia("(max-width: 1000px)");
+
 // The part of a long list that is in sight: the list scrolls by itself, or on a phone with the page.
 export class Sight {
   constructor(node, inner, draw) {

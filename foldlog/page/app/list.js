@@ -1,6 +1,6 @@
 // The View of a version, one line for each event, or the hits of a search. Only the lines in sight are elements.
 
-import { Sight, count, el, grouped, idOf, phone, printable, said, short } from "./dom.js";
+import { Sight, count, el, grouped, idOf, narrow, phone, printable, said, short } from "./dom.js";
 
 const ROW = 26;
 const TALL = 70; // of a phone's line of a search, which has the text in two lines
@@ -106,12 +106,14 @@ export class List {
     const opened = this.app.opened.has(gap);
     const who = count(by.size, kind === "taken back" ? "retraction" : "condensation");
     const events = ids.filter((id) => id >= 0).length;
-    const what = [events && count(events, "event"), ids.length - events && count(ids.length - events, "summary", "summaries")];
+    const summaries = ids.length - events;
+    const what = [events && count(events, "event"), summaries && count(summaries, "summary", "summaries")].filter(Boolean).join(" and ");
+    const words = narrow.matches && events && summaries ? `${grouped(events)} + ${grouped(summaries)}` : what;
     const how = summary === null ? `by ${who}${kind === "summarized" ? ", no summary stands" : ""}` : "in";
     node.classList.add("gap", `k-${kind.replace(" ", "-")}`);
     node.append(
       el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
-      el("span", { class: "words" }, `${what.filter(Boolean).join(" and ")} ${kind} ${how}`),
+      el("span", { class: "words" }, `${words} ${kind} ${how}`),
       summary === null ? "" : el("span", { class: "way", "data-summary": summary, title: `Summary ${idOf(summary)} stands for them` }, idOf(summary)),
       el("span", { class: "grow" }),
       el("span", { class: "number" }, short(tokens)),

@@ -333,7 +333,7 @@ class App {
     );
     this.momentTold = next === null || this.source.gist(next) !== undefined;
     for (const [name, target] of Object.entries(this.targets())) this.steps[name].setAttribute("aria-disabled", target === null);
-    if (document.activeElement !== this.number) this.number.value = version;
+    if (document.activeElement !== this.number) this.number.value = grouped(version);
     this.showComparison();
     this.tell();
     this.legend.replaceChildren(...this.legendParts());
@@ -366,7 +366,7 @@ class App {
     const { version, history } = this;
     clearTimeout(this.telling);
     this.telling = setTimeout(() => {
-      const words = `Version ${version} of ${history.version}. ${this.sentence.textContent} ${this.sum.firstChild?.textContent ?? ""}`;
+      const words = `Version ${grouped(version)} of ${grouped(history.version)}. ${this.sentence.textContent} ${this.sum.firstChild?.textContent ?? ""}`;
       if (this.told.textContent !== words) this.told.textContent = words;
     }, 200);
   }
@@ -522,11 +522,10 @@ class App {
       ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for words or an id; Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
-      el("h2", {}, "How to read this page"),
+      el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
       el("p", {}, "At the top are the tokens of the View of each version, by kind. Below, each row is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation forgot it. A vertical line at a version cuts through all that the View showed at that version. Hatched is what it did not show any more."),
       el("dl", { class: "states" }, ...STATES.flatMap(([kind, words]) => [el("dt", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true })), el("dd", {}, words)])),
-      el("dl", { class: "keys" }, ...keys.flatMap(([key, words]) => [el("dt", {}, key), el("dd", {}, words)])),
-      el("form", { method: "dialog" }, el("button", { autofocus: true }, "Close")));
+      el("dl", { class: "keys" }, ...keys.flatMap(([key, words]) => [el("dt", {}, key), el("dd", {}, words)])));
     return this.help;
   }
 
@@ -547,7 +546,7 @@ class App {
   goToNumber() {
     const version = /^[\d,]+$/.test(this.number.value) ? Number(this.number.value.replaceAll(",", "")) : NaN;
     if (Number.isInteger(version)) this.go(version);
-    this.number.value = this.version;
+    this.number.value = grouped(this.version);
   }
 
   step(name) {
