@@ -82,7 +82,7 @@ def test_a_hostile_history_runs_nothing_on_the_server(chromium, stored):
         page.type("script attacked")
         page.wait("document.querySelector('.hit mark')")
         page.click(".hit")
-        page.wait(f"{V}.history")
+        page.wait(f"{V}?.history")
         page.open(f"{home}?id=hostile")
         click_through(page)
         page.open(f"{home}?id=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
@@ -273,7 +273,7 @@ def test_a_redacted_event_shows_its_receipt_and_not_its_text(chromium, stored):
             f"{V}.history && {LINES}.some((text) => text.includes('I leave it') || text.includes('make test-13'))"
         )
         histories["c"].redact(28, reason="asked to, letter of 3 May", by="ana")
-        page.wait(f"{V}.history.redactions === 1 && !{LINES}.some((text) => text.includes('make test-13'))")
+        page.wait(f"{V}?.history.redactions === 1 && !{LINES}.some((text) => text.includes('make test-13'))")
         page.ask(f"{V}.choose(28)")
         page.wait(
             "document.querySelector('.body pre')?.closest('.body').textContent.includes('The content was erased')"
@@ -294,7 +294,7 @@ def test_the_page_of_a_fork_forgets_what_is_redacted_in_its_parent(chromium, sto
         page.wait(f"{LINES}.some((text) => text.includes('make test-13'))")
         page.wait("document.querySelector('.body')?.textContent.includes('make test-13')")
         histories["parent"].redact(28, reason="asked to, letter of 3 May", by="ana")
-        page.wait(f"{V}.history.redactions === 1")
+        page.wait(f"{V}?.history.redactions === 1")
         page.wait("document.querySelector('.body').textContent.includes('The content was erased')")
         page.wait(f"{LINES}.some((text) => text.includes('[redacted]'))")
         assert "make test-13" not in page.ask("document.body.textContent")
@@ -327,14 +327,14 @@ def test_the_server_follows_new_events(chromium, stored):
         page.open(address)
         page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
         page.click("a.row")
-        page.wait(f"{V}.history?.version === {histories['c'].version}")
+        page.wait(f"{V}?.history?.version === {histories['c'].version}")
         histories["c"].append([Message(source="user", content="something new"), Message(source="agent", content="yes")])
-        page.wait(f"{V}.history.version === {histories['c'].version}")
+        page.wait(f"{V}?.history.version === {histories['c'].version}")
         page.settle()
         assert f"Version {histories['c'].version}" in page.text(".momentary h2")
         page.wait(f"{LINES}.some((text) => text.includes('something new'))")
         histories["c"].retract(3)
-        page.wait(f"{V}.history.version === {histories['c'].version}")
+        page.wait(f"{V}?.history.version === {histories['c'].version}")
         expected = [event.id for event in histories["c"].view]
         assert page.ask(f"{V}.history.view({V}.history.version)") == expected
         assert page.problems == []
@@ -392,10 +392,10 @@ def test_a_fork_says_where_it_begins(chromium, stored, tmp_path):
         opened.fork("parent", 3, "fork")
     with serving(store) as address, chromium.new_page() as page:
         page.open(f"{address.split('?')[0]}?{address.split('?')[1]}&id=fork")
-        page.wait(f"{V}.history")
+        page.wait(f"{V}?.history")
         page.settle()
         page.click(".line.border .way")
-        page.wait(f"{V}.history?.conversation === 'parent'")
+        page.wait(f"{V}?.history?.conversation === 'parent'")
         assert page.ask(f"{V}.version") == 3
 
 
