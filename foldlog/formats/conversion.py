@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from eventstore.errors import InvalidEvent
-from eventstore.events import Event
+from eventstore.events import Event, Observation
 from foldlog.formats.format import Options, RecordDecoder
 from foldlog.formats.live import Encoder
 from foldlog.formats.record import ImportFinding, NotAnEvent
@@ -17,6 +17,8 @@ __all__ = ["ANY_HISTORY", "OtherFormat", "decode", "encode"]
 
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
+_COUNTS = frozenset(("usage", "cost"))
+"""Keys of ``meta`` that no format writes for an event that was not imported."""
 
 
 class OtherFormat(UnknownFormat):
@@ -75,7 +77,7 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     """Return the records of a whole history, from its event 0 on, as the source wrote them.
 
     Events that were not imported are written as records of the format. Any history can be written as ``openai-chat``,
-    without its bookkeeping. ``notes`` gets the condensations that the format has no record for.
+    without its bookkeeping. ``notes`` gets what the format has no record for.
 
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or one is missing, because a record may refer to an earlier one.
@@ -91,16 +93,26 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
 def _encoded(
     events: Iterable[Event], format: str, encoder: Encoder, notes: Callable[[str], None] | None
 ) -> Iterator[Any]:
+    marks_errors, unmarked, uncounted = format_named(format).marks_errors, 0, 0
     for expected, event in enumerate(events):
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         if event.origin is not None:
             _check_origin(event, format)
+        if event.origin is None or event.origin.format != format:
+            unmarked += isinstance(event, Observation) and event.is_error and not marks_errors
+            uncounted += not _COUNTS.isdisjoint(event.meta)
         yield from encoder.records(event)
     yield from encoder.end()
-    if notes is not None and encoder.left_out:
-        counted = (f"{count} {word}{'' if count == 1 else 's'}" for word, count in encoder.left_out.items())
-        notes(f"left out: {', '.join(counted)}; {format} has no record for it; all other events are written")
+    lost = [_several(number, word) for word, number in encoder.left_out.items()]
+    lost += [f"the error mark of {_several(unmarked, 'result')}"] if unmarked else []
+    lost += [f"tokens and cost of {_several(uncounted, 'event')}"] if uncounted else []
+    if notes is not None and lost:
+        notes(f"left out: {', '.join(lost)}; {format} has no record for it; all other events are written")
+
+
+def _several(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _check_origin(event: Event, format: str) -> None:

@@ -177,6 +177,7 @@ class Format:
                       needs no ``restart`` then
     ``not_live``      why it is not live, as the beginning of a sentence
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
+    ``marks_errors``  whether a record of a result that was not imported can say that the call failed
     """
 
     name: str
@@ -192,6 +193,7 @@ class Format:
     standalone: bool = False
     not_live: str = ""
     source_id: Callable[[Any], Any] = no_id
+    marks_errors: bool = True
 
 
 Recognize = Callable[[Iterable[Any]], Format | Lookalike | None]

@@ -115,4 +115,13 @@ def _encoder() -> OpenAIChatEncoder:
     return OpenAIChatEncoder(_Dialect())
 
 
-FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder, note=_NOTE, live=True)
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=_encoder,
+    note=_NOTE,
+    live=True,
+    marks_errors=False,
+)

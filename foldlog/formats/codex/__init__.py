@@ -48,4 +48,5 @@ FORMAT = Format(
     encoder=CodexEncoder,
     conversation=conversation,
     live=True,
+    marks_errors=False,
 )

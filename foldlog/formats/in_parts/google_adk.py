@@ -144,7 +144,8 @@ def _part(event: Event) -> dict[str, Any]:
         case Observation():
             call_id = event.call_id if imported or event.cause is None else event.call_id or f"call_{event.cause}"
             result = value_of(event.content, imported=imported)
-            response = {"id": call_id, "name": event.tool, "response": result if imported else {"result": result}}
+            outcome = result if imported else {"error" if event.is_error else "result": result}
+            response = {"id": call_id, "name": event.tool, "response": outcome}
             return {"function_response": {key: value for key, value in response.items() if value is not None}}
         case Annotation(data=dict() as data):
             return data

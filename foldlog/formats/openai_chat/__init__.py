@@ -47,4 +47,5 @@ FORMAT = Format(
     lookalikes=LOOKALIKES,
     live=True,
     source_id=_source_id,
+    marks_errors=False,
 )

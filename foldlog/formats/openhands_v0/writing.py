@@ -217,7 +217,9 @@ def _predict_body(event: Event, marks: Marks, before: RecordsBefore, record: dic
         case Action():
             return _predict_action(event, marks, before, record)
         case Observation():
-            record["observation"], record["content"] = event.tool, _observed(event.content, marks)
+            failed = event.origin is None and event.is_error
+            record["observation"] = "error" if failed else event.tool
+            record["content"] = _observed(event.content, marks)
             metadata = before.call_metadata(event)
             if metadata is not None:
                 record["tool_call_metadata"] = metadata

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import foldlog.formats
-from eventstore.events import Message, Origin
-from foldlog.formats import decode, detect, encode, open_sources, registry
+from eventstore.events import Action, Message, Observation, Origin
+from foldlog.formats import FORMATS, decode, detect, encode, open_sources, registry
 from foldlog.formats.detection import recognize
 from foldlog.formats.format import Format
 
@@ -113,3 +113,22 @@ def test_whatever_a_value_is_it_is_recognized_or_not_and_read_or_refused(records
         format.conversation(records)
         events = list(decode(records, format.name, findings=lambda finding: None))
         assert [event.id for event in events] == list(range(len(events)))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
+    meta = {"model": "m", "usage": {"total_tokens": 1234}, "cost": 0.5}
+    events = [
+        Message(id=0, source="user", content="list"),
+        Action(id=1, tool="run", arguments={"command": "ls"}, call_id="k1", meta=meta),
+        Observation(id=2, tool="run", call_id="k1", cause=1, content="no such folder", is_error=True),
+        Message(id=3, source="agent", content="It failed.", meta=meta),
+    ]
+    notes: list[str] = []
+    again = decode(list(encode(events, name, notes=notes.append)), name)
+    (result,) = (event for event in again if isinstance(event, Observation))
+    assert "no such folder" in result.content
+    (note,) = notes
+    assert "tokens and cost of 2 events" in note
+    assert result.is_error != ("the error mark of 1 result" in note)
+    assert result.is_error == (name not in ("openai-chat", "openai-responses", "codex", "swe-agent"))
