@@ -100,7 +100,8 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
             _clear_staging(target, found.id)
         _, added, version = copy_conversation(source, target, found.id)
     except (CorruptEvent, HistoryDiverged, ConversationErased, VersionConflict) as error:
-        return Moved(found.id, 0, 0 if there is None else _version(there), str(error))
+        problem = error.problem if isinstance(error, ConversationErased) else str(error)
+        return Moved(found.id, 0, 0 if there is None else _version(there), problem)
     return Moved(found.id, added, version)
 
 

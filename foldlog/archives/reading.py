@@ -99,7 +99,7 @@ def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
     except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, VersionConflict) as error:
         rest.skip()
         if rest.given_up is None:
-            return Problem(what.id, str(error))
+            return Problem(what.id, error.problem if isinstance(error, ConversationErased) else str(error))
     return Problem(what.id, f"it was damaged when it was archived: {rest.given_up}")
 
 

@@ -415,6 +415,23 @@ def test_a_copy_names_a_conversation_that_is_another_one_once(foldlog):
     assert ran.err.count("'c1'") == 1
 
 
+def test_a_copy_to_an_erased_conversation_names_no_option_of_python(foldlog, five_messages):
+    foldlog("import", five_messages)
+    foldlog("export", "--all", "all.foldlog")
+    foldlog("copy", "foldlog.db", "b.db")
+    foldlog("erase", "five", "--yes", "--reason", "asked to", "--db", "b.db")
+    for ran in (foldlog("copy", "foldlog.db", "b.db"), foldlog("import", "all.foldlog", "--db", "b.db")):
+        assert (ran.status, "was erased at" in ran.err, "replace_erased" in ran.err) == (1, True, False)
+
+
+def test_attributes_are_listed_as_attributes_alone(foldlog, five_messages):
+    foldlog("import", five_messages)
+    foldlog("attributes", "five", "--set", "user=u1")
+    assert "has no documents" in foldlog("documents", "five").out
+    assert foldlog("documents", "five", "--json").document["documents"] == {}
+    assert foldlog("recent").out.splitlines()[0] == "recorded (UTC)    conversation  attributes"
+
+
 def test_where_no_conversation_has_the_attributes_that_is_said(foldlog):
     open_store("sqlite:///foldlog.db").close()
     assert foldlog("recent").out == "No conversations.\n"

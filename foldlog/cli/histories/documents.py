@@ -63,10 +63,12 @@ def _version(store: Store, conversation: str, at: int | None) -> int:
 def _documents(store: Store, conversation: str, name: str, version: int) -> dict[str, Any]:
     """Return the documents, or the one with this name."""
     from eventstore import Documents
+    from eventstore.events import ATTRIBUTES
 
     found = Documents(store)
     if not name:
-        return found.all(conversation, version=version)
+        documents = found.all(conversation, version=version)
+        return {each: value for each, value in documents.items() if each != ATTRIBUTES}
     missing = object()
     value = found.get(conversation, name, missing, version=version)
     if value is missing:

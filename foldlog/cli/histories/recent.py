@@ -52,6 +52,8 @@ def run(
     if not found.conversations:
         terminal.console().print("No conversation has all of these attributes." if attributes else "No conversations.")
     lines = terminal.PrintedLines()
+    if found.conversations:
+        lines.write(("recorded (UTC)    conversation  attributes", "bold"))
     for one in found.conversations:
         said = "encrypted" if one.attributes is None else json.dumps(one.attributes, ensure_ascii=False)
         lines.write(
