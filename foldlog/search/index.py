@@ -49,8 +49,13 @@ class SearchIndex:
         self._catching_up = threading.Lock()
         self._tables = _opened(store)
         tables, known = self._tables, (store.database.uuid, _CODE)
-        if (tables.value("store"), tables.value("code")) != known or lost_after(store, tables.position()) is not None:
-            self.rebuild()
+        try:
+            found = tables.value("store"), tables.value("code")
+            if found != known or lost_after(store, tables.position()) is not None:
+                self.rebuild()
+        except BaseException:
+            tables.close()
+            raise
 
     @property
     def tables(self) -> SearchTables:

@@ -35,6 +35,11 @@ _SCHEMA = """
     CREATE INDEX IF NOT EXISTS search_texts_words ON {schema}.search_texts USING gin (words);
     CREATE INDEX IF NOT EXISTS search_texts_conversation ON {schema}.search_texts (sha256(conversation));
 """
+_MAY_USE = """
+    SELECT bool_and(has_table_privilege(c.oid, right_)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+        unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) right_
+    WHERE n.nspname = {name} AND c.relname IN ('search_facts', 'search_texts')
+"""
 _ADD = """
     INSERT INTO {schema}.search_texts VALUES (%s, %s, %s, %s, %s, %s, %s, to_tsvector(%s::regconfig, %s))
 """
@@ -83,7 +88,7 @@ class PostgresTables:
         return found != (None,)
 
     def _sql(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(schema=sql.Identifier(self._name))
+        return sql.SQL(text).format(schema=sql.Identifier(self._name), name=sql.Literal(self._name))
 
     @property
     def _schema(self) -> str:
@@ -197,6 +202,13 @@ class PostgresTables:
         """Say what the owner has to run where this role may not make or change the index."""
         assert self._open is not None  # the server refused a statement of this connection
         info, is_there = self._open.info, self._is_there(self._open)
+        if is_there and self._open.execute(self._sql(_MAY_USE)).fetchone() != (True,):
+            grant = self._sql("{schema}.search_facts, {schema}.search_texts TO ").as_string(None)
+            role = sql.Identifier(info.user).as_string(None)
+            return (
+                f"the role {info.user!r} may not use the tables of the search index; as their owner, run in psql: "
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON {grant}{role}"
+            )
         problem = "may not change the search index" if is_there else "may not make the search index that is missing"
         return f"the role {info.user!r} {problem}; {command_of_owner(self._open, self._name, 'search --rebuild')}"
 

@@ -230,7 +230,7 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("secret"), expected_version=0)
         assert erase(store, "c1", reason="asked for").bytes_pending
-        assert "run this command again as the owner of the tables" in bytes_pending_words(store, url, "it")
+        assert "run this command again as the owner of the tables" in bytes_pending_words(store, "it")
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
             postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
             assert not erase(store, "c1", reason="asked for").bytes_pending
@@ -252,6 +252,24 @@ def test_a_role_that_may_not_make_the_search_index_is_told_what_the_owner_runs(u
         assert [hit.id for hit in index.search("flaky")] == [0]
         with pytest.raises(SearchRefused, match="may not change the search index; as 'postgres'"):
             index.rebuild()
+
+
+def test_a_role_without_rights_to_the_search_index_is_told_the_grant(url: str, role: str, postgres_server: Server):
+    with open_store(url) as store, SearchIndex(store) as index:
+        store.append("c1", said("a flaky test"), expected_version=0)
+        index.rebuild()
+    tables = f"{schema_of(url)}.search_facts, {schema_of(url)}.search_texts"
+    postgres_server.sql(f"REVOKE ALL ON {tables} FROM {role}")
+    with open_store(url.replace("postgres@", f"{role}@")) as store:
+        with (
+            pytest.raises(SearchRefused, match="as their owner, run in psql: GRANT ") as refused,
+            SearchIndex(store) as index,
+        ):
+            index.catch_up()
+        postgres_server.sql(str(refused.value).partition("psql: ")[2])
+        with SearchIndex(store) as index:
+            index.catch_up()
+            assert [hit.id for hit in index.search("flaky")] == [0]
 
 
 @pytest.fixture
