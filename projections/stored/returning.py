@@ -11,7 +11,7 @@ from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRe
 
 __all__ = ["first_shown", "last_shown", "returned_revision", "stored_revision"]
 
-_NEAR = 16
+_NEAR = 4
 """The number of events that are read first in search of a shown one."""
 
 
