@@ -35,6 +35,9 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
             f"conversation {conversation!r} has {found.version} events and cannot be forked at {at}: use 1 to "
             f"{found.version}"
         )
+    known = database.known.get(conversation)
+    if known is not None and known.plain is found:
+        transaction.known[conversation] = known  # the next fork of it need not ask for it
     rival = not_erased(database.find(transaction, new_id))
     if rival is not None:
         raise VersionConflict(new_id, 0, rival.version)

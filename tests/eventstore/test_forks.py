@@ -101,10 +101,11 @@ def test_a_writer_forks_at_the_copy_of_a_past_that_was_detached(tmp_path: Path, 
 
 def test_forks_of_one_conversation_are_begun_without_asking_for_it_again(tmp_path: Path):
     statements: list[str] = []
-    with traced(statements), open_store(tmp_path / "forks.db") as store:
+    with open_store(tmp_path / "forks.db") as store:
         store.append("c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0)
         store.fork("c", 3, "f")
         store.append("f", Message(source="user", content="own"), expected_version=3)
+    with traced(statements), open_store(tmp_path / "forks.db") as store:
         store.fork("f", 4, "g")
         del statements[:]
         store.fork("f", 4, "h")
