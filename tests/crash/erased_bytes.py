@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from pydantic import SecretStr
 
@@ -70,8 +71,8 @@ class RandomStore:
         self._steps = self.rng.choice((40, 120, 250))
         self._numbers = 0
 
+    @patch.object(eventstore.writing.importing, "CHUNK", _STAGED_EVENTS)
     def fill(self, stores: Sequence[Store]) -> None:
-        eventstore.writing.importing.CHUNK = _STAGED_EVENTS
         appended = list(self.names)
         imports = set(self.rng.sample(range(self._steps), self._imports))
         for step in range(self._steps):
