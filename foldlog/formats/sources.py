@@ -47,7 +47,7 @@ class Sources:
         raise NotAHistory(
             path.absolute(),
             "holds no history, nor does a folder below it; the files of histories end in .json, .jsonl, "
-            ".ndjson or .traj, and may be compressed",
+            ".ndjson or .traj; decompress compressed ones first",
         )
 
     def size_bytes(self) -> int:
@@ -81,7 +81,22 @@ def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, 
     Raises ``NotAHistory`` where one of the paths holds no history (then nothing is imported from the others), and
     ``UnknownFormat``. Cost: reading the beginning of each path.
     """
-    return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix)
+    try:
+        return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix)
+    except NotAHistory as error:
+        if format == "auto" or not error.foreign:
+            raise
+        other = _recognized(error.path)
+        hint = "" if other is None else f"; its records are of the format {other!r}: name that one, or none"
+        raise NotAHistory(error.path, f"holds no event of the format {format!r}{hint}") from error
+
+
+def _recognized(path: Path) -> str | None:
+    """Return the format of the first history at ``path``; None where no format is recognized."""
+    try:
+        return next((found.format.name for found in histories(path, format_of) if isinstance(found, Found)), None)
+    except NotAHistory:
+        return None
 
 
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:

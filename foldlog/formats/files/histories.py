@@ -27,6 +27,7 @@ from foldlog.formats.files.readers import Array, Files, Held, JsonLines, Located
 from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
 from foldlog.formats.record import ImportFinding
+from foldlog.formats.registry import formats
 
 __all__ = ["histories"]
 
@@ -40,8 +41,9 @@ _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
 """Folders of copies of events, and of something else."""
+_EMPTY = "is empty; import it again when its program has written to it"
+_NOT_JSON = "is not JSON; import the JSON or JSON Lines that the agent's program writes"
 _EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
-_NOTHING = "holds no event of a format that is known here"
 
 
 def histories(path: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
@@ -127,6 +129,10 @@ def _sidecar(path: Path) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
+def _nothing() -> str:
+    return f"holds no event of a format that is known here; --format NAME chooses one of {', '.join(formats())}"
+
+
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -171,8 +177,8 @@ class _File:
             if located.problem is not None and not first_problem:
                 first_problem = f"line {located.line}: {located.problem}"
         if self._path.stat().st_size == 0:
-            raise NotAHistory(self._path, "is empty")
-        raise NotAHistory(self._path, first_problem or _NOTHING, foreign=not first_problem)
+            raise NotAHistory(self._path, _EMPTY)
+        raise NotAHistory(self._path, first_problem or _nothing(), foreign=not first_problem)
 
     def _in_document(self) -> Iterator[Found | ImportFinding]:
         first = self._first_character()
@@ -181,7 +187,7 @@ class _File:
         elif first == "{":
             yield self._in_object()
         else:
-            raise NotAHistory(self._path, "is not JSON" if first else "is empty")
+            raise NotAHistory(self._path, _NOT_JSON if first else _EMPTY)
 
     def _first_character(self) -> str:
         with self._path.open("rb") as file:
@@ -203,7 +209,7 @@ class _File:
             if located.problem is not None and not problem:
                 problem = f"line {located.line}: {located.problem}"
         else:
-            raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
+            raise NotAHistory(self._path, problem or _nothing(), foreign=not problem)
         with self._path.open("rb") as file:
             for number, located in enumerate(elements(Scanner(file), offsets=True)):
                 yield self._history_in(located, number)
@@ -230,7 +236,7 @@ class _File:
             raise NotAHistory(self._path, str(error)) from error
         for history in self._of_records(Held(self._path, 1, [value]), (value,)):
             return history
-        raise NotAHistory(self._path, _NOTHING, foreign=True)
+        raise NotAHistory(self._path, _nothing(), foreign=True)
 
     def _holds_history(self, located: Located) -> bool:
         """Return whether one element of the file is an object with a history, even if that history cannot be

@@ -302,7 +302,8 @@ def test_a_path_that_changes_after_the_first_look_is_a_finding(write):
     gone.unlink()
     emptied.write_bytes(b"")
     assert [source.path for source in sources] == [good]
-    assert [str(it) for it in sources.findings] == [f"{gone}: no such file or folder", f"{emptied}: is empty"]
+    empty = f"{emptied}: is empty; import it again when its program has written to it"
+    assert [str(it) for it in sources.findings] == [f"{gone}: no such file or folder", empty]
 
 
 def test_a_record_that_is_too_long_is_a_finding(write):
@@ -331,11 +332,11 @@ def test_what_is_odd_but_legal_is_kept(write):
     [
         ([], "is empty"),
         ([b" \n"], "is empty"),
-        ([b"hello"], "is not JSON"),
+        ([b"hello"], "is not JSON; import the JSON"),
         ([b"\xff\xfe{"], "is not UTF-8"),
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
         ([b"[" * 100_000], "line 1: nested deeper than 480 levels"),
-        ([b"[]"], "holds no event of a format that is known here"),
+        ([b"[]"], "holds no event of a format that is known here; --format NAME chooses one of openhands-v0, "),
         ([b"{}"], "holds no event of a format that is known here"),
         ([b'{"messages": []}'], "holds no event of a format that is known here"),
         ([[1, "a", {}]], "holds no event of a format that is known here"),
@@ -347,6 +348,15 @@ def test_a_file_without_a_history_says_what_it_is(write, content, why):
     assert "\n" not in refusal(path)
 
 
+def test_a_file_of_another_format_than_the_named_one_says_which_it_is(write):
+    chat = write("chat.json", b'[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]')
+    told = refusal(chat, format="codex")
+    assert told.endswith(
+        "no event of the format 'codex'; its records are of the format 'openai-chat': name that one, or none"
+    )
+    assert refusal(write("a.json", b"[{}]"), format="codex").endswith("holds no event of the format 'codex'")
+
+
 def test_lines_without_a_history_say_where_they_fail(write):
     path = write("a.jsonl", b"oops", b"{")
     assert refusal(path) == f"{path}: line 1: not JSON at character 0: Expecting value"
@@ -355,7 +365,7 @@ def test_lines_without_a_history_say_where_they_fail(write):
 def test_paths_without_a_history(write, tmp_path):
     assert refusal(tmp_path / "nowhere").endswith("nowhere: no such file or folder")
     (tmp_path / "folder").mkdir()
-    assert refusal(tmp_path / "folder").endswith("end in .json, .jsonl, .ndjson or .traj, and may be compressed")
+    assert refusal(tmp_path / "folder").endswith(".ndjson or .traj; decompress compressed ones first")
     os.mkfifo(tmp_path / "pipe.json")
     assert refusal(tmp_path / "pipe.json").endswith("pipe.json: is neither a file nor a folder")
     assert refusal(tmp_path / "folder", tmp_path / "pipe.json").startswith(str(tmp_path / "folder"))
