@@ -92,9 +92,9 @@ class ConversationErased(EventStoreError):
     def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
         self.problem = (
             f"conversation {conversation!r} was erased at {erased_at} ({reason or 'no reason given'}); "
-            f"its events are gone; use another id"
+            f"its events are gone"
         )
-        super().__init__(f"{self.problem}, or begin it again with replace_erased=True")
+        super().__init__(f"{self.problem}; use another id, or begin it again with replace_erased=True")
         self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
 
 

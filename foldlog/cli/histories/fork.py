@@ -40,7 +40,7 @@ def run(
 
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """
-    from eventstore import InvalidArgument, VersionConflict
+    from eventstore import ConversationErased, InvalidArgument, VersionConflict
     from foldlog.formats.tips import version_of_tip
 
     if at is not None and at_source is not None:
@@ -53,6 +53,10 @@ def run(
             fork = store.fork(conversation, version, new)
         except InvalidArgument as error:
             raise Refused(str(error)) from error
+        except ConversationErased as error:
+            if error.conversation != new:
+                raise
+            raise Refused(f"{error.problem}; give the fork another id") from error
         except VersionConflict as error:
             raise Refused(f"conversation {new!r} exists already; give the fork another id") from error
     if as_json:

@@ -295,7 +295,7 @@ def _import_source(
         hint = "" if "--prefix" in str(error) else ", with --conversation or --prefix"
         refused.append(f"{source.path}: {error}{hint}")
     except ConversationErased as error:
-        refused.append(f"{source.path}: {error.problem}")
+        refused.append(f"{source.path}: {error.problem}; use another id, with --conversation or --prefix")
     except (InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     findings = tuple(map(_named, (*refused, *map(str, source.findings))))
