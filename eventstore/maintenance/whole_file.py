@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from eventstore.errors import InvalidOption
 
-__all__ = ["new_beside", "refuse_database", "sync_folder", "whole_file"]
+__all__ = ["check_target", "new_beside", "sync_folder", "whole_file"]
 
 _NAME_MAX = 100
 """A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
@@ -31,11 +31,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for a block. The file gets the name ``path`` when the block ends without an exception; otherwise it
     is removed.
 
-    Raises ``InvalidOption`` before the block if a database has the name or belongs to it, or if the name stands for an
-    open file, and ``OSError``.
+    Raises ``InvalidOption`` before the block if the name is that of a folder, of a database or of its log, or stands
+    for an open file, and ``OSError``.
     Durability: the file is on disk, under its name, when the block has ended.
     """
-    refuse_database(path)
+    check_target(path)
     if _is_device(path):
         with path.open("wb") as file:
             yield file
@@ -57,8 +57,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def refuse_database(path: Path) -> None:
-    """Raise ``InvalidOption`` if a file that is written to ``path`` would replace a SQLite database or its log."""
+def check_target(path: Path) -> None:
+    """Raise ``InvalidOption`` if ``path`` is a folder, or a file written there would replace a SQLite database or its
+    log.
+    """
+    if path.is_dir():
+        raise InvalidOption(f"{path} is a folder; name a file")
     if _is_database(path):
         raise InvalidOption(f"{path} is a database, which a file written there would replace; choose another name")
     for suffix in _BESIDE_A_DATABASE:
@@ -75,7 +79,7 @@ def _is_database(path: Path) -> bool:
 
 def _is_device(path: Path) -> bool:
     """Return whether a device, a pipe or a socket has the name, itself or through links such as ``/dev/stdout``."""
-    if not path.exists() or path.is_dir():
+    if not path.exists():
         return False
     if not path.is_file():
         return True

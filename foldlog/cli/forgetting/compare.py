@@ -70,7 +70,7 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
-    from eventstore.maintenance.whole_file import refuse_database
+    from eventstore.maintenance.whole_file import check_target
     from foldlog.reports.comparison import comparison, verdict_of
     from foldlog.reports.comparison_page import write_page
     from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
@@ -84,7 +84,7 @@ def run(
             )
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
     for path in filter(None, (plot, html)):
-        refuse_database(path)
+        check_target(path)
     try:
         if plot is not None:
             check_plot(plot)
