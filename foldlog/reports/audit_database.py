@@ -45,12 +45,14 @@ __all__ = [
     "describe",
     "events_among",
     "name_of",
+    "path_of",
     "purge",
     "replace_redacted",
     "update",
 ]
 
 _CHUNK = 1_000
+_NAME = "audit database "
 _SQLITE_BITS = 64
 
 
@@ -109,7 +111,12 @@ def update(
 
 def name_of(path: Path) -> str:
     """Return the name under which an audit database confirms erasures and redactions."""
-    return f"audit database {path.absolute()}"
+    return f"{_NAME}{path.absolute()}"
+
+
+def path_of(name: str) -> Path | None:
+    """Return the path of the audit database that confirms under a name; None for another read model."""
+    return Path(name.removeprefix(_NAME)) if name.startswith(_NAME) else None
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:

@@ -21,6 +21,7 @@ __all__ = [
     "AuditDatabaseMismatch",
     "NoAuditDatabase",
     "check",
+    "check_target",
     "open_database",
     "table_of",
     "written",
@@ -115,6 +116,19 @@ def check(store: Store, path: Path) -> None:
     if found != store.database.uuid:
         raise AuditDatabaseMismatch(path, store.database.uuid, found)
     _check_position(store, path, position)
+
+
+def check_target(store: Store, path: Path) -> None:
+    """Check that ``open_database`` can open or make an audit database at ``path``. Call it before long work.
+
+    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``. Nothing is changed.
+    """
+    if path.is_dir():
+        raise NoAuditDatabase(path, "it is a folder")
+    if not path.parent.is_dir():
+        raise NoAuditDatabase(path, f"there is no folder {path.parent}")
+    if path.is_file() and path.stat().st_size:
+        check(store, path)
 
 
 def open_database(store: Store, path: Path) -> Database:

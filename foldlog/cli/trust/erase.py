@@ -107,11 +107,17 @@ def without_audit(unconfirmed: Sequence[str], audit: Path | None) -> list[str]:
 
 
 def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
-    """Name the read models that may still hold what was removed."""
+    """Name the read models that may still hold what was removed, and the command that updates an audit database."""
+    if not unconfirmed:
+        return
+    from foldlog.reports.audit_database import path_of
+
     for name in unconfirmed:
+        path = path_of(name)
+        remedy = "let it follow the store" if path is None else f"run '{command('audit', '--to', path)}'"
         terminal.warn(
-            f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; let it "
-            f"follow the store, and run the same command again to ask again"
+            f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; {remedy}, "
+            f"then run the same command again to ask again"
         )
 
 

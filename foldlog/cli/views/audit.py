@@ -54,7 +54,11 @@ def run(
     """
     if follow:
         return _follow(db, to, conversations, as_json)
+    from foldlog.reports.audit_file import check_target
+
     with open_existing(db) as store, terminal.progress() as bars:
+        if to is not None:
+            check_target(store, to)
         audits = _Audits(store, bars)
         update = None if to is None else partial(_update, store, to, conversations, bars)
         names = chosen(store, conversations)
