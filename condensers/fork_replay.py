@@ -37,15 +37,14 @@ _NOT_REPLAYED = (CondensationAction, Retraction, Redaction, DocumentChanges, Unk
 
 class ForkReplay(NamedTuple):
     """The outcome of a replay: the fork and its version, its condensations, how often a condensation was required and
-    impossible, and the number of events of the history that the fork leaves out (condensations and retractions not
-    counted).
+    impossible, and the events of the history that the fork leaves out (without condensations and retractions).
     """
 
     conversation: str
     version: int
     condensations: int
     declined: int
-    left_out: int
+    left_out: tuple[Event, ...]
 
 
 def replay_as_fork(
@@ -73,7 +72,8 @@ def replay_as_fork(
     handler = CondenseHandler(store, views, condenser, agent_llm)
     ids: dict[int, int] = {}
     waiting: list[Event] = []
-    condensations = declined = left_out = 0
+    condensations = declined = 0
+    left_out: list[Event] = []
     response_id: str | None = None
 
     def append() -> None:
@@ -85,7 +85,8 @@ def replay_as_fork(
     for event in store.events(conversation, at, version):
         on_event(event.id)
         if not contains(kept, event.id) or isinstance(event, _NOT_REPLAYED):
-            left_out += contains(kept, event.id) and not isinstance(event, CondensationAction | Retraction)
+            if contains(kept, event.id) and not isinstance(event, CondensationAction | Retraction):
+                left_out.append(event)
             continue
         if begins_a_turn(event, response_id):
             if waiting:
@@ -100,7 +101,7 @@ def replay_as_fork(
         waiting.append(event)
     if waiting:
         append()
-    return ForkReplay(fork, store.version(fork), condensations, declined, left_out)
+    return ForkReplay(fork, store.version(fork), condensations, declined, tuple(left_out))
 
 
 def _kept(conversation: str, structural: list[Event], at: int, version: int) -> tuple[tuple[int, int], ...]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["make_forks"]
 
+_LISTED_MAX = 5
+
 
 def make_forks(
     db: str,
@@ -51,10 +53,16 @@ def make_forks(
         name = terminal.printable(row["conversation"], one_line=True)
         made = count(row["condensations"], "condensation")
         made += f" ({row['declined']:,} more declined)" if row["declined"] else ""
-        left = f"; {count(row['left_out'], 'event')} could not be replayed" if row["left_out"] else ""
+        left = f"; {count(row['left_out'], 'event')} could not be replayed ({_listed(row)})" if row["left_out"] else ""
         view = f"View of {count(row['view_events'], 'event')}"
         terminal.print_line(terminal.console(), f"{name}: {count(row['version'], 'event')}, {made}, {view}{left}")
     return DONE
+
+
+def _listed(row: Mapping[str, Any]) -> str:
+    """Return the ids and kinds of the first events that a fork leaves out."""
+    first = [f"{event['kind']} {event['id']}" for event in row["left_out_events"][:_LISTED_MAX]]
+    return terminal.printable(", ".join(first + ["…"] * (row["left_out"] > _LISTED_MAX)), one_line=True)
 
 
 def _replayed(
@@ -71,6 +79,7 @@ def _replayed(
     from condensers import ModelCallFailed
     from condensers.fork_replay import replay_as_fork
     from eventstore import InvalidArgument
+    from foldlog.kinds import label
 
     def progressed(event_id: int) -> None:
         bars.update(bar, completed=event_id - at)
@@ -91,6 +100,7 @@ def _replayed(
         "version": done.version,
         "condensations": done.condensations,
         "declined": done.declined,
-        "left_out": done.left_out,
+        "left_out": len(done.left_out),
+        "left_out_events": [{"id": event.id, "kind": label(event)} for event in done.left_out],
         "view_events": len(views.current(fork)),
     }
