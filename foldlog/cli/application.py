@@ -66,6 +66,7 @@ _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
+_TOO_SMALL = "Input should be greater than or equal to "
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # the status that a shell reports for a program that SIGINT or SIGPIPE ended
 _SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "recent", "stats", "why", "diff", "head"}
 _ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "status", "adapters"}
@@ -196,7 +197,9 @@ def _run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
-        problem = error.format_message().replace(_NO_NUMBER, "a whole number is needed")
+        problem = (
+            error.format_message().replace(_NO_NUMBER, "a whole number is needed").replace(_TOO_SMALL, "give at least ")
+        )
         problem = meant(problem, _command_of(arguments).strip(), arguments)
         return _refuse(f"{problem} ('foldlog {_command_of(arguments)}--help' shows all options)")
     except (Refused, typer.Abort) as error:
@@ -236,7 +239,7 @@ def _explained(error: Exception) -> str:
     from eventstore import ConversationErased, EventStoreError
 
     if isinstance(error, ConversationErased):
-        return error.problem  # no command uses the id again
+        return error.problem
     if isinstance(error, EventStoreError):
         return str(error)
     if isinstance(error, OSError):

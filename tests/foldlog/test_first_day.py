@@ -126,3 +126,73 @@ def test_a_store_is_named_by_a_path_or_a_url(foldlog, tmp_path, write):
         assert foldlog("verify", "--db", place).status == 0
         assert len(foldlog("log", "tide", "--tail", 3, "--db", place).out.splitlines()) == 3
     assert (tmp_path / "with space" / "a?b.db").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "five", "--html", "."),
+        ("report", "five", "-o", "."),
+        ("export", "five", "-o", "."),
+        ("export", "--all", "."),
+        ("stats", "--plot", "figures.png"),
+        ("audit", "--to", "."),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_named_as_such(foldlog, five_messages, tmp_path, command):
+    foldlog("import", five_messages)
+    (tmp_path / "figures.png").mkdir()
+    ran = foldlog(*command)
+    assert (ran.status, "is a folder" in ran.err, ".part" in ran.err) == (2, True, False)
+
+
+def test_an_audit_checks_the_audit_database_before_it_lists(foldlog, five_messages):
+    foldlog("import", five_messages)
+    for file in ("foldlog.db", ".", "nowhere/audit.db"):
+        ran = foldlog("audit", "--to", file)
+        assert (ran.status, ran.out) == (2, "")
+        assert f"{file} cannot be the audit database" in ran.err
+
+
+@pytest.mark.parametrize("removal", [("erase", "five"), ("redact", "five", 0)])
+def test_an_audit_database_that_has_not_confirmed_is_updated_by_the_command_that_is_named(
+    foldlog, five_messages, removal
+):
+    foldlog("import", five_messages, "--db", "s.db")
+    foldlog("audit", "--to", "my audit.db", "--db", "s.db")
+    again = (*removal, "--reason", "asked to", "--yes", "--db", "s.db")
+    ran = foldlog(*again)
+    assert ran.status == 1
+    (named,) = re.findall(r"'foldlog (audit --to .*?)'", ran.err)
+    assert foldlog(*shlex.split(named)).status == 0
+    assert (foldlog(*again).status, foldlog(*again).err) == (0, "")
+
+
+def test_events_that_a_replay_leaves_out_are_named(foldlog):
+    foldlog("import", SAMPLE)
+    foldlog("attributes", "tidewatch", "--set", "user=u1")
+    assert "1 event could not be replayed (documents 286)" in foldlog("compare", "tidewatch", "--fork", 280).out
+
+
+def test_wrong_values_are_refused_without_the_words_of_a_library(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    assert "'--at': give at least 0 (" in foldlog("view", "five", "--at=-1").err
+    (tmp_path / "README.md").write_text("# no heads")
+    err = foldlog("verify", "--heads", "README.md").err
+    assert "(it is not JSON); 'foldlog head --json > heads.json'" in err
+
+
+def test_a_conversation_without_attributes_says_so(foldlog, five_messages):
+    foldlog("import", five_messages)
+    assert foldlog("attributes", "five").out == "No attributes; --set NAME=VALUE sets one.\n"
+    assert foldlog("attributes", "five", "--json").document["attributes"] == {}
+    assert foldlog("recent").out.splitlines()[1].endswith("  five  none")
+
+
+def test_the_help_of_export_says_which_formats_fit(foldlog):
+    assert "that of its source, or openai-chat" in " ".join(foldlog("export", "--help").out.replace("│", " ").split())
+
+
+def test_an_event_without_a_summary_names_the_command_that_lists_summaries(foldlog, five_messages):
+    foldlog("import", five_messages)
+    assert "event 0 has no summary; 'foldlog audit five' lists its summaries" in foldlog("show", "five", -2).err

@@ -39,6 +39,8 @@ def run(
     if as_json:
         terminal.emit({"conversation": conversation, "attributes": attributes})
         return DONE
+    if not attributes:
+        terminal.console().print("No attributes; --set NAME=VALUE sets one.")
     lines = terminal.PrintedLines()
     for name, value in attributes.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -49,7 +49,7 @@ def run(
             metavar="FORMAT",
             show_default="the format of its source",
             autocompletion=_formats,
-            help="The format to write.",
+            help="The format to write. An imported conversation: that of its source, or openai-chat.",
         ),
     ] = None,
     output: Annotated[

@@ -55,7 +55,8 @@ def run(
     if found.conversations:
         lines.write(("recorded (UTC)    conversation  attributes", "bold"))
     for one in found.conversations:
-        said = "encrypted" if one.attributes is None else json.dumps(one.attributes, ensure_ascii=False)
+        said = "none" if one.attributes is not None else "encrypted"
+        said = json.dumps(one.attributes, ensure_ascii=False) if one.attributes else said
         lines.write(
             (f"{one.active_at:%Y-%m-%d %H:%M}  ", "dim"),
             (f"{terminal.printable(one.id, one_line=True)}  ", "bold"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foldlog.cli import terminal
 from foldlog.cli.borders import border_words, borders_document, borders_of
+from foldlog.cli.hints import command
 from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, Refused
@@ -45,7 +46,8 @@ def run(
         from projections.fold import summary_event
 
         if not isinstance(found, CondensationAction) or found.summary is None:
-            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary")
+            hint = f"'{command('audit', conversation)}' lists its summaries"
+            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         found = summary_at(summary_event(found), found)
     if as_json:
         terminal.emit(

@@ -168,5 +168,9 @@ def _published(path: Path) -> dict[str, list[Published]]:
             f"'{command('head', '--json')} > {path}' publishes the present heads"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refused(f"{path} does not hold heads as 'foldlog head --json' prints them ({error})") from error
+        problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise Refused(
+            f"{path} does not hold heads as 'foldlog head --json' prints them ({problem}); "
+            f"'{command('head', '--json')} > heads.json' publishes the present heads"
+        ) from error
     return heads
