@@ -149,6 +149,10 @@ class DataKey:
         self.name = _bytes(conversation)
         self._cipher: Cipher = cipher(secret[:KEY_BYTES])
 
+        from cryptography.exceptions import InvalidTag
+
+        self._refusals = (InvalidTag, ValueError)
+
     @staticmethod
     def new_secret(salt: bytes) -> bytes:
         return os.urandom(KEY_BYTES) + salt
@@ -166,11 +170,9 @@ class DataKey:
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
         """Decrypt a text. Raises ``NotAsWritten`` if it was not encrypted for this place."""
-        from cryptography.exceptions import InvalidTag
-
         try:
             return self._cipher.decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name)
-        except (InvalidTag, ValueError) as error:
+        except self._refusals as error:
             raise NotAsWritten(
                 "the key of the conversation does not decrypt it: its text or another column was changed"
             ) from error

@@ -164,7 +164,7 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and one more, in one read.
         """
         bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
-        events = plain_events(bare, [self._codec()], [len(bare)])
+        events = plain_events(bare, [self._codec()], [len(bare)], self._database)
         if events is not None:
             if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
                 return None
@@ -191,7 +191,7 @@ class ReadTransaction:
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
         bare, ids, codecs, numbers = self._shown_rows(asked, beside)
-        events = plain_events(bare, codecs, numbers)
+        events = plain_events(bare, codecs, numbers, self._database)
         if events is None:
             rows = iter(bare)
             events = [
@@ -227,9 +227,10 @@ class ReadTransaction:
             start, end, codec = max(start, part.start), min(stop, part.stop), part.codec
             while expected < all_of_them:
                 bare = self._reader.rows(part.key, start, end, page, "structural")
-                plain = plain_events(bare, [codec], [len(bare)])
-                events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
-                for event, before_it in zip(plain or events, map(_structural_before, bare), strict=True):
+                events: Iterable[Event] | None = plain_events(bare, [codec], [len(bare)], self._database)
+                if events is None:
+                    events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
+                for event, before_it in zip(events, map(_structural_before, bare), strict=True):
                     if before_it != expected:
                         raise CorruptEvent(self.conversation, start, _HIDDEN)
                     yield event

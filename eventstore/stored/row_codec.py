@@ -26,6 +26,8 @@ from eventstore.stored.compression import (
     compressed,
     decompressed,
 )
+from eventstore.stored.crc import crc32
+from eventstore.stored.hash_chain import pack
 from eventstore.stored.keys import DataKey, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark
 from eventstore.values.bodies import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
@@ -69,7 +71,6 @@ _PLACES: Final = {
 }
 """The beginning of the associated data of an encrypted row, by the length of its proof."""
 
-_columns = struct.Struct(">8q").pack
 _record_columns = struct.Struct(">5q").pack
 _key_columns = struct.Struct(">2q").pack
 _length = struct.Struct(">I").pack
@@ -151,6 +152,28 @@ class RowCodec(NamedTuple):
         ]
         return _Decompressed(decrypted, limit) if any(row.encoding > PLAIN for row in decrypted) else decrypted
 
+    def bodies(self, sound: Sequence[BareRow], limit: Limit) -> list[bytes] | None:
+        """Return the plain bodies of rows that have their checksums; None where a row needs ``decoded``: it has
+        attachments, or is not as it was written. Decompressed, they take no more memory together than one event may.
+        """
+        key, room, bodies = self.data_key, limit.bytes_max, []
+        encrypted = PLAIN if key is None else ENCRYPTED
+        try:
+            for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, _ in sound:
+                how = encoding ^ encrypted
+                if how & ~_HOW_COMPRESSED:
+                    return None
+                if key is not None:
+                    columns = pack(event_id, schema, shown, structural, at, encoding, before, turns)
+                    body = key.decrypt(body, _place(columns, proof, kind))
+                if how:
+                    body = decompressed(how, body, room)
+                    room -= len(body)
+                bodies.append(body)
+        except NotAsWritten:
+            return None
+        return bodies
+
     def unchecked(self, row: Row, limit: Limit, counts: tuple[int, int] | None = None) -> Row:
         """Return one row, plain, without a check of its checksum or of whether it should be encrypted: for callers with
         another proof of the row. The row is marked if it cannot be decrypted.
@@ -210,9 +233,17 @@ class RowCodec(NamedTuple):
             how |= WITH_BYTES
         if self.data_key is not None:
             how |= ENCRYPTED
-            body = self.data_key.encrypt(body, _place(row, how))
-        stored = row._replace(encoding=how, body=Body.of(body, beside) if beside else body)
-        return stored._replace(checksum=hash_chain.checksum(self.checksum_seed, *stored[:-1]))
+        event_id, kind, schema, shown, structural, recorded_at, _, _, proof, before, turns, _ = row
+        name = kind.encode("utf-8", "surrogatepass")
+        columns = pack(event_id, schema, shown, structural, recorded_at, how, before, turns)
+        if self.data_key is not None:
+            body = self.data_key.encrypt(body, _place(columns, proof, name))
+        if beside:
+            body = Body.of(body, beside)
+        check = crc32(body, crc32(columns + name + proof, self.checksum_seed))  # as ``hash_chain.checksum``
+        return _new(Row, (
+            event_id, kind, schema, shown, structural, recorded_at, how, body, proof, before, turns, check
+        ))  # fmt: skip
 
     # -- what stands beside bodies ------------------------------------------------------------------------------------
 
@@ -278,7 +309,7 @@ class RowCodec(NamedTuple):
             if encoding & ENCRYPTED:
                 if key is None:
                     return _damaged(row, "the event is encrypted, and its conversation has no key")
-                body = key.decrypt(row.body, _place(row, encoding))
+                body = key.decrypt(row.body, _place_of_row(row))
                 return row._replace(encoding=encoding & ~_HOW_ENCRYPTED, body=body)
             if key is not None and key.form != 1 and not self.mark.expects(row.id):
                 return _damaged(row, _FORM_1 if encoding & ENCRYPTED_1 else _NOT_ENCRYPTED)
@@ -417,6 +448,7 @@ def _decompressed(row: Row, limit: Limit) -> Row:
 
 
 _encoding = attrgetter("encoding")
+_new = tuple.__new__  # what Row(...) calls, without the call around it
 _body = attrgetter("body")
 
 
@@ -424,11 +456,16 @@ def _damaged(row: Row, problem: str) -> Row:
     return row._replace(encoding=DAMAGED, body=problem.encode())
 
 
-def _place(row: Row, encoding: int) -> bytes:
-    """Return every column of a row except its body and its checksum, as bytes."""
-    event_id, kind, schema, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = row
-    name = kind.encode("utf-8", "surrogatepass")
-    columns = _columns(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
+def _place_of_row(row: Row) -> bytes:
+    event_id, kind, schema, shown, structural, recorded_at, encoding, _, proof, before, turns, _ = row
+    columns = pack(event_id, schema, shown, structural, recorded_at, encoding, before, turns)
+    return _place(columns, proof, kind.encode("utf-8", "surrogatepass"))
+
+
+def _place(columns: bytes, proof: bytes, name: bytes) -> bytes:
+    """Return every column of a row except its body and its checksum, as bytes; ``columns`` are those that are numbers,
+    packed.
+    """
     what = _PLACES.get(len(proof))
     if what is None:
         raise NotAsWritten("its head is of another length")

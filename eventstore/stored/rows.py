@@ -137,20 +137,30 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     return event
 
 
-def plain_events(bare: Sequence[BareRow], codecs: Sequence[RowCodec], numbers: Sequence[int]) -> list[Event] | None:
+def plain_events(
+    bare: Sequence[BareRow], codecs: Sequence[RowCodec], numbers: Sequence[int], limit: Limit | None = None
+) -> list[Event] | None:
     """Return the events of rows, each with its time; None where a row needs ``event_of``.
 
-    ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written, not
-    encrypted, their bodies JSON text. Cost: a checksum each, without a bytecode for a row.
+    ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written,
+    without attachments. With ``limit``, rows are decrypted and decompressed, all at once; without it, they must be
+    plain. Cost: a checksum each; no bytecode is executed for a plain row.
     """
     if not bare:
         return []
-    if any(map(_data_key, codecs)):
-        return None
+    are_plain = not any(map(_data_key, codecs)) and not any(map(_encoding_of_bare, bare))
     seeds = chain.from_iterable(map(repeat, map(_seed, codecs), numbers))
-    if any(map(_encoding_of_bare, bare)) or not hash_chain.are_sound(seeds, bare):
+    if (limit is None and not are_plain) or not hash_chain.are_sound(seeds, bare):
         return None
     ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*bare, strict=True)
+    if limit is not None and not are_plain:
+        opened: list[bytes] = []
+        for codec_of_some, number in zip(codecs, numbers, strict=True):
+            some = codec_of_some.bodies(bare[len(opened) : len(opened) + number], limit)
+            if some is None:
+                return None
+            opened += some
+        bodies = tuple(opened)
     return _decode_columns(ids, kinds, schemas, times, bodies)
 
 
