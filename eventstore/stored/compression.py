@@ -20,7 +20,7 @@ _ZSTD: Final = 2
 Compression = Literal["none", "zlib", "zstd"]
 
 _ZLIB_LEVEL = 6
-_ZSTD_LEVEL = 3
+_ZSTD_LEVEL = 1
 
 
 class NotAsWritten(ValueError):
