@@ -39,6 +39,18 @@ class Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
+class _Secret:
+    """A text of the environment or of a file. Its ``repr`` does not show it, as that of pydantic's ``SecretStr``, whose
+    import takes longer than anything else at the opening of a store.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_secret_value(self) -> str:
+        return self._text
+
+
 class KeyRing:
     """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr`` shows no key.
 
@@ -46,7 +58,7 @@ class KeyRing:
     is missing.
     """
 
-    def __init__(self, secrets: str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
+    def __init__(self, secrets: str | Sequence[SecretStr | _Secret | str], *, where: str = "the key given") -> None:
         if isinstance(secrets, str):
             secrets = [secrets]
         keys = [_key(each if isinstance(each, str) else each.get_secret_value(), where) for each in secrets]
@@ -213,10 +225,8 @@ def cipher(key: bytes) -> Cipher:
     return AESGCM(key)
 
 
-def _secrets(texts: Iterable[str]) -> Sequence[SecretStr]:
-    from pydantic import SecretStr
-
-    return [SecretStr(text) for text in texts]
+def _secrets(texts: Iterable[str]) -> Sequence[_Secret]:
+    return list(map(_Secret, texts))
 
 
 def _key(text: str, where: str) -> bytes:
