@@ -35,7 +35,6 @@ from projections import Views
 if "FOLDLOG_KEY" in os.environ:  # of an encrypted store these are imported too
     import zstandard  # noqa: F401
     from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
-    from pydantic import SecretStr  # noqa: F401
 
 _SHOWN = (
     "FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1"

@@ -1,4 +1,4 @@
-"""How fast could verifying and importing be? ``python -m benchmarks.floors``: the necessary steps by hand.
+"""How fast could verifying, importing and encryption be? ``python -m benchmarks.floors``: the necessary steps by hand.
 
 Each floor does what foldlog cannot leave out, in the shortest Python, beside the baseline of the question. It checks no
 version, tells no error and looks nothing up. What a floor misses, no change of foldlog's code around it reaches.
@@ -21,20 +21,30 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from benchmarks import cold
 from benchmarks.importing import _by_hand as imported
 from benchmarks.prepared import Prepared, prepared
-from benchmarks.raw import RawStore
+from benchmarks.raw import RawStore, body_of
+from benchmarks.trust import KEYS, make_small, without_id
 from benchmarks.workload import history
-from eventstore import Action, Observation, Origin, open_store
+from eventstore import Action, Event, Observation, Origin, open_store
 from eventstore.stored.crc import crc32
 from foldlog.formats import decode, encode
+from projections import Views
 
 Work = Callable[[int], None]
 
 EVENTS = 10_000
 ROUNDS = 9
+OPENS = 20
+BATCH = 500
 _ENCODER = msgspec.json.Encoder()
+_CIPHER = AESGCM(bytes(32))
+_PLACE = bytes(150)
+_COMPRESSOR, _DECOMPRESSOR = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
 _COLUMNS = (
     "id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum"
 )
@@ -88,6 +98,24 @@ def imported_floor(source: Path, path: Path) -> None:
     db.executemany(f"INSERT INTO events VALUES ({', '.join('?' * 12)})", rows)
     db.execute("COMMIT")
     db.close()
+
+
+def sealed(body: bytes) -> bytes:
+    nonce = urandom(12)
+    return nonce + _CIPHER.encrypt(nonce, _COMPRESSOR.compress(body), _PLACE)
+
+
+def opened(stored: bytes) -> bytes:
+    return _DECOMPRESSOR.decompress(_CIPHER.decrypt(stored[:12], stored[12:], _PLACE))
+
+
+def batches(path: Path, events: Sequence[Event], stored: Callable[[bytes], bytes]) -> None:
+    """The baseline's batches of bodies in this form."""
+    raw = RawStore(path)
+    for first in range(0, len(events), BATCH):
+        some = enumerate(events[first : first + BATCH], first)
+        raw.append_batch(("c1", n, type(event).__name__, stored(body_of(event))) for n, event in some)
+    raw.close()
 
 
 def _action(record: dict[str, Any]) -> Action:
@@ -150,9 +178,38 @@ def main() -> None:
             with open_store(f"sqlite:///{folder}/ours-{n}.db") as store, source.open() as lines:
                 store.ingest("c1", decode(map(json.loads, lines), "openhands-v1"))
 
+        events = list(map(without_id, history(4_000)))
+        bodies = [sealed(body_of(event)) for event in cold.raw(str(stores.raw), None)]
+        make_small(folder / "small.db", EVENTS)
+
+        def batches_ours(n: int) -> None:
+            with open_store(f"sqlite:///{folder}/sealed-{n}.db", keys=KEYS, compression="zstd") as store:
+                for first in range(0, len(events), BATCH):
+                    store.append("c1", events[first : first + BATCH], expected_version=first)
+
+        def open_ours(_: int) -> None:
+            for _ in range(OPENS):
+                with open_store(f"sqlite:///{folder}/small.db", keys=KEYS) as store:
+                    len(Views(store).current("c1").events)
+
+        def open_floor(_: int) -> None:
+            for _ in range(OPENS):
+                cold.raw(str(stores.raw), None)
+                deque(map(opened, bodies), maxlen=0)
+
+        def open_raw(_: int) -> None:
+            for _ in range(OPENS):
+                cold.raw(str(stores.raw), None)
+
         sides: dict[str, tuple[Work, Work, Work]] = {
             "verify every event": (_verify_ours(stores), lambda _: verified(stores), lambda _: verified_raw(stores)),
             "import a history": (import_ours, lambda n: imported_floor(source, folder / f"floor-{n}.db"), import_raw),
+            "batches, encrypted and compressed": (
+                batches_ours,
+                lambda n: batches(folder / f"sealed-floor-{n}.db", events, sealed),
+                lambda n: batches(folder / f"sealed-raw-{n}.db", events, bytes),
+            ),
+            "open a View, encrypted and compressed": (open_ours, open_floor, open_raw),
         }
         for question, (ours, floor, raw) in sides.items():
             seconds = [(_cpu(raw, n), _cpu(ours, n), _cpu(floor, n)) for n in range(ROUNDS)]

@@ -31,6 +31,8 @@ from projections import Views
 BATCH = 500
 BATCHES = 8
 SINGLES = 300
+_KEY = "11" * 32
+KEYS = KeyRing(_KEY)
 
 
 def verify(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -64,7 +66,7 @@ def chain_of_single_appends(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[Round]:
     """Microseconds for one event. Appends of ``size`` events to either store take turns, so both meet the same disk."""
-    events = [_without_id(event) for event in history(BATCH * BATCHES) if not isinstance(event, CondensationAction)]
+    events = [without_id(event) for event in history(BATCH * BATCHES) if not isinstance(event, CondensationAction)]
     appends = [events[n : n + size] for n in range(0, len(events), size)][: max(SINGLES // size, BATCHES)]
     for n in range(scale.rounds):
         with open_store(f"sqlite:///{folder}/with-{n}.db") as chained, open_store(f"sqlite:///{folder}/{n}.db") as bare:
@@ -82,11 +84,11 @@ def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[R
 def _append_batches(store: Store, events: list[Event]) -> float:
     begun = time.perf_counter()
     for first in range(0, len(events), BATCH):
-        store.ingest(f"c{first}", (_without_id(event) for event in events[first : first + BATCH]))
+        store.ingest(f"c{first}", (without_id(event) for event in events[first : first + BATCH]))
     return (time.perf_counter() - begun) / len(events)
 
 
-def _without_id(event: Event) -> Event:
+def without_id(event: Event) -> Event:
     return replace(event, id=-1, cause=None)
 
 
@@ -113,17 +115,17 @@ def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -
 
 
 def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:
-    yield from _stored_otherwise(scale, folder, keys=_keys())
+    yield from _stored_otherwise(scale, folder, keys=KEYS)
 
 
 def encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
-    yield from batches(scale, folder, keys=_keys(), compression="zstd")
+    yield from batches(scale, folder, keys=KEYS, compression="zstd")
 
 
 def opening_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     stores = prepared(folder.parent, scale.usual)
     path = folder / "ours.db"
-    _make_small(path, stores.length)
+    make_small(path, stores.length)
     for _ in range(scale.rounds):
         yield cold_round(stores._replace(ours=path), environment={KEY: _KEY})
 
@@ -134,13 +136,13 @@ def compressed(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     """Events a second, of whole histories."""
-    events = [_without_id(event) for event in history(BATCH * BATCHES)]
-    for name, how in (("plain", {}), ("other", {"keys": _keys(), "compression": "zstd"})):
+    events = [without_id(event) for event in history(BATCH * BATCHES)]
+    for name, how in (("plain", {}), ("other", {"keys": KEYS, "compression": "zstd"})):
         with open_store(f"sqlite:///{folder}/{name}.db", **how) as store:
             store.ingest("c1", events)
     for _ in range(scale.rounds):
         rates = []
-        for name, how in (("other", {"keys": _keys()}), ("plain", {})):
+        for name, how in (("other", {"keys": KEYS}), ("plain", {})):
             with open_store(f"sqlite:///{folder}/{name}.db", **how) as store:
                 begun = time.perf_counter()
                 count = sum(1 for _ in store.events("c1"))
@@ -152,12 +154,12 @@ def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     """Encrypted too, with revisions, chain and indices: one round, since a size is the same each time."""
     stores = prepared(folder.parent, scale.usual)
     path = folder / "small.db"
-    _make_small(path, stores.length)
+    make_small(path, stores.length)
     yield Round(path.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
 
 
-def _make_small(path: Path, length: int) -> None:
-    with open_store(f"sqlite:///{path}", keys=_keys(), compression="zstd") as store:
+def make_small(path: Path, length: int) -> None:
+    with open_store(f"sqlite:///{path}", keys=KEYS, compression="zstd") as store:
         store.register(Views(store))
         store.ingest("c1", history(length))
         store._recorder.purge()
@@ -173,13 +175,6 @@ def _stored_otherwise(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]
         yield Round(1 / seconds[0], 1 / seconds[1])
 
 
-def _keys() -> KeyRing:
-    from pydantic import SecretStr
-
-    return KeyRing([SecretStr(_KEY)])
-
-
-_KEY = "11" * 32
 _PLAIN = "the same store, plain"
 QUESTIONS = [
     Question("verify every event", "events/s", 0.6, "at least", verify, "read and hash by hand", "Reading everything"),
