@@ -74,7 +74,7 @@ def _salvaged(source: Database, target: Database, found: Conversation, lost_max:
     findings = next(verdicts(source, found.id)).findings  # for a fork, also in the events that it shares
     if found.erasure is not None or not findings:
         copy_conversation(source, target, found.id)
-        return Salvaged(found.id, found.version, True)
+        return Salvaged(found.id, 0 if found.erasure is not None else found.version, True)
     unsound = tuple(finding for finding in findings if not finding.sound)
     if found.version == 0:
         return Salvaged(found.id, 0, False, unsound, "all of its events are lost")

@@ -28,6 +28,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.salvage import Salvaged, salvage
+from eventstore.maintenance.status import confirm
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite.damaged.carving import Carved, carve
 from eventstore.recorders.sqlite.damaged.pages import PageFile
@@ -466,6 +467,19 @@ def test_a_conversation_with_the_name_of_a_setting_is_one(tmp_path: Path):
     done, target = salvaged(path)
     with target:
         assert done["uuid"].whole
+
+
+def test_a_read_model_is_no_conversation_and_an_erased_fork_has_no_events(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", event(0), expected_version=0)
+        for number in range(200):  # more than one page
+            confirm(store, f"read model {number}", 10_000 + number)
+        store.fork("a", 1, "fork")
+        store.erase("fork", reason="asked to")
+    done, target = salvaged(path)
+    with target:
+        assert {name: (each.events, each.problem) for name, each in done.items()} == {"a": (1, None), "fork": (0, None)}
 
 
 def test_what_is_impossible_beside_the_events_does_not_come_over(path: Path):

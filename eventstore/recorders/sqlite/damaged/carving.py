@@ -33,6 +33,9 @@ _ASTRAY_MAX = 200
 _OF_THE_STORE = (b"uuid", b"positions_given")
 """The names in the table ``store``: an entry of its index looks like an entry of the index of conversations' names."""
 
+_FOLLOWERS = b"tracking"
+"""The table of the followers' positions: an entry of it looks like an entry of the index of names, too."""
+
 
 class Carved(NamedTuple):
     """The numbers of rows that were found: sound and damaged events, and conversations. ``nameless`` is the number of
@@ -97,6 +100,8 @@ class _Names:
         self._rows: dict[int, Sequence[Any]] = {}
         """The rows of conversations, by key; their first column is the key."""
         self._named: dict[int, list[bytes]] = {}
+        entries: list[StoredRow] = []
+        of_followers: set[int] = set()
         for row in pages.rows():
             columns, texts = row.columns, row.texts
             if (
@@ -108,7 +113,12 @@ class _Names:
                 added = [None] * (_CONVERSATION_COLUMNS - len(columns))
                 self._rows.setdefault(row.rowid, (row.rowid, *columns[1:], *added))
             elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
-                self._named.setdefault(columns[1], []).append(columns[0])
+                entries.append(row)
+            elif row.rowid is not None and len(columns) == 5 and columns[1] == _FOLLOWERS and type(columns[3]) is int:
+                of_followers |= pages.pages_of_index(columns[3])
+        for entry in entries:
+            if entry.page not in of_followers:
+                self._named.setdefault(entry.columns[1], []).append(entry.columns[0])
         for key, columns in self._rows.items():
             self._named.setdefault(key, []).insert(0, columns[1])
         self._seeds = {name: _seed(name) for names in self._named.values() for name in names}

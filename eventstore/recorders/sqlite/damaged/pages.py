@@ -72,6 +72,22 @@ class PageFile:
             if page is not None:
                 yield from self._rows_of(number, page)
 
+    def pages_of_index(self, root: int) -> set[int]:
+        """Return the pages of an index or a table without row ids, as far as its pages lead to them."""
+        found: set[int] = set()
+        numbers = [root]
+        while numbers:
+            number = numbers.pop()
+            page = self._page(number) if 1 < number <= self.pages and number not in found else None
+            if page is None:
+                continue
+            found.add(number)
+            if page[0] == _INDEX_INTERIOR:
+                count = min(int.from_bytes(page[3:5], "big"), (self.page_bytes - 12) // 2)
+                cells = [int.from_bytes(page[12 + 2 * n : 14 + 2 * n], "big") for n in range(count)]
+                numbers += [int.from_bytes(page[at : at + 4], "big") for at in (8, *cells)]
+        return found
+
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def _page(self, number: int) -> bytes | None:
