@@ -344,7 +344,7 @@ def damaged(store: Store, statement: str) -> None:
     [
         "DELETE FROM attachments",
         "DELETE FROM attached",
-        "UPDATE attachments SET body = CAST(x'00' || substr(body, 2) AS BLOB)",
+        "UPDATE attachments SET body = CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') || substr(body, 2) AS BLOB)",
         "UPDATE attachments SET encoding = encoding | 1",
         "UPDATE attached SET name = randomblob(32)",
     ],
@@ -364,7 +364,7 @@ def test_lost_or_changed_bytes_are_found_and_never_given_back(settings: WriteSet
             list(again.follow())
 
 
-CHANGED = "CAST(x'00' || substr(body, 2) AS BLOB)"
+CHANGED = "CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') || substr(body, 2) AS BLOB)"
 LONGER = "zeroblob(length(body) + 1)"
 
 
