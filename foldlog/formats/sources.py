@@ -13,6 +13,7 @@ from foldlog.formats.files.found import Found, NotAHistory
 from foldlog.formats.files.histories import histories
 from foldlog.formats.format import Format, Recognize
 from foldlog.formats.record import ImportFinding
+from foldlog.formats.registry import formats
 from foldlog.formats.source import Source
 
 __all__ = ["Sources", "detect", "open_sources"]
@@ -84,8 +85,11 @@ def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, 
     try:
         return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix)
     except NotAHistory as error:
-        if format == "auto" or not error.foreign:
+        if not error.foreign:
             raise
+        if format == "auto":
+            known = ", ".join(formats())
+            raise NotAHistory(error.path, f"{error.why}; --format NAME chooses one of {known}") from error
         other = _recognized(error.path)
         hint = "" if other is None else f"; its records are of the format {other!r}: name that one, or none"
         raise NotAHistory(error.path, f"holds no event of the format {format!r}{hint}") from error

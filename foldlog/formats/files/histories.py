@@ -27,10 +27,10 @@ from foldlog.formats.files.readers import Array, Files, Held, JsonLines, Located
 from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
 from foldlog.formats.record import ImportFinding
-from foldlog.formats.registry import formats
 
 __all__ = ["histories"]
 
+_NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
@@ -129,10 +129,6 @@ def _sidecar(path: Path) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def _nothing() -> str:
-    return f"holds no event of a format that is known here; --format NAME chooses one of {', '.join(formats())}"
-
-
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +174,7 @@ class _File:
                 first_problem = f"line {located.line}: {located.problem}"
         if self._path.stat().st_size == 0:
             raise NotAHistory(self._path, _EMPTY)
-        raise NotAHistory(self._path, first_problem or _nothing(), foreign=not first_problem)
+        raise NotAHistory(self._path, first_problem or _NOTHING, foreign=not first_problem)
 
     def _in_document(self) -> Iterator[Found | ImportFinding]:
         first = self._first_character()
@@ -209,7 +205,7 @@ class _File:
             if located.problem is not None and not problem:
                 problem = f"line {located.line}: {located.problem}"
         else:
-            raise NotAHistory(self._path, problem or _nothing(), foreign=not problem)
+            raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
         with self._path.open("rb") as file:
             for number, located in enumerate(elements(Scanner(file), offsets=True)):
                 yield self._history_in(located, number)
@@ -236,7 +232,7 @@ class _File:
             raise NotAHistory(self._path, str(error)) from error
         for history in self._of_records(Held(self._path, 1, [value]), (value,)):
             return history
-        raise NotAHistory(self._path, _nothing(), foreign=True)
+        raise NotAHistory(self._path, _NOTHING, foreign=True)
 
     def _holds_history(self, located: Located) -> bool:
         """Return whether one element of the file is an object with a history, even if that history cannot be
