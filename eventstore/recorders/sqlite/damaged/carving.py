@@ -33,8 +33,8 @@ _ASTRAY_MAX = 200
 _OF_THE_STORE = (b"uuid", b"positions_given")
 """The names in the table ``store``: an entry of its index looks like an entry of the index of conversations' names."""
 
-_FOLLOWERS = b"tracking"
-"""The table of the followers' positions: an entry of it looks like an entry of the index of names, too."""
+_NO_NAMES = (b"tracking", b"idempotency_keys_of_sources")
+"""The positions of followers, and an index of sources' ids: their entries look like those of the index of names."""
 
 
 class Carved(NamedTuple):
@@ -101,7 +101,7 @@ class _Names:
         """The rows of conversations, by key; their first column is the key."""
         self._named: dict[int, list[bytes]] = {}
         entries: list[StoredRow] = []
-        of_followers: set[int] = set()
+        no_names: set[int] = set()
         for row in pages.rows():
             columns, texts = row.columns, row.texts
             if (
@@ -114,10 +114,10 @@ class _Names:
                 self._rows.setdefault(row.rowid, (row.rowid, *columns[1:], *added))
             elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
                 entries.append(row)
-            elif row.rowid is not None and len(columns) == 5 and columns[1] == _FOLLOWERS and type(columns[3]) is int:
-                of_followers |= pages.pages_of_index(columns[3])
+            elif row.rowid is not None and len(columns) == 5 and columns[1] in _NO_NAMES and type(columns[3]) is int:
+                no_names |= pages.pages_of_index(columns[3])
         for entry in entries:
-            if entry.page not in of_followers:
+            if entry.page not in no_names:
                 self._named.setdefault(entry.columns[1], []).append(entry.columns[0])
         for key, columns in self._rows.items():
             self._named.setdefault(key, []).insert(0, columns[1])
