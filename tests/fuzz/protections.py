@@ -324,8 +324,8 @@ PROTECTIONS = {
     "checksum-of-form": Protection(
         "a row gets the checksum of its new form",
         "eventstore/stored/row_codec.py",
-        "return stored._replace(checksum=",
-        "return stored if how == PLAIN else stored._replace(checksum=",
+        "check = crc32(body,",
+        "check = row.checksum if how == PLAIN else crc32(body,",
         f"{_REKEY} -k every_form_becomes and memory",
     ),
     "as-it-is": Protection(
