@@ -28,7 +28,7 @@ from eventstore.events import (
 from eventstore.stored.results import Border, Logged
 from foldlog.kinds import KINDS, label
 from foldlog.reports.overview import title_in
-from foldlog.reports.savings import Saving, saving_of, total_of
+from foldlog.reports.savings import saving_of, total_of
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
 from projections.fold import summary_event
@@ -193,7 +193,10 @@ class PageFold:
                 for one in lives.summaries.values()
             ],
             "order": lives.order,
-            "changes": [_with_saving(change, savings.get(change["id"])) for change in self._changes],
+            "changes": [
+                {**change, "tokens_saved": savings[change["id"]].tokens} if change["id"] in savings else change
+                for change in self._changes
+            ],
             **total_of(savings.values())._asdict(),
             "masks": self._masks,
         }
@@ -206,15 +209,6 @@ _TOLD = (
 """The part of a condensation's metadata that the page shows in its table."""
 
 _NEVER = -1
-
-
-def _with_saving(change: dict[str, Any], saving: Saving | None) -> dict[str, Any]:
-    """Add to a condensation the tokens that it saved, and whether this number is derived. Return other changes as
-    they are.
-    """
-    if saving is None:
-        return change
-    return {**change, "tokens_saved": saving.tokens, "derived": saving.derived}
 
 
 def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[int], list[int], list[Any]]:

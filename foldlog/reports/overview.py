@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventstore import ConversationRow, Event, EventStoreError, Logged, Message, Store
 from eventstore.documents.values import newest_value
-from eventstore.events import ATTRIBUTES
+from eventstore.events import ATTRIBUTES, CondensationAction, CondensationSummary
+from foldlog.reports.savings import is_declined
 
 if TYPE_CHECKING:
+    from eventstore.stored.read_transaction import ReadTransaction
     from projections import Views
 
 __all__ = ["NATIVE", "Overview", "overview_of", "title_in"]
@@ -29,8 +31,10 @@ class Overview(NamedTuple):
 
     ``title``          its attribute ``title``, else the source's own title, else the first request of the user
     ``format``         what it was imported from; ``foldlog`` where it was not imported
-    ``view_events``    the size of its View
+    ``sent_events``    the events that a model is sent with its View: without pending ones, and without summaries
+    ``sent_summaries`` the summaries that a model is sent with it
     ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
+    ``condensations``  how many were made, whether or not they were taken back later; declined ones are not counted
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
                        zone as its source wrote it
     ``problem``        why figures are missing
@@ -38,7 +42,8 @@ class Overview(NamedTuple):
 
     title: str | None = None
     format: str | None = None
-    view_events: int | None = None
+    sent_events: int | None = None
+    sent_summaries: int | None = None
     tokens: int | None = None
     condensations: int | None = None
     last_event_at: str | None = None
@@ -52,7 +57,7 @@ def overview_of(
 
     ``count`` gives the tokens of an event; without it they are estimated.
 
-    Cost: the events of its View, and some at either end of the conversation.
+    Cost: the events of its View, its structural events, and some at either end of the conversation.
     """
     from condensers.models.event_tokens import event_tokens, view_tokens
 
@@ -63,9 +68,20 @@ def overview_of(
         found = _near_the_ends(store, row)
         view = views.current(row.id)
         tokens = view_tokens(view, count or event_tokens)
-        return found._replace(view_events=len(view), tokens=tokens, condensations=len(view.condensations))
+        summaries = sum(isinstance(view[position], CondensationSummary) for position in view.fit_positions)
+        return found._replace(
+            sent_events=len(view.fit_positions) - summaries,
+            sent_summaries=summaries,
+            tokens=tokens,
+            condensations=store.query(row.id, lambda reading: _condensations(reading, row.version)),
+        )
     except EventStoreError as error:
         return found._replace(problem=str(error))
+
+
+def _condensations(reading: ReadTransaction, version: int) -> int:
+    made = (each for each in reading.structural_events(0, version) if isinstance(each, CondensationAction))
+    return sum(not is_declined(each) for each in made)
 
 
 def _near_the_ends(store: Store, row: ConversationRow) -> Overview:

@@ -1,4 +1,8 @@
-"""Find what condensations saved and cost: as they recorded it, or else as the View before and after them tells."""
+"""Find what condensations saved, by the Views before and after them, and what they recorded as their cost.
+
+Tokens that a condensation recorded itself are of another measure: of a whole prompt, counted in its own way. They stay
+with the condensation and enter no sum.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +12,40 @@ from typing import Any, NamedTuple
 
 from eventstore import CondensationAction
 
-__all__ = ["Saving", "Savings", "recorded_cost", "recorded_saving", "saving_of", "total_of", "without_record"]
+__all__ = ["Saving", "Savings", "is_declined", "recorded_cost", "saving_of", "total_of"]
 
 
 class Saving(NamedTuple):
     """What one condensation saved and cost.
 
-    ``tokens``   the tokens of the View before it, less those after it; None if they are not known
-    ``derived``  whether ``tokens`` are counted from the Views, since the condensation did not record them
-    ``cost``     the cost that it recorded; None if it recorded none
+    ``tokens``    the tokens of the View before it, less those after it; None if they are not known
+    ``cost``      the cost that it recorded; None if it recorded none
+    ``declined``  whether it only records that nothing was condensed
     """
 
     tokens: int | None
-    derived: bool
     cost: float | None
+    declined: bool = False
 
 
 class Savings(NamedTuple):
-    """What some condensations saved and cost. A declined condensation saves nothing.
+    """What some condensations saved and cost. A declined condensation is not counted and saves nothing, but may cost.
 
-    ``tokens_saved``          None if they are not known of any of them
-    ``tokens_saved_derived``  the part of ``tokens_saved`` that is counted from the Views, and is not recorded
-    ``cost``                  None if no condensation recorded a cost
-    ``costs_recorded``        how many recorded one
+    ``condensations``   how many were made, whether or not they were taken back later
+    ``tokens_saved``    the tokens of the Views before them, less those after them; None if they are not known of any
+    ``cost``            None if no condensation recorded a cost
+    ``costs_recorded``  how many recorded one
     """
 
+    condensations: int = 0
     tokens_saved: int | None = None
-    tokens_saved_derived: int = 0
     cost: float | None = None
     costs_recorded: int = 0
 
 
-def recorded_saving(told: Mapping[str, Any]) -> int | None:
-    """Return the tokens that the metadata of a condensation say it saved; None if they lack the size before or after
-    it.
-    """
-    before, after = told.get("tokens_before"), told.get("tokens_after")
-    return before - after if type(before) is int and type(after) is int else None
+def is_declined(event: CondensationAction) -> bool:
+    """Return whether a condensation only records that nothing was condensed."""
+    return event.metadata.get("outcome") == "declined"
 
 
 def recorded_cost(told: Mapping[str, Any]) -> float | None:
@@ -59,28 +60,20 @@ def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int
     the versions before and after it: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event.metadata)
-    if event.metadata.get("outcome") == "declined":
-        return Saving(0, False, cost)
-    recorded = recorded_saving(event.metadata)
-    if recorded is not None:
-        return Saving(recorded, False, cost)
+    if is_declined(event):
+        return Saving(0, cost, declined=True)
     if event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes):
-        return Saving(sizes[event.id] - sizes[event.id + 1], True, cost)
-    return Saving(None, False, cost)
-
-
-def without_record(events: Iterable[CondensationAction]) -> list[CondensationAction]:
-    """Return the condensations whose savings only the Views tell."""
-    return [event for event in events if saving_of(event).tokens is None]
+        return Saving(sizes[event.id] - sizes[event.id + 1], cost)
+    return Saving(None, cost)
 
 
 def total_of(savings: Iterable[Saving]) -> Savings:
     """Return the sums of what condensations saved and cost."""
-    known, derived, costs = list[int](), 0, list[float]()
+    made, known, costs = 0, list[int](), list[float]()
     for one in savings:
+        made += not one.declined
         if one.tokens is not None:
             known.append(one.tokens)
-            derived += one.tokens if one.derived else 0
         if one.cost is not None:
             costs.append(one.cost)
-    return Savings(sum(known) if known else None, derived, sum(costs) if costs else None, len(costs))
+    return Savings(made, sum(known) if known else None, sum(costs) if costs else None, len(costs))

@@ -11,7 +11,7 @@ from typing import Any
 from condensers import event_tokens
 from eventstore import Action, CondensationAction, CorruptEvent, Event, EventStoreError, Logged, Observation, Store
 from foldlog.kinds import label
-from foldlog.reports.savings import saving_of
+from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
 from projections import Views
 
@@ -45,17 +45,15 @@ class ModelFigures:
 class CondensationFigures:
     """Condensations by one strategy. Summaries that were forgotten are not counted as events.
 
-    ``tokens_saved``: the tokens before less those after, as each condensation recorded them, or else as the Views
-    before and after it tell, estimated. ``tokens_saved_derived``: the part of them that is estimated.
-    ``cost`` is None if no condensation recorded a cost; ``costs_recorded``: how many recorded one.
+    ``tokens_saved``: the tokens of the View before each of them less those after it, estimated event by event; None if
+    they are not known of any. ``cost`` is None if no condensation recorded one; ``costs_recorded``: how many did.
     """
 
     made: int = 0
     declined: int = 0
     events_forgotten: int = 0
     summaries_forgotten: int = 0
-    tokens_saved: int = 0
-    tokens_saved_derived: int = 0
+    tokens_saved: int | None = None
     cost: float | None = None
     costs_recorded: int = 0
 
@@ -110,36 +108,34 @@ def collect_stats(
     conversations: Sequence[str],
     on_events: Callable[[int], object] = lambda count: None,
     *,
-    views: Views | None = None,
+    views: Views,
 ) -> Stats:
     """Return the figures of conversations. An event that cannot be read is a finding, and the rest is counted.
 
-    With ``views``, the sizes of one conversation's View are counted too. Raises ``ConversationNotFound``,
-    ``ConversationErased``. Cost: every event, twice for imported conversations.
+    Raises ``ConversationNotFound``, ``ConversationErased``. Cost: every event, once more for imported conversations,
+    and once more for those with condensations.
     """
     stats = Stats()
     counted = 0
     for conversation in conversations:
         stats.conversations += 1
-        formats, silent = set[str](), list[CondensationAction]()
+        formats, made = set[str](), list[CondensationAction]()
         for recorded_at, event in _sound(store, conversation, stats.findings):
-            _count(stats, recorded_at, event, formats, silent)
+            _count(stats, recorded_at, event, formats, made)
             counted += 1
             if counted % _TELL_EVERY == 0:
                 on_events(_TELL_EVERY)
         for call in _imported_calls(store, conversation, formats, stats.findings):
             _add_call(stats, call)
-        if views is not None and (silent or len(conversations) == 1):
+        if made or len(conversations) == 1:
             try:
                 sizes = views.lifetimes(conversation, event_tokens).sizes
             except EventStoreError as error:
                 stats.findings.append(f"conversation {conversation!r}: the sizes of its View are not counted: {error}")
                 continue
-            for condensation in silent:
-                saved = saving_of(condensation, sizes).tokens or 0
+            for condensation in made:
                 figures = stats.condensations[_strategy(condensation)]
-                figures.tokens_saved += saved
-                figures.tokens_saved_derived += saved
+                figures.tokens_saved = (figures.tokens_saved or 0) + (saving_of(condensation, sizes).tokens or 0)
             stats.view_tokens = sizes if len(conversations) == 1 else ()
     return stats
 
@@ -158,7 +154,7 @@ def _sound(store: Store, conversation: str, findings: list[str]) -> Iterator[Log
 
 
 def _count(
-    stats: Stats, recorded_at: datetime, event: Event, formats: set[str], silent: list[CondensationAction]
+    stats: Stats, recorded_at: datetime, event: Event, formats: set[str], made: list[CondensationAction]
 ) -> None:
     stats.events[label(event)] += 1
     if event.origin is not None:
@@ -174,7 +170,9 @@ def _count(
         case Observation(tool=tool, is_error=True):
             _tool(stats, tool).errors += 1
         case CondensationAction():
-            _count_condensation(stats, event, silent)
+            _count_condensation(stats, event)
+            if not is_declined(event):
+                made.append(event)
     if event.origin is None:
         for call in calls_of_events([(recorded_at, event)]):
             _add_call(stats, call)
@@ -184,24 +182,18 @@ def _tool(stats: Stats, tool: str) -> ToolFigures:
     return stats.tools.setdefault(tool or NO_NAME, ToolFigures())
 
 
-def _count_condensation(stats: Stats, event: CondensationAction, silent: list[CondensationAction]) -> None:
-    """Count a condensation. One that did not record its tokens goes to ``silent``."""
+def _count_condensation(stats: Stats, event: CondensationAction) -> None:
     figures = stats.condensations.setdefault(_strategy(event), CondensationFigures())
-    saving = saving_of(event)
-    if saving.cost is not None:
-        figures.cost = (figures.cost or 0.0) + saving.cost
+    if (cost := recorded_cost(event.metadata)) is not None:
+        figures.cost = (figures.cost or 0.0) + cost
         figures.costs_recorded += 1
-    if event.metadata.get("outcome") == "declined":
+    if is_declined(event):
         figures.declined += 1
         return
     intervals, summaries = event.forgotten
     figures.made += 1
     figures.events_forgotten += sum(last - first + 1 for first, last in intervals)
     figures.summaries_forgotten += len(summaries)
-    if saving.tokens is None:
-        silent.append(event)
-    else:
-        figures.tokens_saved += saving.tokens
 
 
 def _strategy(event: CondensationAction) -> str:

@@ -16,7 +16,7 @@ from condensers import event_tokens
 from condensers.models.counted_tokens import CountedTokens, CountsTokens
 from eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.reports.overview import overview_of
-from foldlog.reports.savings import Saving, saving_of, total_of, without_record
+from foldlog.reports.savings import Saving, is_declined, saving_of, total_of
 from foldlog.words.reasons import because
 from projections import Views
 
@@ -71,31 +71,34 @@ class ServedConversations:
             }
 
     def fleet(self) -> dict[str, Any]:
-        """Return the figures over all conversations that are counted by now."""
+        """Return the figures over all conversations that are counted by now. ``counted`` of them are counted up to
+        their last event.
+        """
         self._refresh()
         with self._lock:
             figures = [figures for _, figures in self._figures.values()]
+            counted = sum(map(self._is_counted, self._rows.values()))
             documents = [self._document(row) for row in self._rows.values()]
         savings: defaultdict[str, list[Saving]] = defaultdict(list)
         for one in figures:
             for reason, saving in one["condensed"]:
                 savings[reason].append(saving)
+        reasons = sorted(
+            ((reason, total_of(some)) for reason, some in savings.items()),
+            key=lambda each: -(each[1].tokens_saved or 0),
+        )
         everything = [saving for some in savings.values() for saving in some]
         slowest = sorted((one for one in documents if one.get("open_ms")), key=lambda one: -one["open_ms"])[:_SLOWEST]
         return {
             "conversations": len(documents),
-            "counted": len(figures),
+            "counted": counted,
             "events": sum(one["events"] for one in documents),
             "bytes": None if self._path is None else os.path.getsize(self._path),
             "view_tokens": sum(one["tokens"] or 0 for one in figures),
             "tokens_are": "estimated" if self._model is None else "counted",
             "counted_as": self._model,
-            "condensations": len(everything),
             **total_of(everything)._asdict(),
-            "reasons": [
-                {"reason": reason, "condensations": len(some), **total_of(some)._asdict()}
-                for reason, some in sorted(savings.items(), key=lambda item: -len(item[1]))
-            ],
+            "reasons": [{"reason": reason, **total._asdict()} for reason, total in reasons if total.condensations],
             "slowest": [
                 {"id": one["id"], "title": one["title"], "open_ms": one["open_ms"], "events": one["events"]}
                 for one in slowest
@@ -156,11 +159,11 @@ class ServedConversations:
 def _figures(
     store: Store, row: ConversationRow, sizes: dict[int, int], count: Callable[[Event], int]
 ) -> tuple[dict[str, Any], dict[int, int]]:
-    """Return the figures of one conversation, and the sizes of its Views before and after condensations that did not
-    record them. ``sizes`` are those that are known.
+    """Return the figures of one conversation, and the sizes of its Views before and after its condensations. ``sizes``
+    are those that are known.
 
-    Cost: its View, its structural events, and some events at its ends; all events, once, for a condensation that
-    recorded no tokens and whose sizes are not known yet.
+    Cost: its View, its structural events, and some events at its ends; all events, once, for condensations whose sizes
+    are not known yet.
     """
     views = Views(store)
     structural: list[Event] = []
@@ -175,9 +178,9 @@ def _figures(
         pass  # the overview names it as the problem
     condensed = _condensed(structural, sizes)
     found = {
+        **total_of(saving for _, saving in condensed)._asdict(),
         **overview_of(store, views, row, count)._asdict(),
         "open_ms": round(1_000 * opened, 2),
-        **total_of(saving for _, saving in condensed)._asdict(),
         "condensed": condensed,
     }
     return found, sizes
@@ -186,12 +189,12 @@ def _figures(
 def _sizes(
     views: Views, conversation: str, structural: Iterable[Event], known: dict[int, int], count: Callable[[Event], int]
 ) -> dict[int, int]:
-    """Return the tokens of the Views before and after each condensation that did not record them."""
-    silent = without_record(event for event in structural if isinstance(event, CondensationAction))
-    if all(event.id in known for event in silent):
+    """Return the tokens of the Views before and after each condensation."""
+    made = [event for event in structural if isinstance(event, CondensationAction) and not is_declined(event)]
+    if all(event.id in known for event in made):
         return known
     sizes = views.lifetimes(conversation, count).sizes
-    return {version: sizes[version] for event in silent for version in (event.id, event.id + 1)}
+    return {version: sizes[version] for event in made for version in (event.id, event.id + 1)}
 
 
 def _condensed(structural: Iterable[Event], sizes: Mapping[int, int]) -> list[tuple[str, Saving]]:

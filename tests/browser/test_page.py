@@ -210,19 +210,19 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         assert "Observation 31" in page.text(".detail h2")
 
 
-def test_a_search_counts_what_is_shown_at_the_version_that_is_open(chromium, report):
+def test_a_search_counts_what_is_sent_at_the_version_that_is_open(chromium, report):
     with chromium.new_page() as page:
         page.open(report(sample()) + "#v=150")
         page.ask(f"{V}.find('30')")
         page.wait(f"{V}.searched")
         page.settle()
-        shown = f"{V}.hits.filter((one) => {V}.history.isShown(one.id, {V}.version)).length"
+        sent = f"{V}.hits.filter((one) => {V}.history.state(one.id, {V}.version) === 'sent').length"
         before = page.ask(f"{V}.status.textContent")
-        assert f", {page.ask(shown)} in the View of this version" in before
+        assert f"of the whole history, {page.ask(sent)} sent at version 150" in before
         page.ask(f"{V}.go(20)")
         page.settle()
         assert page.ask(f"{V}.status.textContent") != before
-        assert f", {page.ask(shown)} in the View of this version" in page.ask(f"{V}.status.textContent")
+        assert f", {page.ask(sent)} sent at version 20" in page.ask(f"{V}.status.textContent")
         page.ask("document.querySelector('[aria-label=\"Now, the newest version (End)\"]').click()")
         page.settle()
         assert page.ask(f"{V}.version === {V}.history.version")
@@ -233,7 +233,7 @@ def test_a_version_and_an_event_are_found_by_their_numbers(chromium, report):
         page.open(report(sample()))
         page.press("/")
         page.type("41")
-        page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('in the View of this version')")
+        page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('sent at version 286')")
         assert page.ask(f"{V}.hits.filter((one) => one.id === 41).length") == 1
         page.press("Enter")
         page.wait("document.querySelector('.detail h2').innerText === 'Action 41'")

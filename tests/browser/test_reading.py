@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from eventstore import CondensationAction, Message, open_store
+from eventstore import Action, CondensationAction, Message, open_store
 from foldlog.page.report import write_report
 from projections import Views
 from tests.browser.server import serving
@@ -43,32 +43,134 @@ def test_the_numbers_of_a_version_add_up(chromium, report, events):
         assert sent == (numbers[0] if "sent" in parts.split(" + ")[0] else 0)
 
 
-def test_the_page_says_what_condensing_saved_and_that_no_cost_was_recorded(chromium, report):
-    with open_store("memory:") as store:
-        store.ingest("c", iter(sample()))
-        lives = Views(store).lifetimes("c")
+MEANS = "Saved: the View before each condensation less the View after it, estimated event by event (≈)."
+
+
+def told_in(page, selector: str) -> str:
+    return page.text(selector).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history(chromium, report):
     with chromium.new_page() as page:
         page.open(report(sample()))
-        told = page.text(".detail")
-        ids = page.ask(f"{V}.history.condensations.map((each) => each.id)")
-        saved = page.ask(f"{V}.history.tokens_saved")
-        assert saved == sum(page.ask(f"{V}.history.total[{at}] - {V}.history.total[{at + 1}]") for at in ids)
-        assert (
-            "The 5 condensations saved ≈ 53k tokens (derived from the View before and after each; not recorded)" in told
-        )
-        assert "What that cost was not recorded." in told
-        assert len(ids) == 5
-        assert lives.version == 286
+        sizes = page.ask(f"Array.from({V}.history.total)")
+        made = (93, 152, 198, 240, 280)
+        for version, whole in ((199, False), (286, True)):
+            page.ask(f"{V}.go({version})")
+            page.settle()
+            before = [at for at in made if at < version]
+            assert page.ask("document.querySelectorAll('.detail tbody tr').length") == len(before)
+            assert page.ask(f"{V}.history.savingsAt({version}).saved") == sum(
+                sizes[at] - sizes[at + 1] for at in before
+            )
+            moment, *others = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
+            start = "Whole history: " if whole else "Up to version 199: "
+            assert moment.startswith(f"{start}{len(before)} condensations saved ≈"), moment
+            assert moment.endswith(MEANS)
+            assert len(others) == (0 if whole else 1)
+            assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
+        assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 286 events · 5 condensations")
+        page.ask(f"{V}.go(60)")
+        page.settle()
+        first, other = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
+        assert first.startswith("Up to version 60: no condensation. Largest View: version 59,")
+        assert "Largest View: version 152," in other
+        page.ask(f"{V}.choose(198, 246)")
+        page.settle()
+        assert "stands at version 246 (whole history: until version 281)" in told_in(page, ".about")
+        page.ask(f"{V}.choose(198, 286)")
+        page.settle()
+        assert "stood until version 281" in told_in(page, ".about")
+        page.ask(f"{V}.choose(198, 100)")
+        page.settle()
+        assert "comes at version 199" in told_in(page, ".about")
 
 
-def test_recorded_figures_are_told_as_recorded(chromium, report):
-    some = [Message(source="user", content=str(number)) for number in range(5)]
+def test_saved_is_one_measure_beside_what_a_condensation_recorded(chromium, report):
+    some = [Message(source="user", content="word " * 40) for number in range(5)]
     told = {"tokens_before": 900, "tokens_after": 300, "cost": 0.25}
     some.append(CondensationAction(forgotten_event_ids=(1,), metadata=told))
+    some.append(CondensationAction(forgotten_event_ids=(2,)))
     with chromium.new_page() as page:
         page.open(report(some))
-        words = page.text(".detail")
-        assert "The condensation saved 600 tokens (as recorded) and cost $0.2500, as recorded." in words
+        sizes = page.ask(f"Array.from({V}.history.total)")
+        each = sizes[5] - sizes[6]
+        assert each == sizes[6] - sizes[7] > 40
+        words = told_in(page, ".detail")
+        assert f"2 condensations saved ≈ {2 * each} tokens; cost $0.2500 (recorded by 1 of them)." in words
+        assert page.ask(
+            "Array.from(document.querySelectorAll('tbody tr'), (row) => row.children[3].innerText)"
+        ) == 2 * [f"≈\N{NO-BREAK SPACE}{each}"]
+        page.ask(f"{V}.choose(5)")
+        page.settle()
+        words = told_in(page, ".about")
+        assert f"saved\n≈ {each} tokens" in words
+        assert "its own count\n900 → 300 tokens of its prompt" in words
+        assert "sent\n5 events → 4 events" in words
+
+
+def test_home_and_the_page_count_the_same_events(chromium, stored):
+    stored("waiting", [Message(source="user", content="go"), Action(tool="t", call_id="1")])
+    stored("sample", iter(sample()))
+    url = stored("usual", usual_history())
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address)
+        page.wait(f"{V}.counted === 3")
+        page.settle()
+        cells = "(name) => document.querySelector(`a.row[href$='=${name}'] .c-sent span`).textContent"
+        told = {name: page.ask(f"({cells})('{name}')") for name in ("waiting", "sample", "usual")}
+        assert told["waiting"] == "1"
+        assert told["sample"] == "19 + 1"
+        for name, sent in told.items():
+            page.open(f"{address.split('?')[0]}?id={name}")
+            page.wait(f"{V}.history")
+            page.settle()
+            numbers = re.findall(r"(\d+) (?:event|summar)", page.text(".sentence"))
+            assert " + ".join(numbers) == sent
+
+
+def test_bars_of_reasons_are_as_long_as_the_numbers_beside_them_say(chromium, stored):
+    some = [Message(source="user", content="word " * 10 * number) for number in range(9)]
+    for at, reason in ((1, "often"), (2, "often"), (3, "often"), (8, "once")):
+        some.append(CondensationAction(forgotten_event_ids=(at,), metadata={"reason": reason}))
+    url = stored("c", some)
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address)
+        page.wait(f"{V}.counted === 1 && document.querySelector('.meter')")
+        page.settle()
+        reasons = page.ask("fetch('api/fleet').then((reply) => reply.json())")["reasons"]
+        assert [(one["reason"], one["condensations"]) for one in reasons] == [("once", 1), ("often", 3)]
+        panel = "document.querySelector('.panel')"
+        assert page.ask(f"{panel}.querySelector('h2').innerText") == "Tokens saved by reason"
+        widths = page.ask(f"Array.from({panel}.querySelectorAll('.meter'), (each) => each.style.width)")
+        most = reasons[0]["tokens_saved"]
+        assert widths == [f"{round(100 * one['tokens_saved'] / most)}%" for one in reasons]
+        assert page.ask(f"Array.from({panel}.querySelectorAll('.figure'), (each) => each.innerText)") == [
+            f"≈ {one['tokens_saved']}" for one in reasons
+        ]
+        told = page.ask(f"Array.from({panel}.querySelectorAll('dt'), (each) => each.innerText)")
+        assert told == ["once · 1 condensation", "often · 3 condensations"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_home_says_that_it_still_counts(chromium, stored, size):
+    stored("usual", usual_history())
+    url = stored("other", [Message(source="user", content="a question")])
+    with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
+        page.open(address)
+        page.wait(f"{V}.counted === 2")
+        page.settle()
+        assert page.ask("document.querySelector('.counting').getClientRects().length") == 0
+        assert page.ask("document.querySelectorAll('.partial').length") == 0
+        assert "so far" not in page.text(".fleet")
+        page.ask(
+            f"fetch('api/fleet').then((reply) => reply.json()).then((fleet) => {V}.showFleet({{...fleet, counted: 1}}))"
+        )
+        assert "Still counting: 1 of 2 conversations." in page.text(".counting")
+        assert page.ask("document.querySelector('progress').position") == 0.5
+        tiles = page.ask("Array.from(document.querySelectorAll('.tile.partial'), (each) => each.innerText)")
+        assert len(tiles) == 4
+        assert all("so far" in tile for tile in tiles)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -1,11 +1,11 @@
-"""What condensations saved and cost: recorded, derived, or not known."""
+"""What condensations saved and cost: one measure of tokens, costs as recorded, or not known."""
 
 from __future__ import annotations
 
 import pytest
 
 from eventstore import CondensationAction
-from foldlog.reports.savings import Saving, Savings, recorded_cost, saving_of, total_of, without_record
+from foldlog.reports.savings import Saving, Savings, is_declined, recorded_cost, saving_of, total_of
 
 SIZES = [0, 10, 40, 15, 30]
 
@@ -14,19 +14,22 @@ def condensation(event_id: int = 2, **told: object) -> CondensationAction:
     return CondensationAction(id=event_id, forgotten_event_ids=(1,), metadata=told)
 
 
-def test_recorded_tokens_come_before_those_of_the_views():
-    assert saving_of(condensation(tokens_before=900, tokens_after=300, cost=0.5), SIZES) == Saving(600, False, 0.5)
-    assert saving_of(condensation(tokens_before=900), SIZES) == Saving(25, True, None)
-    assert saving_of(condensation(), {2: 40, 3: 15}) == Saving(25, True, None)
-    assert saving_of(condensation(tokens_before=True, tokens_after=1), SIZES) == Saving(25, True, None)
+def test_tokens_are_those_of_the_views_whatever_a_condensation_recorded():
+    told = {"tokens_before": 900, "tokens_after": 300, "cost": 0.5}
+    assert saving_of(condensation(**told), SIZES) == Saving(25, 0.5)
+    assert saving_of(condensation(), SIZES) == saving_of(condensation(), {2: 40, 3: 15}) == Saving(25, None)
 
 
-def test_savings_that_nothing_tells_are_not_known():
-    assert saving_of(condensation()) == saving_of(condensation(4), SIZES) == Saving(None, False, None)
-    assert [
-        event.id for event in without_record([condensation(), condensation(3, tokens_before=2, tokens_after=1)])
-    ] == [2]
-    assert without_record([condensation(outcome="declined")]) == []
+def test_savings_that_no_view_tells_are_not_known():
+    assert saving_of(condensation(tokens_before=900, tokens_after=300)) == Saving(None, None)
+    assert saving_of(condensation(4), SIZES) == Saving(None, None)
+
+
+def test_a_declined_condensation_saves_nothing():
+    declined = condensation(outcome="declined")
+    assert is_declined(declined)
+    assert saving_of(declined) == Saving(0, None, declined=True)
+    assert not is_declined(condensation())
 
 
 @pytest.mark.parametrize("cost", [None, "0.1", True, float("nan"), float("inf")])
@@ -34,7 +37,7 @@ def test_a_cost_that_is_no_number_is_not_recorded(cost):
     assert recorded_cost({"cost": cost}) is None
 
 
-def test_sums_say_how_much_of_them_is_derived_and_how_many_costs_are_recorded():
-    some = [Saving(600, False, 0.5), Saving(25, True, None), Saving(None, False, 0.25)]
-    assert total_of(some) == Savings(625, 25, 0.75, 2)
-    assert total_of([Saving(None, False, None)]) == Savings(None, 0, None, 0)
+def test_sums_say_how_many_costs_are_recorded():
+    some = [Saving(600, 0.5), Saving(25, None), Saving(None, 0.25), Saving(0, 0.25, declined=True)]
+    assert total_of(some) == Savings(3, 625, 1.0, 3)
+    assert total_of([Saving(None, None)]) == Savings(1, None, None, 0)

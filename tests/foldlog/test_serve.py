@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 
 import pytest
@@ -17,6 +18,7 @@ from eventstore import Action, CondensationAction, Message, Observation, Retract
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
+from foldlog.web import conversations
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
 from tests.page_samples import HOSTILE, hostile_history, usual_history
@@ -144,23 +146,90 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     assert (fleet["cost"], fleet["costs_recorded"]) == (pytest.approx(0.0123), 1)
     sizes = foldlog.Histories(store)["usual"].lifetimes().sizes
     saved = sum(sizes[event] - sizes[event + 1] for event in (42, 44))
-    assert (usual["tokens_saved"], usual["tokens_saved_derived"], usual["cost"]) == (saved, saved, 0.0123)
+    assert (usual["tokens_saved"], usual["cost"]) == (saved, 0.0123)
     history = client.get("/api/history", params={"id": "usual"}).json()
-    keys = ("tokens_saved", "tokens_saved_derived", "cost", "costs_recorded")
+    keys = ("tokens_saved", "cost", "costs_recorded")
     assert [history[key] for key in keys] == [usual[key] for key in keys]
     assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
 
 
-def test_a_cost_that_no_condensation_recorded_is_not_told_as_0(store):
+def test_tokens_saved_are_of_one_measure_whatever_was_recorded(store):
     told = {"tokens_before": 900, "tokens_after": 300}
     store.append("told", [Message(source="user", content=str(n)) for n in range(4)], expected_version=0)
     store.append("told", CondensationAction(forgotten_event_ids=(1,), metadata=told), expected_version=4)
     with asking(application(store, token=None)) as client:
         listed = {}
-        while listed.get("told", {}).get("cost", 0) is not None:
+        while not (listed and all("open_ms" in row for row in listed.values())):
             listed = {one["id"]: one for one in client.get("/api/conversations").json()["conversations"]}
-    one = listed["told"]
-    assert (one["tokens_saved"], one["tokens_saved_derived"], one["costs_recorded"]) == (600, 0, 0)
+        one = listed["told"]
+        fleet = client.get("/api/fleet").json()
+        page = client.get("/api/history", params={"id": "told"}).json()
+    sizes = foldlog.Histories(store)["told"].lifetimes().sizes
+    assert one["tokens_saved"] == page["tokens_saved"] == sizes[4] - sizes[5] != 600
+    assert page["changes"][0]["tokens_saved"] == one["tokens_saved"]
+    assert [page["changes"][0][name] for name in told] == [900, 300]
+    assert fleet["tokens_saved"] == sum(each["tokens_saved"] or 0 for each in listed.values()) != 0
+    assert (one["cost"], one["costs_recorded"]) == (None, 0)
+
+
+def test_the_list_counts_the_events_that_a_model_is_sent(client, store):
+    store.append("waiting", [Message(source="user", content="go"), Action(tool="t", call_id="1")], expected_version=0)
+    store.append("condensed", [Message(source="user", content=str(n)) for n in range(9)], expected_version=0)
+    store.append(
+        "condensed",
+        CondensationAction(forgotten_event_ids=(1, 2), summary="two", summary_offset=1),
+        expected_version=9,
+    )
+    rows = {}
+    while not (rows and all("open_ms" in row for row in rows.values())):
+        rows = {row["id"]: row for row in client.get("/api/conversations").json()["conversations"]}
+    assert (rows["waiting"]["sent_events"], rows["waiting"]["sent_summaries"]) == (1, 0)
+    assert (rows["condensed"]["sent_events"], rows["condensed"]["sent_summaries"]) == (7, 1)
+    for name, row in rows.items():
+        lives = foldlog.Histories(store)[name].lifetimes()
+        sent = [one.id for one in lives if one.at(lives.version) == "sent"]
+        assert row["sent_events"] == sum(event >= 0 for event in sent)
+        assert row["sent_summaries"] == sum(event < 0 for event in sent)
+
+
+def test_every_list_counts_the_condensations_that_were_made(store):
+    asked = [Message(source="user", content=str(n)) for n in range(5)]
+    declined = {"outcome": "declined", "reason": "nothing to spare", "cost": 0.5}
+    made = [CondensationAction(forgotten_event_ids=(n,), metadata={"reason": "tokens"}) for n in (1, 2)]
+    later = [CondensationAction(forgotten_event_ids=(), metadata=declined), Retraction(version=6)]
+    store.append("some", [*asked, *made, *later], expected_version=0)
+    with asking(application(store, token=None)) as client:
+        while client.get("/api/fleet").json()["counted"] < 4:
+            pass
+        rows = {row["id"]: row for row in client.get("/api/conversations").json()["conversations"]}
+        fleet = client.get("/api/fleet").json()
+        history = client.get("/api/history", params={"id": "some"}).json()
+    assert rows["some"]["condensations"] == history["condensations"] == 2
+    assert fleet["condensations"] == sum(row["condensations"] for row in rows.values())
+    assert {each["reason"]: each["condensations"] for each in fleet["reasons"]}["too many tokens"] == 3
+    assert not any(each["reason"].startswith("declined") for each in fleet["reasons"])
+    assert (rows["some"]["cost"], rows["some"]["costs_recorded"]) == (0.5, 1)
+
+
+def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatch):
+    may_count = threading.Event()
+    may_count.set()
+    figures = conversations._figures
+    monkeypatch.setattr(conversations, "_figures", lambda *given: may_count.wait() and figures(*given))
+    with asking(application(store, token=None)) as client:
+
+        def counted():
+            listed, fleet = client.get("/api/conversations").json(), client.get("/api/fleet").json()
+            return listed["counted"], fleet["counted"]
+
+        while counted() != (3, 3):
+            pass
+        may_count.clear()
+        store.append("usual", Message(source="user", content="more"), expected_version=store.version("usual"))
+        assert counted() == (2, 2)
+        may_count.set()
+        while counted() != (3, 3):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ _SORTS: dict[str, Callable[[Any], Any]] = {
     "events": lambda line: line.row.version,
     "first": lambda line: line.row.created_at,
     "last": lambda line: line.row.updated_at,
-    "view": lambda line: _number(line.more.view_events),
+    "sent": lambda line: _number(line.more.sent_events) + _number(line.more.sent_summaries),
     "tokens": lambda line: _number(line.more.tokens),
     "condensations": lambda line: _number(line.more.condensations),
     "activity": lambda line: (line.more.last_event_at or "").replace("T", " "),
 }
-_OF_LONG = {"view", "tokens", "condensations", "activity"}
+_OF_LONG = {"sent", "tokens", "condensations", "activity"}
 """Sorts that need the columns of a long list."""
 
 
@@ -77,8 +77,8 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help="With or without title, format, View, tokens, condensations and last activity: these columns take "
-            "reading events.",
+            help="With or without title, format, events sent, tokens, condensations and last activity: these columns "
+            "take reading events.",
             show_default="long where the list is short",
         ),
     ] = None,
@@ -240,7 +240,7 @@ def _columns(width: int, *, long: bool) -> list[_Column]:
         first = _Column("first recorded (UTC)", lambda line: _moment(line.row.created_at))
         narrow = _Column("last", lambda line: str(line.row.updated_at.date()))
         return [*columns, first, last] if roomy else [*columns, narrow]
-    columns.append(_Column("View", lambda line: _figure(line.more and line.more.view_events), "right"))
+    columns.append(_Column("sent", _sent, "right"))
     if roomy:
         columns.append(_Column("≈ tokens", lambda line: _figure(line.more and line.more.tokens), "right"))
         columns.append(_Column("condensed", lambda line: _figure(line.more and line.more.condensations), "right"))
@@ -302,6 +302,14 @@ def _told(more: Overview) -> str:
 
 def _events(line: _Line) -> str:
     return "erased" if line.row.erased_at is not None else f"{line.row.version:,}"
+
+
+def _sent(line: _Line) -> str:
+    """Return how many events and summaries of its View a model is sent: ``19 + 1``."""
+    more = line.more
+    if more is None or more.sent_events is None:
+        return ""
+    return f"{more.sent_events:,}" + (f" + {more.sent_summaries:,}" if more.sent_summaries else "")
 
 
 def _figure(figure: int | None) -> str:

@@ -35,8 +35,8 @@ def run(
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
     For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
-    events: 'meta' of native events, the usage in imported records. Tokens saved that no condensation recorded are
-    derived from the Views before and after it, which the sign ≈ says.
+    events: 'meta' of native events, the usage in imported records. Tokens saved are those of the View before each
+    condensation less those after it, estimated, which the sign ≈ says.
 
     Example: foldlog stats tidewatch --plot tidewatch.png
     """
@@ -167,7 +167,7 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.declined:,}" if one.declined else "",
             f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
-            f"{'≈ ' if one.tokens_saved_derived else ''}{one.tokens_saved:,}" if one.made else "",
+            "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
             _cost_words(one),
         )
         for name, one in stats.condensations.items()
@@ -175,15 +175,9 @@ def _show_condensations(stats: Stats) -> None:
     headings = ("condensations", "declined", "events forgotten", "summaries forgotten", "tokens saved", "cost")
     columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
     print_rows(terminal.console(), columns, rows)
-    if derived := sum(one.tokens_saved_derived for one in stats.condensations.values()):
-        out = terminal.PrintedLines()
-        out.write(
-            (
-                f"  ≈ {derived:,} of these tokens are not recorded: they are derived from the Views before and after,",
-                "dim",
-            )
-        )
-        out.write(("  estimated event by event", "dim"))
+    if any(one.tokens_saved is not None for one in stats.condensations.values()):
+        explained = "  tokens saved: those of the View before each condensation less those after it, ≈ estimated"
+        terminal.PrintedLines().write((explained, "dim"))
 
 
 def _cost_words(one: CondensationFigures) -> str:

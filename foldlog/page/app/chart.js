@@ -233,11 +233,11 @@ export class Chart {
 
   // What the picture shows, for those who do not see it.
   inWords() {
-    const { version, condensations, total, about } = this.history;
+    const { version, made, total, about } = this.history;
     const [first, last] = this.window;
     const until = Math.min(last - 1, version);
     const most = this.history.largest(first, until);
-    const forgot = condensations.filter(({ id }) => id >= first && id < last).length;
+    const forgot = made.filter(({ id }) => id >= first && id < last).length;
     return `Versions ${grouped(first)} to ${grouped(until)}: ${count(forgot, "condensation")}. The View is largest at version ${grouped(most)}, with ${about}${tokenCount(total[most] ?? 0)}.`;
   }
 
@@ -558,7 +558,7 @@ export class Chart {
       const tokens = took.before - took.after;
       const words = change.kind === "retraction" ? "took back" : "forgot";
       const saves = `${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))}`;
-      const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
+      const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${this.history.about}${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
       label(change.id, texts, change.kind === "retraction" ? this.colors.left : this.colors.groups[2], true, 30);
     }
     for (const id of this.rows) {

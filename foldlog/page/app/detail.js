@@ -1,6 +1,6 @@
 // The chosen event in full, or the chosen condensation; with nothing chosen, all condensations.
 
-import { count, el, grouped, idOf, moment, money, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { count, el, eventsAndSummaries, grouped, idOf, moment, money, refill, said, savingMeans, sentence, short, tokenCount } from "./dom.js";
 
 const STEP = 20000;
 
@@ -126,22 +126,22 @@ export class Detail {
     fact("reason", change.reason || "none given");
     if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
     fact("removed", took.words);
-    fact("View", `${count(took.shownBefore, "event")} → ${grouped(took.shownAfter)}`);
+    fact("sent", took.sent.map(({ events, summaries }) => eventsAndSummaries(events, summaries)).join(" → "));
     fact("tokens", `${history.about}${short(took.before)} → ${short(took.after)}`);
-    if (change.tokens_before !== undefined) fact("tokens, recorded", `${grouped(change.tokens_before)} → ${grouped(change.tokens_after ?? 0)}${change.tokens_estimated ? ", estimated" : ""}`);
+    const condensed = change.kind === "condensation" && change.outcome !== "declined";
+    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : `${history.about}${tokenCount(change.tokens_saved)}`);
+    const recorded = [change.tokens_before, change.tokens_after].map((tokens) => (typeof tokens === "number" ? grouped(tokens) : "not recorded"));
+    if (change.tokens_before !== undefined) fact("its own count", `${recorded.join(" → ")} tokens of its prompt${change.tokens_estimated ? ", estimated" : ""}`);
     fact("limit", [change.events_max && count(change.events_max, "event"), change.tokens_max && count(change.tokens_max, "token")].filter(Boolean).join(", "));
     fact("condenser", change.condenser);
     fact("outcome", change.outcome);
     fact("model", change.model);
-    const condensed = change.kind === "condensation" && change.outcome !== "declined";
-    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : change.derived ? `≈\u00a0${tokenCount(change.tokens_saved)}, derived from the Views before and after` : `${count(change.tokens_saved, "token")}, as recorded`);
     fact("cost", typeof change.cost === "number" ? `${money(change.cost)}, as recorded` : condensed ? "not recorded" : undefined);
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);
     const summary = change.summary;
     if (summary !== null && summary !== undefined) {
-      const gone = history.spansOf(summary).find((span) => span.stop !== 0);
-      fact("its summary", gone ? `stood until version ${grouped(gone.stop)}` : "stands");
+      fact("its summary", this.standing(summary, change.id));
     }
     const ways = [el("button", { onclick: () => this.app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
     if (summary !== null && summary !== undefined) ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${idOf(summary)}`));
@@ -260,27 +260,37 @@ export class Detail {
 
   // -- nothing chosen -------------------------------------------------------------------------------------------------
 
-  // What people ask of a whole history.
-  facts() {
-    const { history } = this.app;
-    const most = history.largest();
-    return el("p", { class: "about" }, "The View was largest at ",
-      el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`),
-      `: ${history.about}${tokenCount(history.total[most])}.`);
+  // What condensing saved and cost up to the version that is open; and, where that is not the last one, over the whole
+  // history. Each has the largest View, too.
+  totals() {
+    const { history, version } = this.app;
+    const isLast = version === history.version;
+    const { made } = history.savingsAt(version);
+    const told = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "")];
+    if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...this.totalsAt(history.version)));
+    return told;
   }
 
-  // What condensing saved over the whole history, and what it cost; and whether these figures are recorded.
-  savings() {
-    const { condensations, cost, costs_recorded: priced, tokens_saved: saved, tokens_saved_derived: derived } = this.app.history;
-    if (!condensations.length) return null;
-    const who = condensations.length === 1 ? "it" : "each";
-    const from = `derived from the View before and after ${who}`;
-    const source = !derived ? " (as recorded)" : derived === saved ? ` (${from}; not recorded)` : ` (${short(derived)} of them ${from}, the others as recorded)`;
-    const part = priced < condensations.length ? `, as ${grouped(priced)} of them recorded` : ", as recorded";
-    return el("p", { class: "about" },
-      condensations.length === 1 ? "The condensation saved " : `The ${grouped(condensations.length)} condensations saved `,
-      el("b", {}, saved === null ? "tokens that are not known" : `${derived ? "≈ " : ""}${tokenCount(saved)}`), saved === null ? "" : source,
-      ...(cost === null ? [". What that cost was ", el("b", {}, "not recorded"), "."] : [" and cost ", el("b", {}, money(cost)), `${part}.`]));
+  totalsAt(version) {
+    const { history } = this.app;
+    const { made, saved, cost, priced } = history.savingsAt(version);
+    const most = history.largest(0, version);
+    const part = cost !== null && priced < made ? ` (recorded by ${grouped(priced)} of them)` : "";
+    return [
+      made ? `${count(made, "condensation")} saved ` : "no condensation",
+      ...(made ? [el("b", {}, saved === null ? "tokens that are not known" : `${history.about}${tokenCount(saved)}`), "; cost ", el("b", {}, cost === null ? "not recorded" : money(cost)), part] : []),
+      ". Largest View: ", el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`), `, ${history.about}${tokenCount(history.total[most])}.`,
+    ];
+  }
+
+  // Whether a summary stands at the version that is open, and until when it stood or will stand.
+  standing(summary, id) {
+    const { history, version } = this.app;
+    if (version <= id) return `comes at version ${grouped(id + 1)}`;
+    const stop = (span) => (span ? span.stop : 0);
+    if (!history.isShown(summary, version)) return `stood until version ${grouped(stop(history.lastSpan(summary, version)))}`;
+    const until = stop(history.spanAt(summary, version));
+    return `stands at version ${grouped(version)}${until ? ` (whole history: until version ${grouped(until)})` : ""}`;
   }
 
   attributes() {
@@ -295,10 +305,9 @@ export class Detail {
     const changes = Array.from(history.changes.values()).filter((change) => change.kind !== "request" && change.id < version);
     const heading = el("div", { class: "heading" }, el("h2", {}, "Why not more?"));
     if (!history.version) return [heading, el("p", { class: "soft" }, "The conversation has no events yet.")];
-    const facts = this.facts();
-    const savings = this.savings();
+    const totals = this.totals();
     const attributes = this.attributes();
-    if (!changes.length) return [heading, facts, savings, attributes, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`)].filter(Boolean);
+    if (!changes.length) return [heading, ...totals, attributes, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`)].filter(Boolean);
     const shown = changes.slice(-MOST).reverse();
     const rows = shown.map((change) => {
       const took = this.app.removed(change.id);
@@ -309,15 +318,14 @@ export class Detail {
         el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${change.id}`, onclick: () => this.app.choose(change.id) }, String(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
-        el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${change.derived ? "≈ " : ""}${short(change.tokens_saved)}` : "–"),
+        el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${history.about}${short(change.tokens_saved)}` : "–"),
         el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${until.by}` : "stands"),
         el("td", {}, change.reason || "no reason given"),
       );
     });
     return [
       heading,
-      facts,
-      savings,
+      ...totals,
       attributes,
       el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
       changes.length > MOST ? el("p", { class: "soft" }, `The last ${MOST} of ${grouped(changes.length)}.`) : null,

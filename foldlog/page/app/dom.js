@@ -140,6 +140,20 @@ export function tokenCount(number) {
   return `${short(number)} ${number === 1 ? "token" : "tokens"}`;
 }
 
+// What "saved" means, in the same words wherever it is told.
+export function savingMeans(countedAs) {
+  return `the View before each condensation less the View after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
+}
+
+// "19 events and 1 summary", or in a narrow place "19 + 1".
+export function eventsAndSummaries(events, summaries) {
+  return [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
+}
+
+export function plus(events, summaries) {
+  return summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events);
+}
+
 export function money(cost) {
   return `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
 }

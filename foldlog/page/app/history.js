@@ -30,12 +30,13 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "tokens_saved", "tokens_saved_derived", "cost", "costs_recorded", "attributes"]) {
+    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes"]) {
       this[name] = document[name];
     }
     this.version = document.version;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
+    this.made = this.condensations.filter((change) => change.outcome !== "declined");
     this.summaryOf = new Map();
     for (const summary of this.summaries) {
       this.spans.set(summary.id, summary.spans.map(asSpan));
@@ -215,6 +216,22 @@ export class History {
     return ids;
   }
 
+  // How many events and summaries of the View of a version a model is sent.
+  sentAt(version) {
+    const sent = this.view(version).filter((id) => SENT.has(this.state(id, version)));
+    const summaries = sent.filter((id) => id < 0).length;
+    return { events: sent.length - summaries, summaries };
+  }
+
+  // What the condensations up to a version saved and cost. A figure that is not known of any of them is null.
+  savingsAt(version) {
+    const made = this.made.filter(({ id }) => id < version);
+    const sum = (values) => (values.length ? values.reduce((one, other) => one + other) : null);
+    const costs = this.condensations.filter(({ id, cost }) => id < version && typeof cost === "number").map(({ cost }) => cost);
+    const saved = made.map((change) => change.tokens_saved).filter((tokens) => tokens !== null);
+    return { made: made.length, saved: sum(saved), cost: sum(costs), priced: costs.length };
+  }
+
   // Put a summary whose place depends on the View's size where this reading has it.
   drift(ids, id, version) {
     const span = this.spanAt(id, version);
@@ -377,6 +394,7 @@ export class History {
 }
 
 const NONE = [];
+export const SENT = new Set(["sent", "masked"]);
 const GONE = new Set(["summarized", "forgotten", "taken back"]);
 const MASK = 4;
 

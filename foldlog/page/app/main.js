@@ -2,8 +2,8 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, grouped, idOf, moment, phone, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
-import { GROUPS, History } from "./history.js";
+import { Live, count, el, eventsAndSummaries, grouped, idOf, moment, phone, plus, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { GROUPS, History, SENT } from "./history.js";
 import { List } from "./list.js";
 import { Overview } from "./overview.js";
 import { Embedded, Server } from "./sources.js";
@@ -219,8 +219,9 @@ class App {
   }
 
   sayHits() {
-    const shown = this.hits.filter(({ id }) => this.history.isShown(id, this.version)).length;
-    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")}, ${grouped(shown)} in the View of this version` : "No event contains these words";
+    const { history, version } = this;
+    const sent = this.hits.filter(({ id }) => SENT.has(history.state(id, version))).length;
+    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
   }
 
   // The event whose id is searched for, which is found first.
@@ -244,16 +245,15 @@ class App {
     const ids = history.removedBy.get(id) ?? [];
     const events = ids.filter((each) => each >= 0).length;
     const summaries = ids.length - events;
-    const words = [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
+    const words = eventsAndSummaries(events, summaries);
     const before = history.total[id] ?? 0;
     const after = history.total[id + 1] ?? 0;
     const change = history.changes.get(id);
     const verb = change.kind === "retraction" ? "took back" : "forgot";
     const taking = {
       words, before, after,
-      count: summaries ? `${events} + ${summaries}` : String(events),
-      shownBefore: history.view(id).length,
-      shownAfter: history.view(id + 1).length,
+      count: plus(events, summaries),
+      sent: [id, id + 1].map((version) => history.sentAt(version)),
       sentence: change.outcome === "declined" ? `Condensation ${id} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${id} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
     };
     this.takings.set(id, taking);
@@ -308,10 +308,7 @@ class App {
 
   showMoment() {
     const { history, version } = this;
-    const view = history.view(version);
-    const sent = view.filter((id) => SENT.has(history.state(id, version)));
-    const summaries = sent.filter((id) => history.kind(id) === "summary").length;
-    const events = sent.length - summaries;
+    const { events, summaries } = history.sentAt(version);
     const { by, states } = history.tally(version);
     const tokens = history.total[version] ?? 0;
     const masked = history.masked[version] ?? 0;
@@ -507,13 +504,13 @@ class App {
     const times = history.columns.time.filter((time) => time !== null);
     const first = moment(times[0] ?? null, "").slice(0, 10);
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
-    return [
+    return `Whole history: ${[
       first && (first === last ? first : `${first} to ${last}`),
-      count(history.version, "event"), count(history.condensations.length, "condensation"),
+      count(history.version, "event"), count(history.made.length, "condensation"),
       this.name === history.conversation ? "" : printable(history.conversation),
       history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
-      history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated",
-    ].filter(Boolean).join(" · ");
+      history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated (≈)",
+    ].filter(Boolean).join(" · ")}`;
   }
 
   helpDialog() {
@@ -622,7 +619,6 @@ class App {
   }
 }
 
-const SENT = new Set(["sent", "masked"]);
 const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
   ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],

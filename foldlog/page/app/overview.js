@@ -1,16 +1,16 @@
 // All conversations of a store, and the figures over all of them.
 
-import { Live, Sight, bytes, count, el, grouped, moment, money, phone, printable, refill, said, short } from "./dom.js";
+import { Live, Sight, bytes, count, el, eventsAndSummaries, grouped, moment, money, phone, plus, printable, refill, said, savingMeans, short } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
 const COLUMNS = [
   ["title", "Conversation", (one) => (one.title ?? one.id).toLowerCase(), "By title"],
   ["events", "Events", (one) => one.events, "Events in the log"],
-  ["view_events", "View", (one) => one.view_events ?? null, "Events that the View shows"],
-  ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens of the View. ≈ are estimated."],
+  ["sent", "Sent", (one) => (one.sent_events == null ? null : one.sent_events + one.sent_summaries), "Events + summaries that the model is sent now. Pending events are not sent."],
+  ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
-  ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations took out of the View. ≈ are derived from the Views before and after them, since they did not record their tokens."],
+  ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations saved. ≈ are estimated."],
   ["cost", "Cost", (one) => one.cost ?? null, "What the models of condensations cost, as recorded"],
   ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
 ];
@@ -88,7 +88,8 @@ export class Overview {
 
   build() {
     this.live = new Live();
-    this.facts = el("p", { class: "facts" });
+    this.progress = el("progress", { "aria-label": "Conversations counted" });
+    this.counting = el("p", { class: "counting", hidden: true }, this.progress, el("span"));
     this.box = el("input", {
       type: "search", placeholder: "Search all conversations", "aria-label": "Search all conversations", autocomplete: "off", spellcheck: "false",
       oninput: () => {
@@ -102,9 +103,9 @@ export class Overview {
     this.status = el("span", { class: "status", role: "status" });
     this.tiles = el("div", { class: "tiles" });
     this.panels = el("div", { class: "panels" });
-    this.more = el("details", { class: "more", open: !phone.matches }, el("summary", {}, "Reasons, and slowest Views"), this.panels);
+    this.more = el("details", { class: "more", open: !phone.matches }, el("summary", {}, "Savings by reason, and slowest Views"), this.panels);
     phone.addEventListener("change", () => (this.more.open = !phone.matches));
-    this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" }, this.tiles, this.more);
+    this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" }, this.counting, this.tiles, this.more);
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
     this.buttons = new Map(COLUMNS.map(([name, , , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
     this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the conversations" },
@@ -114,7 +115,7 @@ export class Overview {
     this.sight = new Sight(this.list, this.inner, () => this.draw());
     phone.addEventListener("change", () => this.all && this.choose());
     this.root.replaceChildren(
-      el("header", {}, el("h1", {}, "foldlog"), this.live.node, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton()),
+      el("header", {}, el("h1", {}, "foldlog"), this.live.node, el("span", { class: "grow" }), el("div", { class: "search" }, this.status, this.box), themeButton()),
       el("main", { class: "overview" }, this.fleet, this.hits, el("section", { class: "conversations" }, this.head, this.list)),
     );
   }
@@ -140,38 +141,56 @@ export class Overview {
 
   showFleet(fleet) {
     this.about = fleet.tokens_are === "counted" ? "" : "≈ ";
-    const tile = (name, value, title) => el("div", { class: "tile", title }, el("b", {}, value), el("span", {}, name));
-    const { condensations, costs_recorded: priced, tokens_saved_derived: derived } = fleet;
-    const how = !derived ? "" : derived === fleet.tokens_saved ? ", derived" : `, ≈ ${short(derived)} derived`;
-    const most = Math.max(1, ...fleet.reasons.map((each) => each.condensations));
+    const tile = (name, value, title, partial = false) => el("div", { class: partial ? "tile partial" : "tile", title }, el("b", {}, value), el("span", {}, name));
+    const { condensations, costs_recorded: priced, conversations, counted } = fleet;
+    const counting = counted < conversations;
+    // A figure that reads conversations is not final while some are not counted.
+    const soFar = (name, value, title) => tile(`${name}${counting ? ", so far" : ""}`, value, title, counting);
+    const most = Math.max(1, ...fleet.reasons.map((each) => each.tokens_saved ?? 0));
     const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
     const bar = (part) => {
       const node = el("span", { class: "meter", "aria-hidden": true });
-      node.style.width = `${Math.max(1, Math.round(part * 100))}%`;
+      node.style.width = `${Math.max(0, Math.round(part * 100))}%`;
       return el("span", { class: "track" }, node);
     };
+    const heading = (name) => el("h2", {}, name, counting ? el("span", { class: "soft" }, " so far") : "");
+    const means = savingMeans(fleet.counted_as);
+    const unpriced = counting ? "none recorded" : "not recorded";
     refill(
       this.tiles,
-      tile(fleet.conversations === 1 ? "conversation" : "conversations", short(fleet.conversations)),
-      tile("events", short(fleet.events)),
+      tile(conversations === 1 ? "conversation" : "conversations", short(conversations)),
+      tile(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events in the logs of all conversations"),
       tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
-      tile("tokens in Views", `${this.about}${short(fleet.view_tokens)}`, fleet.tokens_are === "counted" ? `Counted as ${fleet.counted_as} does` : "Estimated, event by event"),
-      tile("condensations", short(condensations)),
-      tile(`tokens saved${how}`, saved(fleet), "What condensations took out of their Views: as they recorded it, or else derived from the Views before and after them"),
-      tile(priced && priced < condensations ? `cost, ${short(priced)} of ${short(condensations)} recorded` : condensations && !priced ? "was recorded" : "their cost", !condensations ? "–" : fleet.cost === null ? "no cost" : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
+      soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
+      soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
+      soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
+      soFar(priced && priced < condensations ? `cost, recorded by ${short(priced)} of ${short(condensations)}` : "cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
     );
     refill(
       this.panels,
-      el("div", { class: "panel" }, el("h2", {}, "Condensations by reason"),
-        fleet.reasons.length
-          ? el("dl", { class: "meters" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason)), el("dd", {}, bar(each.condensations / most), el("span", { class: "figure long" }, `${grouped(each.condensations)} · ${saved(each)} saved`))]))
-          : el("p", { class: "soft" }, "No condensation yet.")),
-      el("div", { class: "panel" }, el("h2", {}, "Slowest Views to open"),
+      el("div", { class: "panel" }, heading("Tokens saved by reason"),
+        ...(fleet.reasons.length
+          ? [el("dl", { class: "meters" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, this.saved(each)))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
+          : [el("p", { class: "soft" }, "No condensation yet.")])),
+      el("div", { class: "panel" }, heading("Slowest Views to open"),
         fleet.slowest.length
           ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${each.open_ms < 10 ? each.open_ms.toFixed(1) : Math.round(each.open_ms)} ms`))]))
           : el("p", { class: "soft" }, "No conversation yet.")),
     );
-    this.facts.textContent = fleet.counted < fleet.conversations ? `${grouped(fleet.counted)} of ${count(fleet.conversations, "conversation")} counted` : "";
+    this.sayCounting(counted, conversations);
+  }
+
+  // Say that figures are not final while conversations are still counted.
+  sayCounting(counted, conversations) {
+    this.counting.hidden = counted >= conversations;
+    this.progress.max = conversations;
+    this.progress.value = counted;
+    this.counting.lastChild.textContent = `Still counting: ${grouped(counted)} of ${count(conversations, "conversation")}. Figures marked “so far” change until all are counted.`;
+  }
+
+  // Tokens that condensations saved, in the one measure of the page.
+  saved({ tokens_saved: tokens }) {
+    return tokens === null ? "–" : `${this.about}${short(tokens)}`;
   }
 
   // The conversations that match, in the order that is chosen.
@@ -285,10 +304,10 @@ export class Overview {
         el("span", { class: "name", title: printable(one.title ?? one.id) }, ...this.nameOf(one), told(", ")),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")), told(", "))),
       cell("events", grouped(one.events), one.events === 1 ? "event" : "events"),
-      cell("view_events", figure(one.view_events, grouped), "in the View"),
+      el("span", { class: "cell c-sent" }, ...(known && one.sent_events !== null ? [el("span", { "aria-hidden": true }, plus(one.sent_events, one.sent_summaries)), told(eventsAndSummaries(one.sent_events, one.sent_summaries)), el("span", { class: "told unit" }, " sent"), told(", ")] : [known ? "–" : "…"])),
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
-      el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [saved(one), el("span", { class: "told unit" }, " saved"), told(one.tokens_saved_derived ? ", derived, " : ", ")] : known ? "" : ["…"])),
+      el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [this.saved(one), el("span", { class: "told unit" }, " saved"), told(", ")] : known ? "" : ["…"])),
       el("span", { class: "cell c-cost" }, ...(condensed ? [el("span", { class: "told unit" }, "cost "), one.cost === null ? el("span", { class: "soft" }, "not recorded") : money(one.cost), told(", ")] : known ? "" : ["…"])),
       el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
@@ -361,11 +380,6 @@ function timeOf(one) {
 
 function when(one) {
   return moment(timeOf(one), "").slice(0, 16);
-}
-
-// Tokens that condensations saved, with a sign before figures that are derived.
-function saved({ tokens_saved: tokens, tokens_saved_derived: derived }) {
-  return tokens === null ? "–" : `${derived ? "≈ " : ""}${short(tokens)}`;
 }
 
 function rowHeight() {
