@@ -252,8 +252,13 @@ def _own_json(value: Any, levels: int) -> Any:
         return value
     if levels and kind is list:
         return [_own_json(item, levels - 1) for item in value]
-    if levels and kind is dict and set(map(type, value)) <= {str}:
-        return {name: _own_json(item, levels - 1) for name, item in value.items()}
+    if levels and kind is dict:
+        own = {}
+        for name, item in value.items():
+            if type(name) is not str:
+                raise ValueError
+            own[name] = item if type(item) is str else _own_json(item, levels - 1)
+        return own
     raise ValueError
 
 

@@ -12,79 +12,135 @@ A difference is JSON itself:
     [difference, …]                    two arrays of one length, element by element
 
 Values that an importer shares by reference are recognized by identity. So the cost of a difference is the size of the
-prediction, not of the record.
+prediction, not of the record. It does not have the order of the keys: ``Orders`` are told of that on the way.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["apply", "apply_what_fits", "delta", "object_delta"]
+__all__ = ["Orders", "Path", "apply", "apply_what_fits", "delta", "object_delta"]
 
 Delta = dict[str, Any] | list[Any] | None
+Path = tuple[Any, str | int] | None
+"""The place of a value in a record: that of the object or array around it, and its key or index; None for the record
+itself.
+"""
 
 
 _LEVELS = 6
 """Deeper differences are kept as whole values, so that a difference nests little deeper than its record."""
+_ABSENT = object()
+_OTHER: Any = object()
+"""The difference to another value, of which nothing is the same."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
+class Orders(Protocol):
+    """What is told of the objects of a record in which the order of the keys may differ from the prediction's."""
+
+    def note(self, predicted: dict[str, Any], record: dict[str, Any], path: Path) -> None:
+        """Look at the keys of one object. Its values are looked at afterwards."""
+
+    def note_all(self, made: Any, given: Any, path: Path, level: int) -> None:
+        """Look at two objects or arrays that are equal as JSON, and at all inside them. ``level`` is their depth."""
+
+
+def delta(predicted: Any, record: Any) -> Delta:
     """Return how ``record`` differs from ``predicted``. Neither is changed; the result shares values with
     ``record``.
     """
+    return _item_delta(predicted, record, _LEVELS, None, None)
+
+
+def object_delta(predicted: dict[str, Any], record: dict[str, Any], orders: Orders) -> dict[str, Any] | None:
+    """Return how one object differs from another, and tell ``orders`` of the objects on the way."""
+    difference: dict[str, Any] | None = _object_delta(predicted, record, _LEVELS, orders, None)
+    return difference
+
+
+def _item_delta(predicted: Any, record: Any, levels: int, orders: Orders | None, path: Path) -> Delta:
     if predicted is record:
         return None
     kind = type(record)
     if kind is not type(predicted):
         return {"=": record}
-    if kind is dict or kind is list:
-        if not levels:
-            return None if _same(predicted, record) else {"=": record}
-        return (object_delta if kind is dict else _array_delta)(predicted, record, levels - 1)
-    if kind is float:  # -0.0 is not 0.0, and NaN equals itself here
-        return None if repr(predicted) == repr(record) else {"=": record}
-    return None if predicted == record else {"=": record}
+    difference: Delta = _DELTAS.get(kind, _OF_SCALARS)(predicted, record, levels - 1, orders, path)
+    return {"=": record} if difference is _OTHER else difference
 
 
-def object_delta(predicted: dict[str, Any], record: dict[str, Any], levels: int = _LEVELS) -> dict[str, Any] | None:
-    """Return how one object differs from another."""
-    changed: dict[str, Any] = {}
-    inside: dict[str, Any] = {}
-    common = 0
+def _object_delta(
+    predicted: dict[str, Any], record: dict[str, Any], levels: int, orders: Orders | None, path: Path
+) -> Any:
+    if levels < 0:
+        return _deep_delta(predicted, record, orders, path)
+    if orders is not None:
+        orders.note(predicted, record, path)
+    changed: dict[str, Any] | None = None
+    inside: dict[str, Any] | None = None
+    new = 0
     for key, value in record.items():
-        if key not in predicted:
-            changed[key] = value
-            continue
-        common += 1
-        expected = predicted[key]
+        expected = predicted.get(key, _ABSENT)
         if expected is value:
             continue
-        difference = delta(expected, value, levels)
-        if difference is None:
-            continue
-        if type(difference) is dict and "=" in difference:
-            changed[key] = value
+        kind = type(value)
+        if kind is not type(expected):
+            new += expected is _ABSENT
+        elif kind is str:  # as ``_scalar_delta``: most values are texts
+            if expected == value:
+                continue
         else:
-            inside[key] = difference
-    answer: dict[str, Any] = {}
-    if changed:
-        answer["set"] = changed
-    if common != len(predicted):
+            difference = _DELTAS.get(kind, _OF_SCALARS)(expected, value, levels - 1, orders, (path, key))
+            if difference is None:
+                continue
+            if difference is not _OTHER:
+                inside = inside or {}
+                inside[key] = difference
+                continue
+        changed = changed or {}
+        changed[key] = value
+    if changed is None and inside is None and len(record) == len(predicted):
+        return None
+    answer: dict[str, Any] = {"set": changed} if changed else {}
+    if len(record) - new != len(predicted):
         answer["del"] = [key for key in predicted if key not in record]
     if inside:
         answer["in"] = inside
-    return answer or None
+    return answer
 
 
-def _array_delta(predicted: list[Any], record: list[Any], levels: int) -> Delta:
+def _array_delta(predicted: list[Any], record: list[Any], levels: int, orders: Orders | None, path: Path) -> Any:
+    if levels < 0:
+        return _deep_delta(predicted, record, orders, path)
     if len(predicted) != len(record):
-        return {"=": record}
-    differences = [delta(*pair, levels) for pair in zip(predicted, record, strict=True)]
-    return differences if any(difference is not None for difference in differences) else None
+        return _OTHER
+    differences: list[Delta] = []
+    for place, value in enumerate(record):
+        differences.append(_item_delta(predicted[place], value, levels, orders, (path, place)))
+    return None if differences.count(None) == len(differences) else differences
+
+
+def _deep_delta(predicted: Any, record: Any, orders: Orders | None, path: Path) -> Any:
+    """Do what ``_object_delta`` and ``_array_delta`` do where nothing but the whole value is kept."""
+    if not _same(predicted, record):
+        return _OTHER
+    if orders is not None:
+        orders.note_all(predicted, record, path, _LEVELS + 1)
+    return None
+
+
+def _scalar_delta(predicted: Any, record: Any, *_: object) -> Any:
+    if type(record) is float:  # -0.0 is not 0.0, and NaN equals itself here
+        return None if repr(predicted) == repr(record) else _OTHER
+    return None if predicted == record else _OTHER
+
+
+_DELTAS: Mapping[type, Callable[..., Any]] = {dict: _object_delta, list: _array_delta}
+_OF_SCALARS: Callable[..., Any] = _scalar_delta
 
 
 def _same(a: Any, b: Any) -> bool:

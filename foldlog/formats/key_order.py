@@ -13,11 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from eventstore.events import Event
-from foldlog.formats.delta import apply, apply_what_fits, object_delta
+from foldlog.formats.delta import Path, apply, apply_what_fits, object_delta
 
 __all__ = ["KeyOrder"]
 
 _SHAPES_MAX = 1_000
+_KEYS_MAX = 64
+"""Objects with more keys are compared again each time, so that wide objects of many shapes take no memory."""
 _LEVELS_MAX = 16
 """Objects that are nested deeper in a record keep the order in which foldlog makes them."""
 _DEPTH = 3
@@ -40,13 +42,16 @@ class KeyOrder:
     def __init__(self, *held: str) -> None:
         self._fields = ("arguments", "thinking", "extras", "data", "tools", *held)
         self._last: dict[_Shape, tuple[str, ...]] = {}
+        self._as_expected: set[tuple[tuple[str, ...], tuple[str, ...], str]] = set()
+        """The keys that were predicted and those of the record, with the kind, of objects in their expected order."""
+        self._orders: Orders = {}
         self._redacted = False
 
     def difference(self, predicted: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         """Return the part of ``record`` that ``origin.rest`` keeps besides its marks: see ``delta``, and ``order``."""
-        rest = object_delta(predicted, record)
         orders: Orders = {}
-        self._compare_object(predicted if rest is None else apply(predicted, rest), record, "", 0, orders)
+        self._orders = orders
+        rest = object_delta(predicted, record, self)
         if not orders:
             return rest or {}
         return {"order": orders} if rest is None else {**rest, "order": orders}
@@ -72,31 +77,34 @@ class KeyOrder:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _compare_object(
-        self, made: dict[str, Any], given: dict[str, Any], path: str, level: int, orders: Orders
-    ) -> None:
-        """Add the objects of ``given`` whose keys are not in the expected order to ``orders``."""
-        own, order = tuple(made), tuple(given)
-        shape = _shape(own, made)
-        expected = self._last.get(shape, own)
-        if order != expected:
-            places = {key: place for place, key in enumerate(expected)}
-            orders[path] = [places[key] for key in order]
-            self._remember(shape, order)
-        for key, value in given.items():
-            if type(value) in _CONTAINERS and made[key] is not value:
-                self._compare(made[key], value, f"{path}/{_escaped(key)}", level + 1, orders)
+    def note(self, predicted: dict[str, Any], record: dict[str, Any], path: Path) -> None:
+        """Keep the order of an object whose keys are not in the expected order."""
+        kind = record.get("role") or record.get("type")
+        seen = (tuple(predicted), tuple(record), kind if type(kind) is str else "")
+        if seen in self._as_expected:
+            return
+        keys, order, kind = seen
+        own = (*(key for key in keys if key in record), *(key for key in order if key not in predicted))
+        expected = self._last.get((own, kind), own)
+        if order == expected:
+            if len(self._as_expected) == _SHAPES_MAX:
+                self._as_expected.clear()
+            if len(order) <= _KEYS_MAX:
+                self._as_expected.add(seen)
+            return
+        places = {key: place for place, key in enumerate(expected)}
+        self._orders[_path_text(path)] = [places[key] for key in order]
+        self._remember((own, kind), order)
 
-    def _compare(self, made: Any, given: Any, path: str, level: int, orders: Orders) -> None:
-        """Compare two equal objects or arrays, as ``_compare_object`` does."""
+    def note_all(self, made: Any, given: Any, path: Path, level: int) -> None:
+        """Do what ``note`` does for two equal objects or arrays, and for all inside them."""
         if level > _LEVELS_MAX:
             return
         if type(made) is dict:
-            self._compare_object(made, given, path, level, orders)
-            return
-        for place, (one, other) in enumerate(zip(made, given, strict=True)):
-            if one is not other and type(one) in _CONTAINERS:
-                self._compare(one, other, f"{path}/{place}", level + 1, orders)
+            self.note(made, given, path)
+        for key, value in given.items() if type(made) is dict else enumerate(given):
+            if type(value) in _CONTAINERS and made[key] is not value:
+                self.note_all(made[key], value, (path, key), level + 1)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -132,6 +140,7 @@ class KeyOrder:
     def _remember(self, shape: _Shape, order: tuple[str, ...]) -> None:
         if len(self._last) < _SHAPES_MAX:
             self._last[shape] = order
+            self._as_expected.clear()
 
 
 def _what_fits(own: tuple[str, ...], order: tuple[str, ...], places: Sequence[int] | None) -> tuple[str, ...]:
@@ -146,6 +155,15 @@ def _shape(keys: tuple[str, ...], made: dict[str, Any]) -> _Shape:
     """Return what identifies the most likely order of an object: its predicted keys and its kind."""
     kind = made.get("role") or made.get("type")
     return keys, kind if type(kind) is str else ""
+
+
+def _path_text(path: Path) -> str:
+    """Return a path as ``origin.rest`` has it."""
+    places: list[str] = []
+    while path is not None:
+        path, place = path
+        places.append(f"/{_escaped(place) if type(place) is str else place}")
+    return "".join(reversed(places))
 
 
 def _escaped(key: str) -> str:

@@ -13,6 +13,9 @@ def content_of(blocks: Any) -> Content:
     """Return content blocks as content: a single text as text, several as parts. Only texts and images are kept."""
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
+    if len(blocks) == 1 and type(blocks[0]) is dict and blocks[0].get("type") == "text":  # as most are
+        text = blocks[0].get("text")
+        return text if type(text) is str else ""
     parts: list[dict[str, Any]] = []
     for block in blocks:
         if type(block) is not dict:
@@ -23,8 +26,7 @@ def content_of(blocks: Any) -> Content:
             urls = (url for url in block["image_urls"] if type(url) is str)
             parts.extend({"type": "image_url", "image_url": {"url": url}} for url in urls)
     if len(parts) == 1 and "text" in parts[0]:
-        text: str = parts[0]["text"]
-        return text
+        return str(parts[0]["text"])
     return tuple(parts) if parts else ""
 
 

@@ -137,12 +137,14 @@ class OpenHandsV1Decoder:
         return [*replaced, event]
 
     def _follow(self, event: Event) -> None:
-        if isinstance(event, Action) and event.call_id is not None:
-            self._calls.open(event.call_id, event)
-        elif isinstance(event, Observation) and event.call_id is not None and event.shown:
-            self._standing.note("answered", event.call_id)
-            if self._before.caller(event.call_id) is not None or event.cause is not None:
-                self._calls.close(event.call_id)
+        if isinstance(event, Action):
+            if event.call_id is not None:
+                self._calls.open(event.call_id, event)
+        elif isinstance(event, Observation):
+            if event.call_id is not None and event.shown:
+                self._standing.note("answered", event.call_id)
+                if event.cause is not None or self._before.caller(event.call_id) is not None:
+                    self._calls.close(event.call_id)
         elif isinstance(event, SystemMessage) and event.shown:
             self._standing.note("prompt", event_id=event.id)
         elif isinstance(event, CondensationRequest):
@@ -317,7 +319,11 @@ def _action(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Act
         marks.pop("nested", None)
         done = record.get("action")
         arguments = {key: value for key, value in done.items() if key != "kind"} if type(done) is dict else None
-    call_id, response_id, thinking = (record.get(key) for key in ("tool_call_id", "llm_response_id", "thinking_blocks"))
+    call_id, response_id, thinking = (
+        record.get("tool_call_id"),
+        record.get("llm_response_id"),
+        record.get("thinking_blocks"),
+    )
     return Action(
         tool=_text(record.get("tool_name")),
         arguments=arguments,

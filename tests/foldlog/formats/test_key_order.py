@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventstore import codec
 from foldlog.formats import decode, encode
+from foldlog.formats.delta import apply
+from foldlog.formats.key_order import KeyOrder
 
 
 def text(records):
@@ -92,3 +96,49 @@ def test_nesting_without_end_is_no_error():
         deep = {"b": deep, "a": [deep]} if len(json.dumps(deep)) < 1_000 else {"b": deep, "a": 1}
     records = [{**v1(0), "llm_message": {"role": "user", "content": [], "more": deep}}]
     assert list(encode(list(decode(records, "openhands-v1")), "openhands-v1")) == records
+
+
+small = st.recursive(
+    st.sampled_from([None, True, 0, 1, 1.0, -0.0, "", "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["role", "a", "b/", "~"]), inner),
+    max_leaves=8,
+)
+objects_in_some_order = st.dictionaries(st.sampled_from(["type", "a", "b", "c/d"]), small, min_size=1).flatmap(
+    lambda made: st.permutations(list(made)).map(lambda keys: {key: made[key] for key in keys})
+)
+
+
+class InTwoPasses:
+    """The orders of a record, by a walk through the record that a difference gives back."""
+
+    def __init__(self) -> None:
+        self.last = {}
+
+    def orders(self, made, given, path=""):
+        if made is given or not isinstance(given, dict | list):
+            return {}
+        found = {}
+        if isinstance(given, dict):
+            own, kind = tuple(made), made.get("role") or made.get("type")
+            shape = own, kind if type(kind) is str else ""
+            expected = self.last.get(shape, own)
+            if tuple(given) != expected:
+                found[path] = [expected.index(key) for key in given]
+                self.last[shape] = tuple(given)
+        inside = given.items() if isinstance(given, dict) else enumerate(given)
+        for key, value in inside:
+            escaped = str(key).replace("~", "~0").replace("/", "~1")
+            found.update(self.orders(made[key], value, f"{path}/{escaped}"))
+        return found
+
+
+@given(st.lists(st.tuples(objects_in_some_order, objects_in_some_order, st.booleans()), max_size=6))
+def test_one_pass_finds_the_orders_that_two_would_find(pairs):
+    together, apart = KeyOrder(), InTwoPasses()
+    for predicted, other, equal in pairs:
+        record = turned(predicted) if equal else other
+        difference = together.difference(predicted, record)
+        order = difference.pop("order", {})
+        made = apply(predicted, difference or None)
+        assert json.dumps(made, sort_keys=True) == json.dumps(record, sort_keys=True)
+        assert order == apart.orders(made, record)
