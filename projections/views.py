@@ -137,7 +137,7 @@ class Views:
         close.
         """
         with self._lock:
-            unread = list(self._unread.values())
+            unread = list(self._unread.values()) if self._unread else ()
         for view in unread:
             with contextlib.suppress(EventStoreError):  # who looks at it gets ``StoreUnavailable``
                 _ = view.whole

@@ -158,6 +158,19 @@ class ReadTransaction:
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
+    def last_event(self) -> Event:
+        """Return the last event. If it changed documents, what they are is then known without another question.
+
+        Raises ``CorruptEvent`` where it is missing or unreadable. Cost: one event.
+        """
+        last, stop = self.version - 1, self.version
+        if last < self._begins:
+            return next(self.events(last))
+        bare = self._reader.rows(self.found.key, last, stop, 1)
+        (event,) = dense_events_of(self._codec(), self._database, bare, last, stop)
+        self._beside[last] = bare[0], event
+        return event
+
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start`` to ``stop`` if the head before them is ``head``; None if it is another head.
 
@@ -308,6 +321,9 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` where it is unreadable. Cost: one event.
         """
+        row, last = self._beside.get(version - 1, (None, None))
+        if row is not None and isinstance(last, DocumentChanges):
+            return head_of(row[8]), last
         rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, "documents"))
         for part in reversed(self.past):
             if rows:

@@ -7,8 +7,6 @@
     openhands.py       FoldlogFileStore, a FileStore of the OpenHands SDK, and FoldlogCondenser for its agents
     pydantic_ai.py     FoldlogConversationStore, a ConversationStore of pydantic-ai, and FoldlogSteps, a capability
 
-Each of these files is one adapter. Two more are for LangGraph: ``langgraph_values.py`` turns its values into JSON,
-``langgraph_import.py`` moves threads of its other savers. ``without_sdk`` is what adapters do with a store, whatever
-the runtime. Extras of foldlog install the SDKs in the range that the adapter was tested with; ``catalog.py`` lists the
-adapters.
+Each of these files is one adapter. ``without_sdk`` is what adapters do with a store, whatever the runtime. Extras of
+foldlog install the SDKs in the range that the adapter was tested with; ``catalog.py`` lists the adapters.
 """

@@ -2,56 +2,48 @@
 
     with FoldlogSaver("sqlite:///history.db") as saver:
         graph = builder.compile(checkpointer=saver)
+        import_checkpoints("checkpoints.sqlite", saver)         # the file of a SqliteSaver, or any open saver
 
 The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``. The other parts of a
-checkpoint are its documents: ``checkpoint``, and ``channel:NAME`` for each other channel. Values that JSON cannot hold
-are stored as the serializer writes them. Time travel and ``update_state`` of an earlier checkpoint begin a fork.
+checkpoint are its documents: ``checkpoint``, with small values of channels, and ``channel:NAME`` for each other
+channel. Values that JSON cannot hold are stored as the serializer writes them. Time travel and ``update_state`` of an
+earlier checkpoint begin a fork.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import merge
+from hashlib import blake2b
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-    BaseCheckpointSaver,
-    ChannelVersions,
-    CheckpointMetadata,
-    CheckpointTuple,
-    get_checkpoint_metadata,
-)
-from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
+from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from condensers import Condensation
-from foldlog.adapters.langgraph_values import (
-    Placed,
-    Values,
-    config_of,
-    conversation_of,
-    model_input,
-    namespace_of,
-    next_version,
-    pending_writes,
-)
+from foldlog.adapters.without_sdk.channels import ChannelValues, is_json, next_version, pending_writes
+from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 from foldlog.adapters.without_sdk.checkpoint_reading import WholeCheckpoint
-from foldlog.adapters.without_sdk.checkpoints import Checkpoints
+from foldlog.adapters.without_sdk.graph_import import ImportedCheckpoints, add_missing, checkpoints_in, checkpoints_of
+from foldlog.adapters.without_sdk.graph_threads import GraphThreads, config_of
+from foldlog.adapters.without_sdk.model_input import model_input
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories, in_thread
 from foldlog.history import History
 
-__all__ = ["FoldlogSaver"]
+__all__ = ["FoldlogSaver", "ImportedCheckpoints", "import_checkpoints"]
 
 _PAGE = 20
+_SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
-class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
+class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Keeps the checkpoints of threads: what ``builder.compile(checkpointer=...)`` takes.
 
     ``histories``  the URL of a store, or open histories of either face. A store that was opened by its URL is closed by
@@ -59,7 +51,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     ``serde``      the serializer, LangGraph's own by default. With another one, such as one that encrypts, messages are
                    kept as that one writes them, and are no history
     ``messages``   the name of the channel that is the history
-    ``condense``   whether ``pre_model_hook`` and ``model_input`` condense, where the condenser of ``histories`` says so
+    ``condense``   whether ``pre_model_hook`` condenses, where the condenser of ``histories`` says so
 
     Any number of tasks, threads and processes may use one thread of LangGraph.
     """
@@ -74,28 +66,21 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         condense: bool = False,
     ) -> None:
         WithHistories.__init__(self, histories)
-        BaseCheckpointSaver.__init__(self, serde=serde)
-        self._prefix, self._messages, self._condense = prefix, messages, condense
-        values = Values(self.serde)
-        self.checkpoints = Checkpoints(
-            self.histories.sync, "langchain", lambda record: values.key(values.message(record))
-        )
-        self._hidden_too = False
+        base.BaseCheckpointSaver.__init__(self, serde=serde)
+        self._messages, self._condense, self._hidden_too = messages, condense, False
+        values = _Values(self.serde)
+        self.threads = GraphThreads(self._sync, prefix, "langchain", lambda record: values.key(values.message(record)))
 
     # -- sync ---------------------------------------------------------------------------------------------------------
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
         """Return a checkpoint, by default the newest one of the thread, as it was put; None if it does not exist."""
         conf = config["configurable"]
-        wanted, thread = conf.get("checkpoint_id"), self.thread(conf)
-        if not wanted:
-            whole = self.checkpoints.newest(thread, hidden=self._hidden_too)
-        else:
-            found = self.checkpoints.find(thread, wanted, hidden=self._hidden_too)
-            whole = None if found is None else self.checkpoints.whole(thread, found)
+        wanted, thread = conf.get("checkpoint_id"), self.threads.of(conf)
+        whole = self.threads.read(thread, wanted, hidden=self._hidden_too)
         if whole is None:
             return None
-        return self._tuple(conf["thread_id"], conf.get("checkpoint_ns", ""), whole, newest=not wanted)
+        return self._tuple(conf["thread_id"], conf.get("checkpoint_ns", ""), whole, None if wanted else thread)
 
     def list(
         self,
@@ -104,76 +89,70 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
+    ) -> Iterator[base.CheckpointTuple]:
         """Yield checkpoints, the newest of each thread and namespace first. They are read lazily."""
-        return islice(self._listed(config["configurable"] if config else {}, filter or {}, before), limit)
+        conf, stop = config["configurable"] if config else {}, before and before["configurable"].get("checkpoint_id")
+        listed = self.threads.listed(conf, stop, partial(self._has, filter or {}))
+        return (
+            self._tuple(thread_id, namespace, self.threads.whole(thread, found))
+            for thread_id, namespace, thread, found in islice(listed, limit)
+        )
 
     def put(
         self,
         config: RunnableConfig,
-        checkpoint: GraphCheckpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
+        checkpoint: base.Checkpoint,
+        metadata: base.CheckpointMetadata,
+        new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
         """Put a checkpoint after its parent. Return its config. Durability: on disk when it returns.
 
         A channel that has the version of the parent and is not in ``new_versions`` has the parent's value.
         """
-        conf = config["configurable"]
+        conf, kept = config["configurable"], self._values
         values = dict(checkpoint["channel_values"])
         rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         messages: list[BaseMessage] | None = None
-        if self._values.are_messages(values.get(self._messages)):
+        if kept.are_messages(values.get(self._messages)):
             messages = values.pop(self._messages)
-        body = {
-            "rest": self._values.packed(rest),
-            "metadata": self._values.packed(get_checkpoint_metadata(config, metadata)),
-            "channels": list(values),
-        }
-        keys = None if messages is None else list(map(self._values.key, messages))
-        record = partial(self._values.record, messages or ())
-        documents = partial(self._values.changed, values, checkpoint["channel_versions"], new_versions)
-        thread = self.thread(conf)
-        self.checkpoints.put(thread, checkpoint["id"], conf.get("checkpoint_id"), body, documents, keys, record)
+        body = {"rest": kept.packed(rest), "metadata": kept.packed(base.get_checkpoint_metadata(config, metadata))}
+        keys = None if messages is None else list(map(kept.key, messages))
+        record = partial(kept.record, messages or ())
+        channels = partial(kept.changed, values, checkpoint["channel_versions"], new_versions)
+        thread = self.threads.of(conf)
+        self.threads.put(thread, checkpoint["id"], conf.get("checkpoint_id"), body, channels, keys, record)
         return config_of(conf["thread_id"], conf.get("checkpoint_ns", ""), checkpoint["id"])
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Add writes of a task to a checkpoint, which may be put later. Durability: on disk when it returns."""
-        rows = [[WRITES_IDX_MAP.get(name, place), name, value] for place, (name, value) in enumerate(writes)]
+        rows = [[base.WRITES_IDX_MAP.get(name, place), name, value] for place, (name, value) in enumerate(writes)]
         self.put_rows(config, task_id, task_path, rows)
 
     def put_rows(self, config: RunnableConfig, task_id: str, task_path: str, rows: Sequence[Sequence[Any]]) -> None:
         """Add writes whose index is known: each is an index, a channel and a value. See ``put_writes``."""
         conf = config["configurable"]
         data = {
-            "checkpoint": conf["checkpoint_id"],
             "task": task_id,
             "path": task_path,
             "writes": [[place, name, self._values.packed(value)] for place, name, value in rows],
         }
-        self.checkpoints.note(self.thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
+        self.threads.note(self.threads.of(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all of its namespaces: its bytes are gone when this returns. Its id may be used again."""
-        rows = self.checkpoints.conversations(self.thread({"thread_id": thread_id}))
-        self.checkpoints.erase(rows, "the thread was deleted")
+        self.threads.delete_thread(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Hide the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the store."""
         runs = frozenset(run_ids)
-        for _, _, thread in self._threads(None) if runs else ():
-            walked = self.checkpoints.walk(thread)
-            ids = [each.id for each in walked if self._values.metadata(each).get("run_id") in runs]
-            if ids:
-                self.checkpoints.hide(thread, ids)
+        if runs:
+            self.threads.hide_all(lambda found: self._values.metadata(found).get("run_id") in runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one, with their writes. Copying again adds only new ones."""
-        for _, namespace, thread in self._threads(source_thread_id):
-            target = self.thread({"thread_id": target_thread_id, "checkpoint_ns": namespace})
-            self.checkpoints.copy(thread, target)
+        self.threads.copy_thread(source_thread_id, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Hide all checkpoints but the newest of each namespace, or with the strategy ``delete`` erase threads.
@@ -184,11 +163,9 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
             raise ValueError(f"strategy is {strategy!r}; use 'keep_latest' or 'delete'")
         for thread_id in thread_ids:
             if strategy == "delete":
-                self.delete_thread(thread_id)
-                continue
-            for _, _, thread in self._threads(thread_id):
-                if (newest := self.checkpoints.find(thread)) is not None:
-                    self.checkpoints.hide(thread, below=newest.id)
+                self.threads.delete_thread(thread_id)
+            else:
+                self.threads.hide_older(thread_id)
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
         """Return the writes and the seed of channels that are stored as differences: see ``BaseCheckpointSaver``."""
@@ -214,7 +191,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     aprune = in_thread(prune, finish=True)
     aget_delta_channel_history = in_thread(get_delta_channel_history)
 
-    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[base.CheckpointTuple]:
         """Yield what ``list`` yields, with the same options."""
         listed = self.list(config, **options)
         while page := await self.histories.pool.run(lambda: [*islice(listed, _PAGE)], finish=False):
@@ -225,10 +202,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
 
     def history(self, config: RunnableConfig) -> History:
         """Return the history of the messages that led to a checkpoint, by default to the newest one of the thread."""
-        conf = config["configurable"]
-        thread = self.thread(conf)
-        found = self.checkpoints.find(thread, conf.get("checkpoint_id"))
-        return self.histories.sync[thread if found is None else found.branch]
+        return self.threads.history(config["configurable"])
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         """Return the model's input with the condensed messages replaced by their summary. The state keeps all messages.
@@ -241,60 +215,83 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         history = self.history({"configurable": graph})
         while self._condense and isinstance(history.step(), Condensation):
             continue
-        recorded = self.checkpoints.newest_records(self.thread(graph))
-        return {"llm_input_messages": model_input(messages, recorded, history.view, self._values)}
-
-    @property
-    def _values(self) -> Values:
-        return Values(self.serde)  # ``with_allowlist`` gives another serializer to a copy
-
-    # -- names --------------------------------------------------------------------------------------------------------
-
-    def thread(self, conf: Mapping[str, Any]) -> str:
-        """Return the first conversation of the thread and the namespace of a config."""
-        return conversation_of(self._prefix, conf)
-
-    def _threads(self, thread_id: Any) -> Iterator[tuple[str, str, str]]:
-        """Yield thread id, namespace and first conversation of one thread or of all."""
-        name = self._prefix if thread_id is None else self.thread({"thread_id": thread_id})
-        for row in self.checkpoints.conversations(name):
-            if (found := namespace_of(self._prefix, row.id)) is not None:
-                yield *found, row.id
-
-    def _listed(
-        self, conf: Mapping[str, Any], filter: Mapping[str, Any], before: RunnableConfig | None
-    ) -> Iterator[CheckpointTuple]:
-        wanted, stop = conf.get("checkpoint_id"), before and before["configurable"].get("checkpoint_id")
-        walks = [
-            map(partial(Placed, thread_id, namespace), self.checkpoints.walk(thread))
-            for thread_id, namespace, thread in self._threads(conf.get("thread_id"))
-            if conf.get("checkpoint_ns") in (None, namespace)
-        ]
-        for placed in merge(*walks, key=lambda placed: placed.checkpoint.id, reverse=True):
-            if (wanted and placed.checkpoint.id != wanted) or (stop and placed.checkpoint.id >= stop):
-                continue
-            metadata = self._values.metadata(placed.checkpoint)
-            if all(metadata.get(key) == value for key, value in filter.items()):
-                thread_id, namespace, found = placed
-                thread = self.thread({"thread_id": thread_id, "checkpoint_ns": namespace})
-                yield self._tuple(thread_id, namespace, self.checkpoints.whole(thread, found), newest=False)
+        recorded = self.threads.newest_records(self.threads.of(graph))
+        return {"llm_input_messages": model_input(messages, recorded, history.view, self._values.key, HumanMessage)}
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def _tuple(self, thread_id: Any, namespace: str, whole: WholeCheckpoint, *, newest: bool) -> CheckpointTuple:
-        found, values = whole.checkpoint, self._values
-        config, value = config_of(thread_id, namespace, found.id), whole.documents["checkpoint"]
-        channels = values.channels(whole.documents, value["channels"])
+    @property
+    def _values(self) -> _Values:
+        return _Values(self.serde)  # ``with_allowlist`` gives another serializer to a copy
+
+    def _has(self, wanted: Mapping[str, Any], found: Checkpoint) -> bool:
+        metadata = self._values.metadata(found) if wanted else {}
+        return all(metadata.get(key) == value for key, value in wanted.items())
+
+    def _tuple(
+        self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
+    ) -> base.CheckpointTuple:
+        """Return a checkpoint as LangGraph has it. ``newest_of`` is its thread, if it is the newest of it."""
+        found, kept, value = whole.checkpoint, self._values, whole.documents["checkpoint"]
+        channels = kept.channels(whole.documents)
         if found.ranges is not None:
-            messages = channels[self._messages] = [values.message(record) for record in whole.records]
-            if newest:
-                thread = self.thread(config["configurable"])
-                self.checkpoints.remember(thread, found, whole.spans, list(map(values.key, messages)))
-        writes = pending_writes(whole.notes)
-        return CheckpointTuple(
-            config,
-            {**values.unpacked(value["rest"]), "channel_values": channels},
-            values.unpacked(value["metadata"]),
+            messages = channels[self._messages] = [kept.message(record) for record in whole.records]
+            if newest_of is not None:
+                self.threads.remember(newest_of, found, whole.spans, list(map(kept.key, messages)))
+        return base.CheckpointTuple(
+            config_of(thread_id, namespace, found.id),
+            {**kept.unpacked(value["rest"]), "channel_values": channels},
+            kept.unpacked(value["metadata"]),
             None if found.parent is None else config_of(thread_id, namespace, found.parent),
-            [(task, name, values.unpacked(packed)) for task, name, packed in writes],
+            [(task, name, kept.unpacked(packed)) for task, name, packed in pending_writes(whole.notes)],
         )
+
+
+class _Values(ChannelValues):
+    """Values of channels, and messages of LangChain as records of the format ``langchain``."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        super().__init__(serde, readable=isinstance(serde, JsonPlusSerializer))
+
+    def are_messages(self, value: Any) -> bool:
+        """Return whether a value is a list of messages that can be records."""
+        return self.readable and type(value) is list and all(map(_is_message, value))
+
+    def key(self, message: BaseMessage) -> bytes:
+        kind, written = self.serde.dumps_typed(message)
+        return blake2b(kind.encode() + written, digest_size=16).digest()
+
+    def record(self, messages: Sequence[BaseMessage], place: int) -> dict[str, Any]:
+        """Return the record of a message. If the record alone gives another message, add the form of the serializer."""
+        message = messages[place]
+        record = message_to_dict(message)
+        if is_json(record) and self.key(messages_from_dict([record])[0]) == self.key(message):
+            return dict(record)
+        data = {key: value for key, value in record["data"].items() if is_json(value)}
+        return {"type": record["type"], "data": data, "typed": self.packed(message)}
+
+    def message(self, record: Mapping[str, Any]) -> BaseMessage:
+        message: BaseMessage = self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
+        return message
+
+
+def import_checkpoints(
+    source: str | os.PathLike[str] | base.BaseCheckpointSaver[Any],
+    saver: FoldlogSaver,
+    *,
+    serde: SerializerProtocol | None = None,
+) -> ImportedCheckpoints:
+    """Import all threads of ``source``, the path of a ``SqliteSaver``'s file or an open saver. Return what was added.
+
+    A file is opened for reading only, with ``serde``, by default that of ``saver``. The same source again adds only
+    what is new. Raises ``InvalidArgument`` if the file is not that of a ``SqliteSaver``. Cost: all checkpoints.
+    """
+    if isinstance(source, str | os.PathLike):
+        found = checkpoints_in(Path(source), serde or saver.serde)
+    else:
+        found = checkpoints_of(source, base.WRITES_IDX_MAP)
+    return add_missing(found, saver.threads, saver.put, saver.put_rows)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, BaseMessage) and value.type.removesuffix("MessageChunk").lower() in _SHOWN

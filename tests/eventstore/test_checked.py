@@ -13,6 +13,7 @@ from benchmarks.counts import traced
 from eventstore import CorruptEvent, Message, StoreUnusable, open_store
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import checked
+from eventstore.stored.moment import Moment, query_all
 
 
 @pytest.fixture
@@ -62,6 +63,40 @@ def test_a_conversation_of_a_file_at_rest_is_not_asked_for_again(path: Path, at_
 def test_nor_are_the_ancestors_of_a_fork(forked: Path, at_rest: Callable[[], None]):
     at_rest()
     assert [len(conversation_questions(forked, "c3")) for _ in range(3)] == [3, 0, 0]
+
+
+def test_nor_are_ids_that_begin_with_a_text(forked: Path, at_rest: Callable[[], None]):
+    """By these, forks are found. The first store finds the conversation, the second one trusts what it found."""
+    at_rest()
+    for count, begins in ((0, []), (1, ["c1/a"])):
+        if count:
+            with open_store(forked) as store:
+                store.fork("c1", 30, "c1/a")
+        found = [beginning_with_c1(forked) for _ in range(4)]
+        assert [ids for ids, _ in found] == [begins] * 4
+        assert [asked for _, asked in found] == [1, 1, 0, 0]
+
+
+def test_a_transaction_reads_the_state_that_it_began_with(path: Path, at_rest: Callable[[], None]):
+    at_rest()
+    with open_store(path) as store:
+        store.append("c2", Message(source="user", content="another"), expected_version=0)
+    for _ in range(2):
+        with open_store(path) as store:
+            assert [store.version(name) for name in ("c1", "c2")] == [40, 1]
+
+    def read(moment: Moment) -> list[int]:
+        versions = [moment.conversation("c1").version]
+        with open_store(path) as other:
+            other.append("c2", Message(source="user", content="one more"), expected_version=1)
+            other.fork("c1", 30, "c1/a")
+        assert [fork.id for fork in moment.beginning_with("c1/")] == []
+        return [*versions, moment.conversation("c2").version]
+
+    with open_store(path) as store:
+        assert query_all(store.database, read) == [40, 1]
+        assert query_all(store.database, lambda moment: moment.conversation("c2").version) == 2
+        assert query_all(store.database, lambda moment: [fork.id for fork in moment.beginning_with("c1/")]) == ["c1/a"]
 
 
 def test_a_conversation_that_grew_while_the_store_was_open_is_asked_for(path: Path, at_rest: Callable[[], None]):
@@ -150,6 +185,19 @@ def test_a_schema_is_compared_again_where_the_change_is_still_in_the_log(path: P
         connection.execute("CREATE VIEW v AS SELECT 1")
         with pytest.raises(StoreUnusable, match="a view 'v' that foldlog did not make"):
             open_store(path)
+
+
+def beginning_with_c1(path: Path) -> tuple[list[str], int]:
+    """Open the store, read a conversation and those below it; return their ids, and how often they were looked for."""
+    statements: list[str] = []
+
+    def read(moment: Moment) -> list[str]:
+        assert moment.conversation("c1").version == 40
+        return [each.id for each in moment.beginning_with("c1/")]
+
+    with traced(statements), open_store(path) as store:
+        ids = query_all(store.database, read)
+    return ids, sum("SELECT id FROM conversations" in statement for statement in statements)
 
 
 def conversation_questions(path: Path, name: str = "c1") -> list[str]:

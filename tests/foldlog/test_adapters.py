@@ -14,11 +14,8 @@ from foldlog.adapters.catalog import ADAPTERS
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
-SHARED = {
-    *("__init__", "catalog", "linked", "newest", "opening", "plain", "shared_state"),
-    *("checkpoint_branches", "checkpoints", "langgraph_import", "langgraph_values", "record_lists"),
-}
-"""Files that adapters are made with."""
+SHARED = {"__init__", "catalog"}
+"""Files that are no adapters."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 

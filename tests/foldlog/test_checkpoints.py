@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldlog
-from eventstore import Annotation, Message
+from eventstore import Annotation, Message, ReadTransaction
 from foldlog.adapters.without_sdk.checkpoints import Checkpoints
 from foldlog.adapters.without_sdk.record_lists import RecordList, ranges
 
@@ -37,7 +37,7 @@ def put(checkpoints, number, parent, names, document=None):
     records = None if names is None else [record(name) for name in names]
     keys = None if records is None else [key(one) for one in records]
     made = (records or [None]).__getitem__
-    checkpoints.put(THREAD, f"{number:03}", parent, {"n": number}, lambda before: {"d": document}, keys, made)
+    checkpoints.put(THREAD, f"{number:03}", parent, {"n": number}, lambda before: ({}, {"d": document}), keys, made)
 
 
 def told(checkpoints, found):
@@ -140,12 +140,59 @@ def test_the_ranges_of_a_long_list_are_few():
 def test_the_notes_on_a_checkpoint_may_come_before_it_and_after_its_children():
     with foldlog.open("memory:") as histories:
         checkpoints = opened(histories)
-        checkpoints.note(THREAD, "000", "note", 1)
+        checkpoints.note(THREAD, "000", "note", {"one": 1})
         put(checkpoints, 0, None, "a")
         put(checkpoints, 1, "000", "ab")
         checkpoints.note(THREAD, "000", "note", {"two": 2})
-        assert opened(histories).notes(THREAD, "000") == [1, {"two": 2}]
+        assert opened(histories).notes(THREAD, "000") == [{"one": 1}, {"two": 2}]
         assert checkpoints.notes(THREAD, "001") == []
+
+
+def recalled(monkeypatch, call):
+    """Return what a call returned, and how many idempotency keys it asked for."""
+    asked, recall = [], ReadTransaction.recall
+
+    def counted(self, name):
+        asked.append(name)
+        return recall(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReadTransaction, "recall", counted)
+        return call(), len(asked)
+
+
+def test_notes_at_the_end_of_their_conversation_are_found_without_their_keys(monkeypatch):
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        for number, checkpoint in enumerate(("000", "001", "001", "002", "001", "003", "003")):
+            checkpoints.note(THREAD, checkpoint, "note", {"n": number})
+        asked = partial(recalled, monkeypatch)
+        assert asked(lambda: checkpoints.notes(THREAD, "003")) == ([{"n": 5}, {"n": 6}], 0)
+        assert asked(lambda: checkpoints.notes(THREAD, "001")) == ([{"n": 1}, {"n": 2}, {"n": 4}], 4)
+        histories[f"{THREAD}/+writes"].append(
+            Annotation(name="note", data={"checkpoint": "004", "n": 7}), idempotency_key="004 0"
+        )
+        assert asked(lambda: checkpoints.notes(THREAD, "004")) == ([{"n": 7}], 2), "an earlier version wrote no numbers"
+        checkpoints.note(THREAD, "004", "note", {"n": 8})
+        assert checkpoints.notes(THREAD, "004") == [{"n": 7}, {"n": 8}]
+        checkpoints.note(THREAD, "002", "note", {"n": 9})
+        checkpoints.note(THREAD, "002", "note", {"n": 10})
+        assert checkpoints.notes(THREAD, "002") == [{"n": 3}, {"n": 9}, {"n": 10}], "others came between them"
+
+
+def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monkeypatch):
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put(checkpoints, 0, None, "a", "zero")
+        put(checkpoints, 1, "000", "ab", "one")
+        fork = put(checkpoints, 2, "000", "ac", "two")
+        assert fork is None
+        for event in (None, Annotation(name="x"), Message(content="from us", source="user")):
+            for branch in (THREAD, f"{THREAD}/@002") if event is not None else ():
+                histories[branch].append(event)
+            newest = opened(histories).newest(THREAD)
+            assert (newest.checkpoint.id, newest.documents["d"]) == ("002", "two")
+            assert opened(histories).read(THREAD, "001").documents["d"] == "one"
 
 
 def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():

@@ -4,7 +4,7 @@ To find a conversation, a store also checks that no index contradicts its table,
 store checks each conversation once; a program that opens the store for each request would check it each time. So the
 checked conversations are kept for as long as the file is unchanged: the same inode, size and times, and no content in a
 log. Until it changes they need no question at all, nor do the ancestors of a fork. It is the same with the text of the
-schema.
+schema, and with the first id of a conversation from a given one on, by which forks are found.
 
 Times are coarse: a file that changed a moment ago may change again and keep its times. Such a file is always checked.
 """
@@ -17,12 +17,15 @@ from typing import Final
 
 from eventstore.recorders.types import Conversation
 
-__all__ = ["Checked", "checked_in"]
+__all__ = ["CONVERSATIONS_MAX", "Checked", "IdsFrom", "checked_in"]
 
 _FILES_MAX: Final = 64
-_CONVERSATIONS_MAX: Final = 1_000
+CONVERSATIONS_MAX: Final = 1_000
 _AT_REST_NS: Final = 2_000_000_000
 """The times of a file may be whole seconds."""
+
+IdsFrom = dict[str, str | None]
+"""The first id of a visible conversation from each of these ids on; None where there is none."""
 
 
 class Checked:
@@ -33,6 +36,7 @@ class Checked:
         """The path by which the file was opened last."""
         self._state = state
         self._conversations: dict[str, Conversation] = {}
+        self.ids_from: IdsFrom = {}
         self.has_our_schema = False
         """Whether the schema was found to be what the migrations of this version make."""
 
@@ -42,7 +46,7 @@ class Checked:
 
     def add(self, name: str, found: Conversation) -> None:
         """Remember a conversation, if the file is still in this state after it was found."""
-        if len(self._conversations) < _CONVERSATIONS_MAX and self.holds():
+        if len(self._conversations) < CONVERSATIONS_MAX and self.holds():
             self._conversations[name] = found
 
     def holds(self) -> bool:

@@ -63,6 +63,7 @@ class SQLiteReader:
         self._execute = connection.execute
         self._check_file = check_file
         self._checked = checked
+        self._holds = False
         self._ids: dict[int, str] = {}
         self.known: dict[str, Any] = {}
 
@@ -84,7 +85,8 @@ class SQLiteReader:
         checked = self._checked
         if checked is not None:
             found_then = checked.conversation(name)
-            if found_then is not None and checked.holds():
+            if found_then is not None and (self._holds or checked.holds()):
+                self._holds = True  # and so it does for the rest of the transaction, which reads one state
                 return found_then
             known = known or found_then
         bound_name = (bound(name),)
@@ -210,7 +212,7 @@ class SQLiteReader:
     def index(self) -> SQLiteIndex:
         from eventstore.recorders.sqlite.index import SQLiteIndex  # lists do without it until they are asked for
 
-        return SQLiteIndex(self._execute)
+        return SQLiteIndex(self._execute, self._checked.ids_from if self._checked is not None and self._holds else None)
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
         """Return rows with their attachments; most rows have none."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec import to_builtins
 
 from eventstore import (
     ConversationErased,
@@ -51,17 +52,12 @@ _KEPT = 64
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet.
-
-    ``documents`` are all documents, if they were read with it; they belong to the caller.
-    """
+class Checkpoint(NamedTuple):
+    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet."""
 
     branch: str
     version: int
     value: dict[str, Any] | None
-    documents: dict[str, Any] | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
@@ -92,13 +88,16 @@ class Checkpoint:
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadBranch:
-    """A branch: its newest checkpoint, the version at which its own events begin, and which checkpoints are hidden."""
+class ThreadBranch(NamedTuple):
+    """A branch: its newest checkpoint, the version at which its own events begin, and which checkpoints are hidden.
+
+    ``documents`` are all documents, if they were read with it; they belong to the caller.
+    """
 
     tip: Checkpoint
     begins: int
     hidden: dict[str, Any] | None
+    documents: dict[str, Any] | None = None
 
     @property
     def has_own(self) -> bool:
@@ -195,12 +194,12 @@ class ThreadBranches:
         return known[1] if known is not None and known[0] == found.head else None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
-        found = reading.found
-        documents = newest_values(reading)
-        value, hidden = documents.get(CHECKPOINT), documents.get(HIDDEN)
-        kept = Checkpoint(found.id, reading.version, copied(value))
-        keep(self._known, found.id, (reading.head, ThreadBranch(kept, found.begins, hidden)))
-        return ThreadBranch(Checkpoint(found.id, reading.version, kept.value, documents), found.begins, hidden)
+        reading.last_event()  # most often that of a checkpoint, with its documents
+        found, documents = reading.found, newest_values(reading)
+        tip = Checkpoint(found.id, found.version, copied(documents.get(CHECKPOINT)))
+        branch = ThreadBranch(tip, found.begins, documents.get(HIDDEN))
+        keep(self._known, found.id, (found.head, branch))
+        return branch._replace(documents=documents)
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
         each = branch.tip
@@ -221,10 +220,7 @@ def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[
 
 def copied(value: Any) -> Any:
     """Return a copy of a JSON value."""
-    kind = type(value)
-    if kind is dict:
-        return {key: copied(each) for key, each in value.items()}
-    return [copied(each) for each in value] if kind is list else value
+    return to_builtins(value, builtin_types=(bytes,))
 
 
 def numbered(checkpoint_id: str, number: int) -> str:

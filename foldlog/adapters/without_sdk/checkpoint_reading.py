@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventstore import Annotation, ConversationRow, Event
+from eventstore import Annotation, ConversationErased, ConversationNotFound, ConversationRow, Event, ReadTransaction
 from eventstore.documents.values import newest_values
 from eventstore.stored.moment import Moment, query_all
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint, ThreadBranch, ThreadBranches, appended_for
@@ -18,6 +19,9 @@ __all__ = ["NOTES", "CheckpointReader", "WholeCheckpoint", "shown"]
 
 NOTES = "/+writes"
 """What follows the id of a thread in that of the conversation with its notes."""
+
+_PLACE = frozenset(("checkpoint", "number"))
+"""What a note says of itself: its checkpoint, and how many notes on this one came before it."""
 
 
 class WholeCheckpoint(NamedTuple):
@@ -62,6 +66,13 @@ class CheckpointReader:
         is_hidden = _is_hidden(thread, branches)
         return (each for each in walked if not is_hidden(each.id))
 
+    def read(self, thread: str, checkpoint_id: str | None, *, hidden: bool = False) -> WholeCheckpoint | None:
+        """Return a checkpoint, by default the newest one, with all that belongs to it; None if there is none."""
+        if not checkpoint_id:
+            return self.newest(thread, hidden=hidden)
+        found = self.find(thread, checkpoint_id, hidden=hidden)
+        return None if found is None else self.whole(thread, found)
+
     def newest(self, thread: str, *, hidden: bool = False) -> WholeCheckpoint | None:
         """Return the newest checkpoint with all that belongs to it, of one moment; None if there is none.
 
@@ -70,10 +81,12 @@ class CheckpointReader:
 
         def read(moment: Moment) -> tuple[Checkpoint | None, WholeCheckpoint | None]:
             branches = self._branches.at_moment(thread, moment)
-            found = max((each.tip for each in branches if each.has_own), key=lambda tip: tip.id, default=None)
-            if found is None or (not hidden and _is_hidden(thread, branches)(found.id)):
-                return found, None
-            return found, self._whole(thread, found, moment)
+            branch = max((each for each in branches if each.has_own), key=lambda each: each.tip.id, default=None)
+            if branch is None:
+                return None, None
+            if not hidden and _is_hidden(thread, branches)(branch.tip.id):
+                return branch.tip, None
+            return branch.tip, self._whole(thread, branch.tip, moment, branch.documents)
 
         found, whole = query_all(self.histories.store.database, read)
         if whole is None and found is not None:
@@ -85,8 +98,9 @@ class CheckpointReader:
         """Return a checkpoint with all that belongs to it, of one moment."""
         return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
-    def _whole(self, thread: str, checkpoint: Checkpoint, moment: Moment) -> WholeCheckpoint:
-        documents = checkpoint.documents
+    def _whole(
+        self, thread: str, checkpoint: Checkpoint, moment: Moment, documents: dict[str, Any] | None = None
+    ) -> WholeCheckpoint:
         if documents is None:
             documents = newest_values(moment.conversation(checkpoint.branch), checkpoint.version)
         spans, records = self._records(checkpoint, moment)
@@ -94,7 +108,9 @@ class CheckpointReader:
 
     def _records(self, checkpoint: Checkpoint, moment: Moment) -> tuple[list[Span], list[Any]]:
         """Return the records of a checkpoint, after the ids of their events."""
-        found = checkpoint.ranges or ()
+        found = checkpoint.ranges
+        if not found:
+            return [], []
         intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
         encoder, spans, records = Encoder(self._format), list[Span](), list[Any]()
         start = None
@@ -126,9 +142,34 @@ def shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
     """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
     conversation = thread + NOTES
-    ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
-    events = [event for event_id in ids for event in moment.conversation(conversation).events(event_id, event_id + 1)]
-    return [event.data for event in events if isinstance(event, Annotation)]
+    with suppress(ConversationErased, ConversationNotFound):
+        reading = moment.conversation(conversation)
+        notes: Iterable[Event] | None = _notes_at_end(reading, checkpoint_id)
+        if notes is None:
+            ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
+            notes = (event for event_id in ids for event in reading.events(event_id, event_id + 1))
+        return [
+            {name: value for name, value in note.data.items() if name not in _PLACE}
+            for note in notes
+            if isinstance(note, Annotation)
+        ]
+    return []
+
+
+def _notes_at_end(reading: ReadTransaction, checkpoint_id: str) -> Sequence[Event] | None:
+    """Return the notes on a checkpoint if they are the last events of their conversation; None if others came after or
+    between them. The last of them says how many there are, so none need be searched for.
+    """
+    last = reading.last_event()
+    count = _number(last, checkpoint_id) + 1
+    notes = (last,) if count <= 1 else reading.tail(count)
+    return notes if [_number(note, checkpoint_id) for note in notes] == list(range(count)) else None
+
+
+def _number(event: Event, checkpoint_id: str) -> int:
+    """Return how many notes on this checkpoint came before this one; -1 for any other event."""
+    data = event.data if isinstance(event, Annotation) else {}
+    return int(data["number"]) if "number" in data and data["checkpoint"] == checkpoint_id else -1
 
 
 def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:

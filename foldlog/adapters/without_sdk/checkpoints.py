@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -85,7 +85,7 @@ class Checkpoints(CheckpointReader):
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
             records = RecordList(spans, keys, checkpoint.ranges or ())
-            keep(self._newest, thread, _Newest(replace(checkpoint, documents=None), None, records))
+            keep(self._newest, thread, _Newest(checkpoint, None, records))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -95,13 +95,13 @@ class Checkpoints(CheckpointReader):
         checkpoint_id: str,
         parent: str | None,
         body: Mapping[str, Any],
-        documents: Callable[[Checkpoint], Mapping[str, Any]],
+        channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         keys: Sequence[bytes] | None,
         record: Callable[[int], Any],
     ) -> None:
         """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed documents, and its
-        records. ``documents`` returns the changed documents, given those of the checkpoint before. ``record(n)``
-        returns a record whose key is new; ``keys`` is None if the checkpoint has no list of records.
+        records. ``channels``, given the checkpoint before, returns more of ``body`` and the changed documents.
+        ``record(n)`` returns a record whose key is new; ``keys`` is None if the checkpoint has no list of records.
 
         Durability: on disk when it returns.
         """
@@ -113,7 +113,8 @@ class Checkpoints(CheckpointReader):
             before, history = newest.checkpoint, newest.history or self.histories[newest.checkpoint.branch]
             try:
                 events, records, decoder = self._changes(newest, keys or (), record)
-                value = copied(dict(body))
+                more, documents = channels(before)
+                value = copied({**body, **more})
                 value |= {"id": checkpoint_id, "parent": parent, "records": None if keys is None else records.ranges}
                 value["before"] = before.before if before.id == checkpoint_id else before.version
                 removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
@@ -122,7 +123,7 @@ class Checkpoints(CheckpointReader):
                     events,
                     expected_version=before.version,
                     idempotency_key=numbered(checkpoint_id, number),
-                    documents={**documents(before), CHECKPOINT: value},
+                    documents={**documents, CHECKPOINT: value},
                 )
             except IdempotencyConflict:
                 number += 1  # this checkpoint was put before, with other values
@@ -139,14 +140,15 @@ class Checkpoints(CheckpointReader):
                 return
             newest = None
 
-    def note(self, thread: str, checkpoint_id: str, name: str, data: Any) -> None:
+    def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
         conversation = thread + NOTES
         number = len(self._branches.appended_for(conversation, checkpoint_id))
         while True:
             try:
                 key = numbered(checkpoint_id, number)
-                self.histories[conversation].append(Annotation(name=name, data=data), idempotency_key=key)
+                note = Annotation(name=name, data={**data, "checkpoint": checkpoint_id, "number": number})
+                self.histories[conversation].append(note, idempotency_key=key)
                 return
             except IdempotencyConflict:
                 number += 1  # another writer took the number
@@ -216,9 +218,9 @@ class Checkpoints(CheckpointReader):
         events, spans = changes(newest.records, keys, decoder, record, before.removed)
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
 
-    def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> dict[str, Any]:
+    def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
         replaced = self.histories[before.branch].documents(before.version) if before.version else {}
-        return {**dict.fromkeys(_others(replaced), DELETED), **documents}
+        return {}, {**dict.fromkeys(_others(replaced), DELETED), **documents}
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
         """Return a checkpoint with its records: the known ones, or those in the log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -63,9 +63,15 @@ class _Given:
 
     def __init__(self, given: HistoriesGiven) -> None:
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
-        if not isinstance(given, aio.AsyncHistories | Histories):
-            given = open_histories(given)
-        self.histories = given if isinstance(given, aio.AsyncHistories) else aio.face_of(given)
+        if isinstance(given, aio.AsyncHistories):
+            self.histories, self._sync = given, given.sync
+        else:
+            self._sync = given if isinstance(given, Histories) else open_histories(given)
+
+    @cached_property
+    def histories(self) -> aio.AsyncHistories:
+        """The async face of the histories."""
+        return aio.face_of(self._sync)
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,7 +97,7 @@ class WithHistories(_Given):
     def close(self) -> None:
         """Close the store, if it was opened by its URL."""
         if self._owned:
-            self.histories.sync.close()
+            self._sync.close()
 
     def __enter__(self) -> Self:
         return self

@@ -13,8 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from eventstore import InvalidArgument
-from foldlog.adapters.langgraph import FoldlogSaver
-from foldlog.adapters.langgraph_import import import_checkpoints
+from foldlog.adapters.langgraph import FoldlogSaver, import_checkpoints
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
 
 THREADS = [{"configurable": {"thread_id": name}} for name in ("one", "tw o/2")]
