@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import AnyVersion
@@ -22,9 +22,8 @@ from eventstore.events import (
     Event,
     is_structural,
 )
-from eventstore.recorders.base import Reader, Recorder
+from eventstore.recorders.base import CommitsTogether, Reader, Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, translated, unavailable
 from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing, read_existing
@@ -38,6 +37,7 @@ from eventstore.stored.rows import (
 from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.values.bodies import size_of
+from eventstore.values.outcome import Outcome
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
 from eventstore.writing.forking import begin_fork
@@ -108,11 +108,33 @@ class Store:
         ``TypeError`` where an argument is of a wrong type. Durability: on disk when it returns. Cost: the events
         appended; the length of the conversation does not matter.
         """
+        work = self.prepare_append(conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
+        try:
+            try:
+                return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
+            except origins.NotIndexed:
+                origins.index(self, conversation)
+                return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
+        except RecorderError as error:  # as ``translated``, without the cost of a context in every append
+            raise unavailable(error) from error
+
+    def prepare_append(
+        self,
+        conversation: str,
+        events: Event | Iterable[Event],
+        expected_version: int | Literal[AnyVersion.ANY_VERSION],
+        idempotency_key: str | None = None,
+        dedupe: Literal["origin"] | None = None,
+        guard: Callable[[ReadTransaction], object] | None = None,
+        generation: Generation | None = None,
+    ) -> Appending:
+        """Encode the events of an append, and return its work, for ``append_all``. Raises what ``append`` raises before
+        it writes.
+        """
         if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
             _check_given(conversation, idempotency_key, dedupe)
-        batch = [self._encode(events, finite=True)] if isinstance(events, Event) else self._encoded(events)
-        any_thread = guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch)))
-        work = Appending(
+        batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
+        return Appending(
             self.database,
             conversation,
             batch,
@@ -120,24 +142,24 @@ class Store:
             idempotency_key,
             guard,
             self._project,
-            dedupe is not None,
+            dedupe,
             generation,
+            guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch))),
         )
-        try:
-            try:
-                recorded = self._recorder.transact(work, any_thread=any_thread)
-            except origins.NotIndexed:
-                origins.index(self, conversation)
-                recorded = self._recorder.transact(work, any_thread=any_thread)
-        except RecorderError as error:  # as ``translated``, without the cost of a context in every append
-            raise unavailable(error) from error
-        if generation is not None:
-            generation.key = work.met or generation.key
-        try:
-            return recorded()  # now that it is committed, it has its positions
-        except BaseException as error:
-            note_committed(error)
-            raise
+
+    @property
+    def appends_together(self) -> bool:
+        """Whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
+        return hasattr(self._recorder, "transact_all")
+
+    def append_all(self, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
+        """Make several prepared appends, in their order, in as few transactions as possible. Return the outcome of
+        each: what ``append`` would have returned or raised. One that fails does not change the others.
+        """
+        recorder = cast(CommitsTogether, self._recorder)
+        with translated():
+            outcomes = recorder.transact_all([(work, work.any_thread) for work in works])
+        return [_outcome(work, outcome) for work, outcome in zip(works, outcomes, strict=True)]
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
@@ -291,7 +313,7 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _encode(self, event: Event, *, finite: bool = False) -> Encoded:
+    def _encode(self, event: Event, *, finite: bool = True) -> Encoded:
         encoded = encode(event, finite=finite)
         body = encoded.body
         size = len(body) if type(body) is bytes else size_of(body)
@@ -306,7 +328,7 @@ class Store:
         encoded: list[Encoded] = []
         for event in events:
             try:
-                encoded.append(self._encode(event, finite=True))
+                encoded.append(self._encode(event))
             except InvalidEvent as error:
                 raise InvalidEvent(f"event {len(encoded)} of the batch: {error}") from None
         return encoded
@@ -316,10 +338,9 @@ class Store:
             if event.id not in (NOT_RECORDED, place):
                 raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
             try:
-                encoded = self._encode(event)
+                yield self._encode(event, finite=False)
             except InvalidEvent as error:
                 raise InvalidEvent(f"event {place} of the history: {error}") from None
-            yield encoded
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         pending = any(found.erasure is not None for found in page) and self.database.bytes_pending
@@ -430,6 +451,14 @@ def _check_given(conversation: object, idempotency_key: object, dedupe: object) 
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
+
+
+def _outcome(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> Outcome[tuple[Recorded, ...]]:
+    try:
+        with translated():
+            return Outcome(work.recorded(outcome.unwrap()))
+    except BaseException as error:  # noqa: BLE001  it is raised where the append came from
+        return Outcome(error=error)
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:

@@ -17,8 +17,7 @@ Events         Message, Action, Observation, SystemMessage, Annotation, Retracti
                CondensationAction, CondensationRequest, CondensationSummary; Event is any of them, Recorded one
                with its position; from_openai makes events of a model's reply
 Views          View (the events that the model is shown), Difference, Why
-Forgetting     Condensation, LLM and LLMConfig (a model, with its limits), request_condensation_tool,
-               is_context_window_error
+Forgetting     Condensation, LLM, LLMConfig (its limits), request_condensation_tool, is_context_window_error
 Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
                HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
@@ -27,7 +26,7 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
-    histories.py history.py aio.py  the face in Python; maintenance.py, older_summaries.py, threads.py, public.py
+    histories.py history.py aio.py  the face: appends.py, maintenance.py, older_summaries.py, threads.py, public.py
     cli/ words/ kinds.py page/ web/ the command; events in words; pages for a browser
     formats/ importing.py adapters/ histories of other agents; recording.py, replies.py, reply_parts.py: as they come
     archives/ reports/ search/      conversations in one file; figures and audits; floors.py: no package was replaced

@@ -32,10 +32,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
 from eventstore.documents.listing import RecentConversations
 from eventstore.store import EVENT_BYTES_MAX
+from eventstore.values.outcome import Outcome
 from eventstore.writing.origins import FoundEvent
 from foldlog import histories as sync
+from foldlog.appends import PendingAppend, append_all
 from foldlog.history import History
-from foldlog.threads import Outcome, ThreadPool, pause
+from foldlog.threads import ThreadPool, pause
 from projections import View
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ T = TypeVar("T")
 
 _PAGE = 500
 _THREADS = 32
-"""The most appends that share one commit."""
+"""The most calls that run at the same time, besides steps and the appends that share commits."""
 _STEPPING_THREADS = 8
 _POLL_S, _POLL_MAX_S = 0.005, 0.1
 _faces_lock = Lock()
@@ -127,6 +129,21 @@ def _method(
     def call(self: AsyncHistory, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         pool = self._histories.stepping if steps else self._histories.pool
         return pool.run(partial(method, self.sync, *args, **kwargs), finish=writes)
+
+    call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"AsyncHistory.{method.__name__}", method.__doc__
+    return call
+
+
+def _append(
+    method: Callable[Concatenate[History, P], T],
+) -> Callable[Concatenate[AsyncHistory, P], Coroutine[Any, Any, T]]:
+    """Return the async form of ``History.append``, in which appends that wait at the same time share a commit."""
+
+    def call(self: AsyncHistory, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
+        arguments: Mapping[str, Any] = kwargs
+        append = PendingAppend(self.sync, *args, **arguments)
+        pool = self._histories.appending if append.is_short else self._histories.pool
+        return pool.run(append, finish=True)
 
     call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"AsyncHistory.{method.__name__}", method.__doc__
     return call
@@ -252,6 +269,10 @@ class AsyncHistories:
         self.sync = histories
         self.pool = pool
         self.stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
+        store = histories.store
+        self.appending = (
+            ThreadPool("foldlog-appends", 1, partial(append_all, store)) if store.appends_together else pool
+        )
 
     def __getitem__(self, conversation: str) -> AsyncHistory:
         return AsyncHistory(self, conversation)
@@ -351,6 +372,8 @@ class AsyncHistories:
 
     def _close(self) -> None:
         self.stepping.close()
+        if self.appending is not self.pool:
+            self.appending.close()
         self.sync.close()
 
     def __repr__(self) -> str:
@@ -374,7 +397,7 @@ class AsyncHistory:
     def __bool__(self) -> bool:
         return True
 
-    append = _method(History.append, writes=True)
+    append = _append(History.append)
     append_records = _method(History.append_records, writes=True)
     append_reply = _method(History.append_reply, writes=True)
     append_tool_result = _method(History.append_tool_result, writes=True)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from condensers import Condensation
     from eventstore.maintenance.redact import RedactionReceipt
     from eventstore.stored.read_transaction import ReadTransaction
+    from eventstore.writing.appending import Appending
     from foldlog.histories import Histories
     from foldlog.reports.stats import Stats
     from projections import Lifetimes
@@ -158,6 +159,18 @@ class History:
             recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
         else:
             recorded = self._histories._documents.append(self.id, appended, documents, dedupe=dedupe, **how)
+        return self._checked(recorded)
+
+    def _prepare_append(
+        self, events: Event | Iterable[Event], expected_version: ExpectedVersion, idempotency_key: str | None
+    ) -> Appending:
+        """Return the work of an append, for ``Store.append_all``. What that records goes to ``_checked``."""
+        appended = _appendable(events)
+        return self._store.prepare_append(
+            self.id, appended, expected_version, idempotency_key, generation=self._generation
+        )
+
+    def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
         for one in recorded:
             if isinstance(one.event, CondensationAction):
                 warn_of_older_summaries(self.id, recorded, self.view)

@@ -1,7 +1,7 @@
 """Threads that run blocking calls for asyncio and trio, and finish the calls that have begun.
 
-A call costs one hand-over to a thread and one back. Threads are made when they are needed, up to a limit, and are
-daemons of their pool: closing it waits for the running calls.
+A call costs one hand-over to a thread and one back; of calls that are made together, all together cost that. Threads
+are made when they are needed, up to a limit, and are daemons of their pool: closing it waits for the running calls.
 """
 
 from __future__ import annotations
@@ -11,39 +11,38 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
-__all__ = ["Outcome", "ThreadPool", "pause"]
+from eventstore.values.outcome import Outcome
+
+__all__ = ["ThreadPool", "pause"]
 
 T = TypeVar("T")
+_Work = Callable[[], Any]
+_Post = Callable[[Callable[[], object]], object]
+"""Has a loop call a function, from any thread. ``RuntimeError`` where that loop has ended."""
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """The outcome of a call: its value, or the error that it raised."""
-
-    value: T | None = None
-    error: BaseException | None = None
-
-    def unwrap(self) -> T:
-        """Return the value, or raise the error."""
-        if self.error is not None:
-            raise self.error
-        return self.value  # type: ignore[return-value]
+_PAUSE_S: Final = 0.005
+"""How long a thread that made calls together waits at most until the tasks have gone on that made these calls."""
+_TURNS: Final = 2
+"""The turns of a loop after which a woken task has gone on: trio runs the tasks of one turn in any order."""
 
 
 class _Call(Generic[T]):
     """One call of a task, from its submission to its outcome."""
 
-    __slots__ = ("_unclaimed", "notify", "outcome", "work")
+    __slots__ = ("_unclaimed", "outcome", "post", "wake", "work")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
         self.outcome: Outcome[T] | None = None
-        self.notify: Callable[[], object] = _nothing
+        self.post: _Post
+        self.wake: Callable[[], object]
+        """Wake the caller. It is called in the caller's loop."""
         self._unclaimed = [True]
 
     def claim(self) -> bool:
@@ -58,14 +57,22 @@ class _Call(Generic[T]):
             self.outcome = Outcome(self.work())
         except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
             self.outcome = Outcome(error=error)
-        self.notify()
 
 
 class ThreadPool:
-    """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops."""
+    """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops.
 
-    def __init__(self, name: str, threads_max: int) -> None:
-        self._name, self._threads_max = name, threads_max
+    ``together`` does several pieces of work at once and returns the outcome of each: then a thread takes all calls that
+    wait, and their tasks are woken together.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        threads_max: int,
+        together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]] | None = None,
+    ) -> None:
+        self._name, self._threads_max, self._together = name, threads_max, together
         self._closed = False
         self._begin()
         _pools.add(self)
@@ -113,11 +120,71 @@ class ThreadPool:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            if call.claim():
-                call.run()
-            del call
+            taken = [call] if self._together is None else [call, *self._waiting()]
+            begun = [call for call in taken if call.claim()]
+            if self._together is None or len(begun) < 2:
+                for call in begun:
+                    call.run()
+                    _post(call.post, call.wake)
+            else:
+                _run_together(self._together, begun)
+            count = len(taken)
+            del call, taken, begun
             with self._lock:
-                self._idle += 1
+                self._idle += count
+
+    def _waiting(self) -> Iterator[_Call[Any]]:
+        """Take the calls that wait for a thread."""
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                return
+            if call is None:  # this thread is to end after them
+                self._calls.put(None)
+                return
+            yield call
+
+
+def _run_together(together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]) -> None:
+    """Make several calls, and wake their tasks, those of one loop together.
+
+    Then wait until these tasks have gone on, so that what they call next is made together too. Else two groups of tasks
+    would alternate for ever, however they came to be: one task alone, and then all others.
+    """
+    try:
+        outcomes = together([call.work for call in calls])
+    except BaseException as error:  # noqa: BLE001 - it is raised where the calls came from
+        outcomes = [Outcome(error=error)] * len(calls)
+    wakes: dict[_Post, list[Callable[[], object]]] = {}
+    for call, outcome in zip(calls, outcomes, strict=True):
+        call.outcome = outcome
+        wakes.setdefault(call.post, []).append(call.wake)
+    gone_on = threading.Lock()
+    gone_on.acquire()
+    for post, of_loop in wakes.items():
+        _post(post, partial(_wake_all, of_loop, partial(_after_turns, _TURNS, post, gone_on.release)))
+    if len(wakes) == 1:
+        gone_on.acquire(timeout=_PAUSE_S)
+
+
+def _wake_all(wakes: Sequence[Callable[[], object]], then: Callable[[], object]) -> None:
+    for wake in wakes:
+        wake()
+    then()
+
+
+def _after_turns(turns: int, post: _Post, work: Callable[[], object]) -> None:
+    """Call ``work`` after a number of turns of this loop."""
+    if turns == 0:
+        work()
+    else:
+        _post(post, partial(_after_turns, turns - 1, post, work))
+
+
+def _post(post: _Post, work: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and no task of it waits any more
+        post(work)
 
 
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
@@ -154,13 +221,7 @@ async def _run_in_asyncio(pool: ThreadPool, call: _Call[T], finish: bool) -> Out
         if not waiting.done():
             waiting.set_result(None)
 
-    def notify() -> None:
-        try:
-            loop.call_soon_threadsafe(wake)
-        except RuntimeError:
-            return  # the loop is closed: no task waits any more
-
-    call.notify = notify
+    call.post, call.wake = loop.call_soon_threadsafe, wake
     pool.submit(call)
     cancelled: asyncio.CancelledError | None = None
     while call.outcome is None:
@@ -184,13 +245,7 @@ async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcom
 
     token, done = trio.lowlevel.current_trio_token(), trio.Event()
 
-    def notify() -> None:
-        try:
-            token.run_sync_soon(done.set)
-        except trio.RunFinishedError:
-            return  # no task is waiting
-
-    call.notify = notify
+    call.post, call.wake = token.run_sync_soon, done.set
     pool.submit(call)
     try:
         await done.wait()

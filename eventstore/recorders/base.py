@@ -25,9 +25,11 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
+from eventstore.values.outcome import Outcome
 
 __all__ = [
     "PATIENCE_S",
+    "CommitsTogether",
     "Index",
     "Reader",
     "Recorder",
@@ -277,6 +279,19 @@ class RemembersCommits(Protocol):
     def as_left(self, conversation: str) -> Any:
         """Return the ``known`` conversation as this recorder's last commit left it; None where it is not known, a
         transaction is in progress, or another connection has committed since. Cost: some system calls.
+        """
+
+
+class CommitsTogether(Protocol):
+    """The additional method of a recorder whose writers wait for one another, also where they write to different
+    conversations.
+    """
+
+    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
+        """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few
+        transactions as possible. Return the outcome of each: its result, or what ``transact`` would have raised.
+
+        Raises ``InterfaceError`` where this thread is inside a write already.
         """
 
 

@@ -18,7 +18,7 @@ import contextlib
 import enum
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock, get_ident
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested, note_committed
+from eventstore.values.outcome import Outcome
 
 __all__ = ["CommitQueue", "Fault", "Job", "Writing"]
 
@@ -159,7 +160,7 @@ class CommitQueue:
         """A job left the group after it had written, so the transaction must not be committed."""
         self._stopped_by: Job[None] | None = None
 
-    def run(self, work: Callable[[Any], T], *, any_thread: bool = False) -> T:
+    def run(self, work: Callable[[Any], T], any_thread: bool = False) -> T:
         """Run ``work`` in some group and return what it returned, or raise what it raised.
 
         ``any_thread``: it runs no code but ours, so the thread that leads may run it. Raises ``InterfaceError`` if this
@@ -214,6 +215,31 @@ class CommitQueue:
             if job.written:
                 note_committed(error)
             raise
+
+    def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
+        """Run several jobs of this thread, each with its ``any_thread``; return the outcome of each.
+
+        As many as possible share a group. Each has the result, or the error, that ``run`` would have given to it alone.
+        """
+        mark = get_ident(), self._database
+        if mark in INSIDE:
+            raise nested(self._name)
+        jobs = [Job(work, mark, self._patience_s, any_thread) for work, any_thread in works]
+        if not jobs:
+            return []
+        _prepare_to_wait_together(jobs)
+        try:
+            INSIDE.add(mark)
+            with self._mutex:
+                self._waiting += jobs
+                if self._leader is None:
+                    self._leader = jobs[0]
+            for job in jobs:
+                while not job.done:
+                    self._attend(job)
+        finally:
+            INSIDE.discard(mark)
+        return [_outcome(job) for job in jobs]
 
     def refuse_nested(self) -> None:
         """Raise ``InterfaceError`` if this thread is inside a write."""
@@ -283,6 +309,21 @@ class CommitQueue:
         if left:
             raise self._writing.waited(leader)
         job.wake.acquire()  # the commit has begun, and its outcome comes
+
+    def _attend(self, job: Job[Any]) -> None:
+        """Lead with a job that has the lock of this one, and so is of this thread; or wait until one of them may lead,
+        or is done.
+        """
+        leader = self._leader
+        attended = job if leader is None or leader.wake is not job.wake else leader
+        try:
+            if attended is leader:
+                self._lead(attended)
+            else:
+                self._wait(attended)
+        except BaseException as error:  # noqa: BLE001  it is the outcome of that job
+            self._leave(attended)
+            attended.late, attended.done = error, True
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
@@ -472,6 +513,24 @@ def _prepare_to_wait(job: Job[Any]) -> None:
     if job.wake is None:
         job.wake = Lock()
         job.wake.acquire()
+
+
+def _prepare_to_wait_together(jobs: Sequence[Job[Any]]) -> None:
+    """Give the jobs of one thread one lock and one deadline: what wakes one of them wakes their thread."""
+    first = jobs[0]
+    _prepare_to_wait(first)
+    for job in jobs:
+        job.wake, job.until = first.wake, first.deadline
+
+
+def _outcome(job: Job[T]) -> Outcome[T]:
+    """Return the outcome of a job that has left the queue."""
+    error, job.late, job.error = job.late or job.error, None, None
+    if error is None:
+        return Outcome(job.result)
+    if job.written:
+        note_committed(error)
+    return Outcome(error=error)
 
 
 def _wake(job: Job[Any] | None) -> None:

@@ -29,6 +29,7 @@ from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.recorders.base import Transaction
+from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import Conversation, Place, RecalledKey
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database, Known
@@ -66,8 +67,9 @@ class Appending(Struct, eq=False):
     idempotency_key: str | None
     guard: Callable[[ReadTransaction], object] | None
     project: Callable[[WriteTransaction, Sequence[Event]], None]
-    dedupe: bool
+    dedupe: Literal["origin"] | None
     generation: Generation | None
+    any_thread: bool
     met: int | None = None
     """The key of the conversation that it appends to, where a generation did not know it."""
 
@@ -81,7 +83,7 @@ class Appending(Struct, eq=False):
         if (
             self.idempotency_key is not None
             or self.guard is not None
-            or self.dedupe
+            or self.dedupe is not None
             or not batch
             or not _SIMPLE.issuperset(map(_what_matters, batch))
             or not database.writes_plain
@@ -94,6 +96,16 @@ class Appending(Struct, eq=False):
         place, recorded_at = append_plain(transaction, database, known, batch, database.now())
         return partial(_recorded_simple, place, self.conversation, recorded_at, batch, version)
 
+    def recorded(self, recorded: Callable[[], tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
+        """Return the recorded events: now that they are committed, they have their positions."""
+        if self.generation is not None:
+            self.generation.key = self.met or self.generation.key
+        try:
+            return recorded()
+        except BaseException as error:
+            note_committed(error)
+            raise
+
     def _in_full(self, transaction: Transaction, known: Known | None) -> Callable[[], tuple[Recorded, ...]]:
         """Append any events to any conversation. ``known`` is the conversation, if the transaction knows it."""
         database, batch, codec, replaces, decided, new = self.database, self.batch, None, None, None, None
@@ -105,7 +117,7 @@ class Appending(Struct, eq=False):
         version = 0
         if found is not None:
             self.met, version = found.key, found.version
-        is_simple = not self.dedupe and len(batch) > 0 and _SIMPLE.issuperset(map(_what_matters, batch))
+        is_simple = self.dedupe is None and len(batch) > 0 and _SIMPLE.issuperset(map(_what_matters, batch))
         if not is_simple or self.idempotency_key is not None or self.guard is not None:
             reading = None if found is None else ReadTransaction(transaction, found, database)
             if reading is not None:
@@ -114,7 +126,7 @@ class Appending(Struct, eq=False):
                     return partial(tuple, earlier)
                 if self.guard is not None:
                     self.guard(reading)
-            if self.dedupe and batch:
+            if self.dedupe is not None and batch:
                 new = origins.unknown(reading, batch)
                 if not new.batch:
                     return tuple

@@ -120,6 +120,22 @@ def append_deduped(path: Path, ledger: Ledger) -> None:
                 ledger.enter("c1", recorded[0].id, 3, f"source-{n}")
 
 
+def append_together(path: Path, ledger: Ledger) -> None:
+    """Appends to several conversations at once, as the async face makes them; one of each group fails."""
+    with open_at(path) as store:
+        for n in range(2):
+            names = {"c1": 3, "c2": 1, f"new-{n}": 2}
+            works = [
+                store.prepare_append(name, batch_of(f"together-{n}", size), ANY_VERSION, f"together-{n}")
+                for name, size in names.items()
+            ]
+            works.insert(1, store.prepare_append("c1", batch_of("stale", 1), 1))
+            outcomes = store.append_all(works)
+            assert isinstance(outcomes.pop(1).error, VersionConflict)
+            for (name, size), outcome in zip(names.items(), outcomes, strict=True):
+                ledger.enter(name, outcome.unwrap()[0].id, size, f"together-{n}")
+
+
 def begin_conversations(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         for n in range(2):
@@ -300,6 +316,7 @@ SCENARIOS = {
     "append_and_write_back": Scenario(_some_history, append_and_write_back),
     "append_bytes": Scenario(_some_history, append_bytes),
     "append_deduped": Scenario(_some_history, append_deduped),
+    "append_together": Scenario(_some_history, append_together),
     "begin_conversations": Scenario(_some_history, begin_conversations),
     "ingest": Scenario(_some_history, ingest),
     "ingest_staged": Scenario(_some_history, ingest_staged),

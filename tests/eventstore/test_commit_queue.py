@@ -242,6 +242,52 @@ def test_a_leader_runs_the_jobs_that_any_thread_may_run_unless_it_is_the_main_th
     assert ran_in == [callers.threads[0], callers.threads[1], callers.threads[1]]
 
 
+def run_all(queue: CommitQueue, *works: Callable[[Any], Any], any_thread: bool = True) -> list[Any]:
+    """Run several jobs of this thread; return what each returned or raised."""
+    outcomes = queue.run_all([(work, any_thread) for work in works])
+    return [outcome.value if outcome.error is None else outcome.error for outcome in outcomes]
+
+
+@pytest.mark.parametrize("any_thread", [False, True])
+def test_several_jobs_of_one_thread_share_a_group(queue: CommitQueue, groups: Groups, any_thread: bool):
+    assert run_all(queue, *[writes(n) for n in range(5)], any_thread=any_thread) == [0, 1, 2, 3, 4]
+    assert run_all(queue) == []
+    assert groups.committed == [[0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("any_thread", [False, True])
+def test_several_jobs_of_one_thread_wait_for_a_group_and_share_the_next_one_with_others(
+    queue: CommitQueue, groups: Groups, any_thread: bool
+):
+    callers, found = Callers(queue), []
+    several = threading.Thread(
+        target=lambda: found.extend(run_all(queue, *[writes(n) for n in range(5)], any_thread=any_thread))
+    )
+    with a_held_transaction(queue):
+        callers.add(writes("before"))
+        several.start()
+        until(lambda: len(queue._waiting) == 6)
+        callers.add(writes("after"))
+    finish([several])
+    assert callers.finish() == ["before", "after"]
+    assert found == [0, 1, 2, 3, 4]
+    assert groups.committed == [["first"], ["before", 0, 1, 2, 3, 4, "after"]]
+
+
+def test_each_of_several_jobs_that_call_other_code_runs_in_their_thread(queue: CommitQueue):
+    callers, found = Callers(queue), []
+    where = lambda _: threading.get_ident()  # noqa: E731
+    several = threading.Thread(target=lambda: found.extend(run_all(queue, where, where, any_thread=False)))
+    with a_held_transaction(queue):
+        callers.add(where)
+        several.start()
+        until(lambda: len(queue._waiting) == 3)
+        callers.add(where)
+    finish([several])
+    assert callers.finish() == [thread.ident for thread in callers.threads]
+    assert found == [several.ident] * 2
+
+
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +325,58 @@ def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_oth
     assert (one, type(failed), two) == (1, kind, 2)
     assert groups.committed == [["first"], [1, 2]]
     assert queue.run(writes(3)) == 3
+
+
+@pytest.mark.parametrize("any_thread", [False, True])
+@pytest.mark.parametrize("wrote", [False, True])
+@pytest.mark.parametrize("kind", [LookupError, TimeoutError, OSError, KeyboardInterrupt])
+def test_an_error_of_one_of_several_jobs_is_its_own(
+    queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool, kind: type[BaseException]
+):
+    def fails(groups: Groups) -> None:
+        if wrote:
+            groups.write("never")
+        raise kind("mine")
+
+    first, one, failed, two, last = run_all(queue, fails, writes(1), fails, writes(2), fails, any_thread=any_thread)
+    assert (type(first), one, type(failed), two, type(last)) == (kind, 1, kind, 2, kind)
+    assert groups.committed == [[1, 2]]
+    assert queue.run(writes(3)) == 3
+
+
+def test_several_jobs_that_do_not_get_the_write_lock_fail_each_for_itself(queue: CommitQueue, groups: Groups):
+    def fails(job: Job[Any]) -> None:
+        raise ValueError("no lock")
+
+    take, groups.take = groups.take, fails  # type: ignore[method-assign]
+    outcomes = run_all(queue, writes(1), writes(2))
+    assert [str(outcome) for outcome in outcomes] == ["no lock"] * 2
+    groups.take = take  # type: ignore[method-assign]
+    assert queue.run(writes(3)) == 3
+    assert groups.committed == [[3]]
+
+
+def test_several_jobs_fail_with_the_database(queue: CommitQueue, groups: Groups):
+    groups.commits_fail = True
+    outcomes = run_all(queue, writes(1), writes(2))
+    assert [type(outcome) for outcome in outcomes] == [DatabaseFault] * 2
+    assert outcomes[0] is not outcomes[1]
+    assert groups.committed == []
+
+
+def test_an_interruption_of_several_jobs_after_their_commit_says_so(queue: CommitQueue, groups: Groups):
+    commit = groups.commit
+
+    def interrupted() -> None:
+        commit()
+        raise KeyboardInterrupt
+
+    groups.commit = interrupted  # type: ignore[method-assign]
+    first, last = run_all(queue, writes(1), writes(2))  # the last one led when it came
+    assert first == 1
+    assert isinstance(last, KeyboardInterrupt)
+    assert "was committed" in last.__notes__[0]
+    assert groups.committed == [[1, 2]]
 
 
 def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_own(queue: CommitQueue, groups: Groups):
@@ -326,7 +424,8 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue: Comm
     refused: list[str] = []
 
     def outer(groups: Groups) -> Any:
-        for inner in (lambda: queue.run(writes("inner")), lambda: queue.alone().__enter__()):
+        write, several = writes("inner"), [(writes("inner"), True)]
+        for inner in (lambda: queue.run(write), lambda: queue.run_all(several), lambda: queue.alone().__enter__()):
             with pytest.raises(InterfaceError, match="this thread is inside a write to this store") as raised:
                 inner()
             refused.append(str(raised.value))
@@ -334,7 +433,7 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue: Comm
         return groups.write("outer")
 
     assert queue.run(outer) == "outer"
-    assert len(refused) == 2
+    assert len(refused) == 3
     assert queue.run(writes("after")) == "after"
     assert groups.committed == [["outer"], ["after"]]
 
@@ -381,6 +480,17 @@ def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(group
         queue._patience_s = 0.0
         with pytest.raises(OperationalError, match=f"waited for thread {leader.ident}"):
             queue.run(writes("never"))
+    assert groups.committed == [["first"]]
+
+
+def test_several_jobs_that_wait_too_long_wait_together_and_nothing_of_them_is_written(groups: Groups):
+    queue = CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
+    with a_held_transaction(queue) as leader:
+        queue._patience_s = 0.1
+        begun = time.monotonic()
+        outcomes = run_all(queue, *[writes("never")] * 100)
+        assert time.monotonic() - begun < 100 * 0.1
+    assert [str(outcome) for outcome in outcomes] == [f"waited for thread {leader.ident}"] * 100
     assert groups.committed == [["first"]]
 
 

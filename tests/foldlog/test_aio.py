@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -14,8 +15,8 @@ import pytest
 import foldlog
 import foldlog.aio
 from condensers import Condensation, Condenser
-from eventstore import VersionConflict
-from foldlog import Message
+from eventstore import UnknownEventType, VersionConflict
+from foldlog import Message, threads
 from foldlog.aio import Outcome
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +134,148 @@ async def test_many_tasks_append_and_nothing_is_lost(histories):
         for n in range(32):
             group.start_soon(work, n)
     assert [await histories[f"c{n}"].version for n in range(4)] == [160] * 4
+
+
+class Groups:
+    """The numbers of appends that the thread for appends made together, after the first, which it holds."""
+
+    def __init__(self, histories: foldlog.aio.AsyncHistories, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate, self.sizes = Gate(), list[int]()
+        self._histories = histories
+        append_all = histories.sync.store.append_all
+        monkeypatch.setattr(histories.sync.store, "append_all", lambda works: self._note(append_all, works))
+
+    def _note(self, append_all, works):
+        self.sizes.append(len(works))
+        return append_all(works)
+
+    async def hold(self) -> None:
+        await self._histories.appending.run(self.gate.pass_through, finish=True)
+
+    async def wait(self, count: int) -> None:
+        """Wait until so many calls wait for the thread, which is held."""
+        await until(lambda: self._histories.appending._calls.qsize() == count)
+
+
+@pytest.fixture
+def groups(histories, monkeypatch) -> Groups:
+    monkeypatch.setattr(threads, "_PAUSE_S", 60)
+    return Groups(histories, monkeypatch)
+
+
+async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_the_next_ones(histories, groups):
+    async def work(n: int) -> None:
+        for version in range(3):
+            await histories[f"c{n}"].append(said("hi"), expected_version=version)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(groups.hold)
+        await until(groups.gate.reached.is_set)
+        for n in range(31):
+            group.start_soon(work, n)
+        await groups.wait(31)
+        groups.gate.opened.set()
+    assert groups.sizes == [31, 31, 31]
+    assert [await histories[f"c{n}"].version for n in range(31)] == [3] * 31
+
+
+async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alone(histories, groups):
+    history = histories["c1"]
+    events: list[Any] = [said("a"), [object()], [said("b"), said("c")], said("stale"), said("d")]
+    outcomes: list[object] = []
+
+    async def work(event: Any, expected_version: int) -> None:
+        try:
+            outcomes.append([one.id for one in await history.append(event, expected_version=expected_version)])
+        except Exception as error:  # noqa: BLE001  it is the outcome
+            outcomes.append(type(error))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(groups.hold)
+        await until(groups.gate.reached.is_set)
+        for place, (event, version) in enumerate(zip(events, [0, 1, 1, 0, 3], strict=True)):
+            group.start_soon(work, event, version)
+            await groups.wait(place + 1)
+        groups.gate.opened.set()
+    assert sorted(map(str, outcomes)) == sorted(map(str, [UnknownEventType, [0], [1, 2], VersionConflict, [3]]))
+    assert [event.content async for event in history.events()] == ["a", "b", "c", "d"]
+
+
+async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(histories, groups, monkeypatch):
+    """Some are cancelled before their group begins, others in the middle of it."""
+    middle = Gate()
+    store = histories.sync.store
+    append_all = store.append_all
+
+    def held(works):
+        middle.pass_through()
+        return append_all(works)
+
+    monkeypatch.setattr(store, "append_all", held)
+    raised: dict[int, BaseException] = {}
+    ended: list[int] = []
+
+    async def work(n: int, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                await histories[f"c{n}"].append(said("hi"), expected_version=0)
+                ended.append(n)
+            except BaseException as error:
+                raised[n] = error
+                raise
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(groups.hold)
+        await until(groups.gate.reached.is_set)
+        scopes = [anyio.CancelScope() for _ in range(6)]
+        for n, scope in enumerate(scopes):
+            group.start_soon(work, n, scope)
+        await groups.wait(6)
+        for scope in scopes[:2]:
+            scope.cancel()
+        await until(lambda: len(raised) == 2)
+        groups.gate.opened.set()
+        await until(middle.reached.is_set)
+        for scope in scopes[2:4]:
+            scope.cancel()
+        await anyio.sleep(0.01)
+        middle.opened.set()
+    assert sorted(ended) == [4, 5]
+    assert {n: hasattr(error, "outcome") for n, error in raised.items()} == {0: False, 1: False, 2: True, 3: True}
+    assert [raised[n].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
+    assert [await histories[f"c{n}"].version for n in range(6)] == [0, 0, 1, 1, 1, 1]
+
+
+async def test_an_append_that_may_take_long_does_not_delay_others(histories):
+    gate = Gate()
+
+    def slowly():
+        gate.pass_through()
+        yield said("late")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(histories["c1"].append, slowly())
+        await until(gate.reached.is_set)
+        await histories["c2"].append(said("hi"))
+        gate.opened.set()
+    assert [await histories[name].version for name in ("c1", "c2")] == [1, 1]
+
+
+@pytest.mark.parametrize("url", ["memory:", "postgresql"])
+async def test_many_tasks_append_to_other_databases(url, request):
+    async with foldlog.aio.open(request.getfixturevalue("postgres_url")() if url == "postgresql" else url) as histories:
+
+        async def work(n: int) -> None:
+            for version in range(5):
+                await histories[f"c{n}"].append(said("hi"), expected_version=version)
+            with pytest.raises(VersionConflict):
+                await histories[f"c{n}"].append(said("late"), expected_version=0)
+
+        async with anyio.create_task_group() as group:
+            for n in range(8):
+                group.start_soon(work, n)
+        assert [await histories[f"c{n}"].version for n in range(8)] == [5] * 8
+        assert len({r.position async for r in histories.follow(forever=False)}) == 40
 
 
 async def test_an_append_that_has_begun_is_finished_when_it_is_cancelled(tmp_path):

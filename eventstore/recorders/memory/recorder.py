@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from eventstore.recorders.base import Transaction
@@ -14,6 +14,7 @@ from eventstore.recorders.memory.reader import MemoryReader
 from eventstore.recorders.memory.tables import Tables
 from eventstore.recorders.memory.transaction import MemoryTransaction
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from eventstore.values.outcome import Outcome
 
 __all__ = ["MemoryRecorder"]
 
@@ -56,6 +57,17 @@ class MemoryRecorder:
             if committed:
                 note_committed(error)
             raise
+
+    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
+        if mark_of(self._uuid) in INSIDE:
+            raise nested("memory:")
+        return [self._outcome(work) for work, _ in works]
+
+    def _outcome(self, work: Callable[[Transaction], T]) -> Outcome[T]:
+        try:
+            return Outcome(self.transact(work))
+        except BaseException as error:  # noqa: BLE001  it is raised where the call came from
+            return Outcome(error=error)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[MemoryReader]:

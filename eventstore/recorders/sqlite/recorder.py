@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue
@@ -37,6 +37,7 @@ from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
+from eventstore.values.outcome import Outcome
 
 __all__ = ["SQLiteRecorder"]
 
@@ -97,9 +98,13 @@ class SQLiteRecorder:
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         if self._lock is None:
-            self._file.check_open()
-            raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
-        return self._queue.run(work, any_thread=any_thread)
+            self._refuse_to_write()
+        return self._queue.run(work, any_thread)
+
+    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
+        if self._lock is None:
+            self._refuse_to_write()
+        return self._queue.run_all(works)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
@@ -321,13 +326,17 @@ class SQLiteRecorder:
         """Give the writing connection, under the write lock, to this thread alone."""
         self._file.check_open()
         if self._lock is None:
-            raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
+            self._refuse_to_write()
         with self._queue.alone() as job:
             self._writing.take(job)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
             with self._checkpoints.none_beside():
                 yield connection
+
+    def _refuse_to_write(self) -> NoReturn:
+        self._file.check_open()
+        raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
 
     def _close_because(self, reason: str) -> None:
         if self._file.closed_because is None:

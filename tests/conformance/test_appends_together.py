@@ -1,0 +1,112 @@
+"""Several appends at once: each has the outcome that it would have alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationRequest,
+    ConversationErased,
+    IdempotencyConflict,
+    InvalidEvent,
+    Message,
+    Recorded,
+    Store,
+    VersionConflict,
+)
+from eventstore.maintenance.erase import erase
+from eventstore.values.outcome import Outcome
+from eventstore.writing.generation import Generation
+
+together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
+"""On a server each writer has a connection of its own."""
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def appended(store: Store, *appends: tuple[Any, ...]) -> list[Outcome[tuple[Recorded, ...]]]:
+    return store.append_all([store.prepare_append(*append) for append in appends])
+
+
+def contents(store: Store, conversation: str) -> list[object]:
+    return [getattr(event, "content", None) for event in store.events(conversation)]
+
+
+def ids(outcomes: Sequence[Outcome[tuple[Recorded, ...]]]) -> list[list[int]]:
+    return [[one.id for one in outcome.unwrap()] for outcome in outcomes]
+
+
+@together
+def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(store: Store):
+    outcomes = appended(
+        store,
+        ("a", said("1"), 0),
+        ("b", [said("1"), said("2")], ANY_VERSION),
+        ("a", said("2"), 1),
+        ("a", said("3"), ANY_VERSION),
+    )
+    assert ids(outcomes) == [[0], [0, 1], [1], [2]]
+    assert (contents(store, "a"), contents(store, "b")) == (["1", "2", "3"], ["1", "2"])
+    assert [one for outcome in outcomes for one in outcome.unwrap()] == list(store.follow())
+    assert store.append_all([]) == []
+
+
+@together
+def test_an_append_that_fails_fails_alone(store: Store):
+    store.append("a", said("0"), expected_version=0, idempotency_key="turn")
+    erase(store, store.append("gone", said("0"), expected_version=0)[0].conversation, reason="asked")
+    outcomes = appended(
+        store,
+        ("a", said("1"), 1),
+        ("a", said("stale"), 1),
+        ("a", said("other"), ANY_VERSION, "turn"),
+        ("gone", said("late"), ANY_VERSION),
+        ("a", [], ANY_VERSION),
+        ("b", said("1"), 0),
+        ("a", said("2"), 2),
+    )
+    failed = [VersionConflict, IdempotencyConflict, ConversationErased, InvalidEvent]
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), *failed, type(None), type(None)]
+    assert isinstance(outcomes[1].error, VersionConflict)
+    assert (outcomes[1].error.expected, outcomes[1].error.actual) == (1, 2)
+    assert (contents(store, "a"), contents(store, "b")) == (["0", "1", "2"], ["1"])
+
+
+@together
+def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(store: Store):
+    def refuse(*_: object) -> None:
+        raise InvalidEvent("no")
+
+    works = [store.prepare_append(name, said("1"), 0) for name in ("a", "b", "c")]
+    works[1].batch.append(store.prepare_append("b", CondensationRequest(), 0).batch[0])
+    works[1].project = refuse
+    outcomes = store.append_all(works)
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), InvalidEvent, type(None)]
+    assert [row.id for row in store.conversations()] == ["a", "c"]
+
+
+@together
+def test_a_repeated_key_gives_the_recorded_events(store: Store):
+    outcomes = appended(store, ("a", said("1"), 0, "turn"), ("a", said("1"), 0, "turn"), ("a", said("2"), 1))
+    assert ids(outcomes) == [[0], [0], [1]]
+    assert contents(store, "a") == ["1", "2"]
+
+
+@together
+def test_a_history_knows_its_generation_after_an_append_with_others(store: Store):
+    generation = Generation()
+    [outcome] = store.append_all([store.prepare_append("a", said("1"), 0, generation=generation)])
+    assert outcome.error is None
+    assert generation.key is not None
+
+
+def test_a_recorder_whose_writers_do_not_wait_for_one_another_has_no_appends_together(
+    store: Store, request: pytest.FixtureRequest
+):
+    assert store.appends_together is ("postgresql" not in request.node.name)
