@@ -17,6 +17,7 @@ from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
 from eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
 from eventstore.opening import open_store
+from eventstore.recorders.sqlite import checked
 from projections import Views
 
 __all__ = ["BASELINE", "BASELINE_EVENTS", "GROWTH_MAX", "Count", "bytecodes", "count_all", "python_version"]
@@ -109,8 +110,19 @@ def traced(statements: list[str]) -> Iterator[None]:
         sqlite3.connect = connect
 
 
+@contextmanager
+def never_at_rest() -> Iterator[None]:
+    """Have every file checked as one that changed a moment ago, however fast this machine is."""
+    moments = checked._FINE_NS, checked._COARSE_NS
+    checked._FINE_NS = checked._COARSE_NS = 10**18
+    try:
+        yield
+    finally:
+        checked._FINE_NS, checked._COARSE_NS = moments
+
+
 def count_all(length: int = 10_000) -> dict[str, Count]:
-    """Count every operation on a history of this length, in a new store."""
+    """Count every operation on a history of this length, in a new store. Files count as changed a moment ago."""
     statements: list[str] = []
 
     def counted(work: Callable[[], object], per: int = 1) -> Count:
@@ -121,7 +133,7 @@ def count_all(length: int = 10_000) -> dict[str, Count]:
         return Count(round(bytecodes(work) / per), round(asked / per) if per == 1 else asked)
 
     found: dict[str, Count] = {}
-    with tempfile.TemporaryDirectory() as folder, traced(statements):
+    with tempfile.TemporaryDirectory() as folder, traced(statements), never_at_rest():
         url = f"sqlite:///{Path(folder)}/counts.db"
         with open_store(url) as store:
             store.ingest("c", history(length))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from condensers import Condensation
     from eventstore.maintenance.redact import RedactionReceipt
-    from eventstore.stored.read_transaction import ReadTransaction
+    from eventstore.recorders.types import Conversation
     from eventstore.writing.appending import Appending
     from foldlog.histories import Histories
     from foldlog.reports.stats import Stats
@@ -88,7 +88,7 @@ class History:
         """
         try:
             if self._generation.key is None:
-                return self._views.latest(self.id, self._meet_in)
+                return self._views.latest(self.id, self._meet_as)
             return self._views.latest(self.id)
         except ConversationNotFound:
             return View.from_events(())
@@ -237,9 +237,9 @@ class History:
                 continue
             return attributes
 
-    def _meet_in(self, read: ReadTransaction) -> None:
-        """Remember which conversation has the id in this transaction: see ``_meet``."""
-        self._generation.key = read.key
+    def _meet_as(self, found: Conversation) -> None:
+        """Remember which conversation has the id: see ``_meet``."""
+        self._generation.key = found.key
 
     def _meet(self) -> int | None:
         """Remember the key of the conversation that has the id now, if no key is remembered: see ``Histories.create``.

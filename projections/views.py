@@ -114,20 +114,24 @@ class Views:
             latest.moment = moment
         return view
 
-    def latest(self, conversation: str, look: Callable[[ReadTransaction], None] | None = None) -> View:
+    def latest(self, conversation: str, look: Callable[[Conversation], None] | None = None) -> View:
         """Return the View now, as ``current`` does; a long View that is not in memory is read on first use.
 
-        Its ``tail`` costs only the tail. ``look`` is called in a read transaction of the conversation, which saves the
-        caller one of its own. Raises what ``current`` raises, now or on first use.
+        Its ``tail`` costs only the tail. ``look`` is called with the conversation as it is found, which saves the
+        caller a read transaction. Raises what ``current`` raises, now or on first use.
         """
         if conversation in self._latest:
             if look is not None:
-                self._store.query(conversation, look)
+                look(self._store.query(conversation, _found))
             return self.current(conversation)
-        view, version = self._store.query(conversation, partial(self._short, look=look))
+        found, view = self._store.database.at_rest(conversation), None
+        if found is None or found.version <= _SHORT:
+            found, view = self._store.query(conversation, self._short)
+        if look is not None:
+            look(found)
         if view is not None:
             return view
-        view = UnreadView(self, conversation, version, self._dialect)
+        view = UnreadView(self, conversation, found.version, self._dialect)
         with self._lock:
             self._unread[id(view)] = view
         return view
@@ -266,16 +270,12 @@ class Views:
             project(self._store, conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _short(
-        self, reading: ReadTransaction, look: Callable[[ReadTransaction], None] | None = None
-    ) -> tuple[View | None, int]:
-        """Return the View now and its version, if the conversation is short and all of its revisions are stored."""
-        if look is not None:
-            look(reading)
+    def _short(self, reading: ReadTransaction) -> tuple[Conversation, View | None]:
+        """Return the conversation, and its View now if it is short and all of its revisions are stored."""
         if reading.version > _SHORT:
-            return None, reading.version
+            return reading.found, None
         view, missing = self._opened(reading, None)
-        return None if missing else view, reading.version
+        return reading.found, None if missing else view
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
         """Return the View at a version, and the revisions that are not stored yet."""
@@ -369,6 +369,10 @@ class _PastViews:
     def at(self, version: int) -> Folded:
         view = self.views.at(self.conversation, version)
         return Folded(view.state, view.condensations)
+
+
+def _found(reading: ReadTransaction) -> Conversation:
+    return reading.found
 
 
 def _is_near(latest: _Latest, version: int) -> bool:

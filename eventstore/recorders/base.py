@@ -274,11 +274,16 @@ class RecorderOnDisk(Protocol):
 
 
 class RemembersCommits(Protocol):
-    """The additional method of a recorder that knows with certainty, without a question, what its last commit left."""
+    """The additional methods of a recorder that knows some conversations with certainty, without a question."""
 
     def as_left(self, conversation: str) -> Any:
         """Return the ``known`` conversation as this recorder's last commit left it; None where it is not known, a
         transaction is in progress, or another connection has committed since. Cost: some system calls.
+        """
+
+    def at_rest(self, conversation: str) -> Conversation | None:
+        """Return a conversation that this process found in the file before, where the file has not changed since; else
+        None. Cost: some system calls.
         """
 
 

@@ -58,10 +58,10 @@ class StoredPast:
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
-        """Return the last revision at or before a version."""
+        """Return the last revision at or before a version. Without structural events there is none."""
         place = bisect_right(self._versions, version)
         own = self._records[self._versions[place - 1]] if place else None
-        stored = self._reading.record_at(PROJECTION, version) if self._stored else None
+        stored = self._reading.record_at(PROJECTION, version) if self._stored and self._reading.structural else None
         return stored if own is None or (stored is not None and stored.version > own.version) else own
 
 

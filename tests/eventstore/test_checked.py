@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import foldlog
 from benchmarks.counts import traced
 from eventstore import CorruptEvent, Message, StoreUnusable, open_store
 from eventstore.maintenance.erase import erase
@@ -39,7 +40,12 @@ def forked(path: Path) -> Path:
 @pytest.fixture
 def at_rest(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Have files trusted however young they are: to make one old takes seconds."""
-    return lambda: monkeypatch.setattr(checked, "_AT_REST_NS", -1)
+
+    def trust() -> None:
+        for name in ("_COARSE_NS", "_FINE_NS"):
+            monkeypatch.setattr(checked, name, -1)
+
+    return trust
 
 
 def questions(path: Path) -> int:
@@ -142,8 +148,42 @@ def test_a_fork_whose_past_is_copied_while_the_store_is_open_is_asked_for(forked
         assert store.query("c3", lambda read: [border.parent for border in read.lineage]) == ["c2"]
 
 
-def test_a_file_that_changed_a_moment_ago_is_checked(path: Path):
+def test_a_file_that_changed_a_moment_ago_is_checked(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checked, "_FINE_NS", 600 * 10**9)
+    monkeypatch.setattr(checked, "_COARSE_NS", 600 * 10**9)
     assert [questions(path) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "changed_ns, rests_after_ns",
+    [(10**18, 2 * 10**9), (10**18 + 5_000_000, 2 * 10**9), (10**18 + 5_123_456, 10**8)],
+    ids=["whole seconds", "whole milliseconds", "finer"],
+)
+def test_a_moment_is_as_long_as_the_times_of_files_are_coarse(
+    monkeypatch: pytest.MonkeyPatch, changed_ns: int, rests_after_ns: int
+):
+    for age_ns, is_young in ((0, True), (rests_after_ns - 1, True), (rests_after_ns, False), (-1, True)):
+        monkeypatch.setattr(checked.time, "time_ns", lambda age_ns=age_ns: changed_ns + age_ns)
+        assert checked._is_young(changed_ns) is is_young
+
+
+def test_a_long_view_of_a_file_at_rest_is_made_without_a_question(path: Path, at_rest: Callable[[], None]):
+    at_rest()
+    with foldlog.open(path) as histories:
+        histories["c1"].append([Message(source="user", content=f"message {n}") for n in range(3_000)])
+    with foldlog.open(path) as histories:
+        assert histories["c1"].view.version == 3_040
+    statements: list[str] = []
+    with traced(statements), foldlog.open(path) as histories:
+        opened = len(statements)
+        view = histories["c1"].view
+        assert len(statements) == opened
+        with open_store(path) as other:
+            other.append("c1", Message(source="user", content="one more"), expected_version=3_040)
+        assert [event.id for event in view.tail(2)] == [3_038, 3_039]
+        assert [event.id for event in histories["c1"].view.tail(2)] == [3_039, 3_040]
+    with pytest.raises(StoreUnusable, match="closed"):
+        _ = histories["c1"].view
 
 
 def test_a_file_with_something_in_its_log_is_checked(path: Path, at_rest: Callable[[], None]):

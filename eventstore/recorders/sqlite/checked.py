@@ -7,6 +7,8 @@ log. Until it changes they need no question at all, nor do the ancestors of a fo
 schema, and with the first id of a conversation from a given one on, by which forks are found.
 
 Times are coarse: a file that changed a moment ago may change again and keep its times. Such a file is always checked.
+A moment is two seconds where its times may be whole seconds, and a tenth of a second where they are not even whole
+milliseconds: then the kernel's clock gave them, which ticks every ten milliseconds or more often.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ __all__ = ["CONVERSATIONS_MAX", "Checked", "IdsFrom", "checked_in"]
 
 _FILES_MAX: Final = 64
 CONVERSATIONS_MAX: Final = 1_000
-_AT_REST_NS: Final = 2_000_000_000
-"""The times of a file may be whole seconds."""
+_COARSE_NS = 2_000_000_000
+_FINE_NS = 100_000_000
+_MILLISECOND_NS: Final = 1_000_000
 
 IdsFrom = dict[str, str | None]
 """The first id of a visible conversation from each of these ids on; None where there is none."""
@@ -70,7 +73,7 @@ def checked_in(path: str, status: os.stat_result | None) -> Checked:
 
     ``status`` is the file's, taken before the file is read.
     """
-    if status is None or abs(time.time_ns() - status.st_ctime_ns) < _AT_REST_NS or _has_content(f"{path}-wal"):
+    if status is None or _is_young(status.st_ctime_ns) or _has_content(f"{path}-wal"):
         return Checked(path, None)
     state = _state_of(status)
     checked = _by_state.pop(state, None) or Checked(path, state)
@@ -79,6 +82,11 @@ def checked_in(path: str, status: os.stat_result | None) -> Checked:
         _by_state.pop(next(iter(_by_state)), None)
     _by_state[state] = checked  # the last to be forgotten
     return checked
+
+
+def _is_young(changed_ns: int) -> bool:
+    """Return whether a file with this time may change once more and keep it."""
+    return abs(time.time_ns() - changed_ns) < (_FINE_NS if changed_ns % _MILLISECOND_NS else _COARSE_NS)
 
 
 def _state_of(status: os.stat_result) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
+from eventstore.recorders.types import Conversation
 from eventstore.values.outcome import Outcome
 
 __all__ = ["SQLiteRecorder"]
@@ -129,6 +130,11 @@ class SQLiteRecorder:
             raise_translated(error, f"read {self.path}")
             raise
         return None if self._lock is None else self._writing.as_left(conversation)
+
+    def at_rest(self, conversation: str) -> Conversation | None:
+        self._file.check_open()
+        found = self._checked.conversation(conversation)
+        return found if found is not None and self._checked.holds() else None
 
     def _data_version(self) -> int:
         self._file.check_open()
