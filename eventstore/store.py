@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import AnyVersion
@@ -22,7 +22,7 @@ from eventstore.events import (
     Event,
     is_structural,
 )
-from eventstore.recorders.base import CommitsTogether, Reader, Recorder
+from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, translated, unavailable
@@ -37,7 +37,6 @@ from eventstore.stored.rows import (
 from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.values.bodies import size_of
-from eventstore.values.outcome import Outcome
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
 from eventstore.writing.forking import begin_fork
@@ -128,8 +127,8 @@ class Store:
         guard: Callable[[ReadTransaction], object] | None = None,
         generation: Generation | None = None,
     ) -> Appending:
-        """Encode the events of an append, and return its work, for ``append_all``. Raises what ``append`` raises before
-        it writes.
+        """Encode the events of an append, and return its work, for ``writing.together``. Raises what ``append`` raises
+        before it writes.
         """
         if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
             _check_given(conversation, idempotency_key, dedupe)
@@ -146,20 +145,6 @@ class Store:
             generation,
             guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch))),
         )
-
-    @property
-    def appends_together(self) -> bool:
-        """Whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
-        return hasattr(self._recorder, "transact_all")
-
-    def append_all(self, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
-        """Make several prepared appends, in their order, in as few transactions as possible. Return the outcome of
-        each: what ``append`` would have returned or raised. One that fails does not change the others.
-        """
-        recorder = cast(CommitsTogether, self._recorder)
-        with translated():
-            outcomes = recorder.transact_all([(work, work.any_thread) for work in works])
-        return [_outcome(work, outcome) for work, outcome in zip(works, outcomes, strict=True)]
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
@@ -451,14 +436,6 @@ def _check_given(conversation: object, idempotency_key: object, dedupe: object) 
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
-
-
-def _outcome(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> Outcome[tuple[Recorded, ...]]:
-    try:
-        with translated():
-            return Outcome(work.recorded(outcome.unwrap()))
-    except BaseException as error:  # noqa: BLE001  it is raised where the append came from
-        return Outcome(error=error)
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:

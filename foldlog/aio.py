@@ -34,6 +34,7 @@ from eventstore.documents.listing import RecentConversations
 from eventstore.store import EVENT_BYTES_MAX
 from eventstore.values.outcome import Outcome
 from eventstore.writing.origins import FoundEvent
+from eventstore.writing.together import can_append_all
 from foldlog import histories as sync
 from foldlog.appends import PendingAppend, append_all
 from foldlog.history import History
@@ -271,7 +272,7 @@ class AsyncHistories:
         self.stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
         store = histories.store
         self.appending = (
-            ThreadPool("foldlog-appends", 1, partial(append_all, store)) if store.appends_together else pool
+            ThreadPool("foldlog-appends", 1, partial(append_all, store)) if can_append_all(store.database) else pool
         )
 
     def __getitem__(self, conversation: str) -> AsyncHistory:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from eventstore import ANY_VERSION, Event, Recorded, Store
 from eventstore.values.outcome import Outcome
+from eventstore.writing import together
 from eventstore.writing.appending import Appending
 from foldlog.history import ExpectedVersion, History
 
@@ -58,7 +59,8 @@ class PendingAppend:
 def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[tuple[Recorded, ...]]]:
     """Make short appends to histories of a store, in their order. Return the outcome of each, as if it were alone."""
     prepared = [_outcome(append.prepare) for append in appends]
-    appended = iter(store.append_all([outcome.unwrap() for outcome in prepared if outcome.error is None]))
+    works = [outcome.unwrap() for outcome in prepared if outcome.error is None]
+    appended = iter(together.append_all(store.database, works))
     return [
         Outcome(error=before.error) if before.error is not None else _outcome(partial(append.finish, next(appended)))
         for append, before in zip(appends, prepared, strict=True)

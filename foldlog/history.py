@@ -164,7 +164,7 @@ class History:
     def _prepare_append(
         self, events: Event | Iterable[Event], expected_version: ExpectedVersion, idempotency_key: str | None
     ) -> Appending:
-        """Return the work of an append, for ``Store.append_all``. What that records goes to ``_checked``."""
+        """Return the work of an append, for ``writing.together``. What that records goes to ``_checked``."""
         appended = _appendable(events)
         return self._store.prepare_append(
             self.id, appended, expected_version, idempotency_key, generation=self._generation

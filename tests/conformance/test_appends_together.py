@@ -21,6 +21,7 @@ from eventstore import (
 from eventstore.maintenance.erase import erase
 from eventstore.values.outcome import Outcome
 from eventstore.writing.generation import Generation
+from eventstore.writing.together import append_all, can_append_all
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""
@@ -31,7 +32,7 @@ def said(text: str) -> Message:
 
 
 def appended(store: Store, *appends: tuple[Any, ...]) -> list[Outcome[tuple[Recorded, ...]]]:
-    return store.append_all([store.prepare_append(*append) for append in appends])
+    return append_all(store.database, [store.prepare_append(*append) for append in appends])
 
 
 def contents(store: Store, conversation: str) -> list[object]:
@@ -54,7 +55,7 @@ def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(
     assert ids(outcomes) == [[0], [0, 1], [1], [2]]
     assert (contents(store, "a"), contents(store, "b")) == (["1", "2", "3"], ["1", "2"])
     assert [one for outcome in outcomes for one in outcome.unwrap()] == list(store.follow())
-    assert store.append_all([]) == []
+    assert append_all(store.database, []) == []
 
 
 @together
@@ -86,7 +87,7 @@ def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it
     works = [store.prepare_append(name, said("1"), 0) for name in ("a", "b", "c")]
     works[1].batch.append(store.prepare_append("b", CondensationRequest(), 0).batch[0])
     works[1].project = refuse
-    outcomes = store.append_all(works)
+    outcomes = append_all(store.database, works)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), InvalidEvent, type(None)]
     assert [row.id for row in store.conversations()] == ["a", "c"]
 
@@ -101,7 +102,7 @@ def test_a_repeated_key_gives_the_recorded_events(store: Store):
 @together
 def test_a_history_knows_its_generation_after_an_append_with_others(store: Store):
     generation = Generation()
-    [outcome] = store.append_all([store.prepare_append("a", said("1"), 0, generation=generation)])
+    [outcome] = append_all(store.database, [store.prepare_append("a", said("1"), 0, generation=generation)])
     assert outcome.error is None
     assert generation.key is not None
 
@@ -109,4 +110,4 @@ def test_a_history_knows_its_generation_after_an_append_with_others(store: Store
 def test_a_recorder_whose_writers_do_not_wait_for_one_another_has_no_appends_together(
     store: Store, request: pytest.FixtureRequest
 ):
-    assert store.appends_together is ("postgresql" not in request.node.name)
+    assert can_append_all(store.database) is ("postgresql" not in request.node.name)

@@ -22,6 +22,7 @@ from eventstore.maintenance.redact import redact as redact_event
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.sqlite.log import checkpoints
 from eventstore.recorders.statements import migrations
+from eventstore.writing.together import append_all
 from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
 
@@ -130,7 +131,7 @@ def append_together(path: Path, ledger: Ledger) -> None:
                 for name, size in names.items()
             ]
             works.insert(1, store.prepare_append("c1", batch_of("stale", 1), 1))
-            outcomes = store.append_all(works)
+            outcomes = append_all(store.database, works)
             assert isinstance(outcomes.pop(1).error, VersionConflict)
             for (name, size), outcome in zip(names.items(), outcomes, strict=True):
                 ledger.enter(name, outcome.unwrap()[0].id, size, f"together-{n}")

@@ -16,6 +16,8 @@ import foldlog
 import foldlog.aio
 from condensers import Condensation, Condenser
 from eventstore import UnknownEventType, VersionConflict
+from eventstore.writing import together
+from eventstore.writing.together import append_all
 from foldlog import Message, threads
 from foldlog.aio import Outcome
 
@@ -142,12 +144,11 @@ class Groups:
     def __init__(self, histories: foldlog.aio.AsyncHistories, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate, self.sizes = Gate(), list[int]()
         self._histories = histories
-        append_all = histories.sync.store.append_all
-        monkeypatch.setattr(histories.sync.store, "append_all", lambda works: self._note(append_all, works))
+        monkeypatch.setattr(together, "append_all", self._note)
 
-    def _note(self, append_all, works):
+    def _note(self, database, works):
         self.sizes.append(len(works))
-        return append_all(works)
+        return append_all(database, works)
 
     async def hold(self) -> None:
         await self._histories.appending.run(self.gate.pass_through, finish=True)
@@ -204,14 +205,12 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
 async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(histories, groups, monkeypatch):
     """Some are cancelled before their group begins, others in the middle of it."""
     middle = Gate()
-    store = histories.sync.store
-    append_all = store.append_all
 
-    def held(works):
+    def held(database, works):
         middle.pass_through()
-        return append_all(works)
+        return append_all(database, works)
 
-    monkeypatch.setattr(store, "append_all", held)
+    monkeypatch.setattr(together, "append_all", held)
     raised: dict[int, BaseException] = {}
     ended: list[int] = []
 

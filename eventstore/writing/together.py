@@ -1,0 +1,38 @@
+"""Several appends in as few transactions as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from eventstore.recorders.base import CommitsTogether
+from eventstore.stored.database import Database, translated
+from eventstore.stored.results import Recorded
+from eventstore.values.outcome import Outcome
+from eventstore.writing.appending import Appending
+
+__all__ = ["append_all", "can_append_all"]
+
+
+def can_append_all(database: Database) -> bool:
+    """Return whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
+    return hasattr(database.recorder, "transact_all")
+
+
+def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
+    """Make several appends that ``Store.prepare_append`` prepared, in their order, in as few transactions as possible.
+    Return the outcome of each: what ``Store.append`` would have returned or raised. One that fails does not change the
+    others.
+    """
+    recorder = cast(CommitsTogether, database.recorder)
+    with translated():
+        outcomes = recorder.transact_all([(work, work.any_thread) for work in works])
+    return [_recorded(work, outcome) for work, outcome in zip(works, outcomes, strict=True)]
+
+
+def _recorded(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> Outcome[tuple[Recorded, ...]]:
+    try:
+        with translated():
+            return Outcome(work.recorded(outcome.unwrap()))
+    except BaseException as error:  # noqa: BLE001  it is raised where the append came from
+        return Outcome(error=error)
