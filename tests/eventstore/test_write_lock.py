@@ -160,13 +160,30 @@ def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
     lock = WriteLock(path, 60)
     lock.take(Waiter(0))
     lock.release()
-    lock._shared = b"the name of another process"
     os.close(lock._file)
     lock._file = os.open("/dev/full", os.O_RDWR)
     with pytest.raises(OSError, match="No space left"):
         os.pwrite(lock._file, b"x", 0)
     lock.take(Waiter(0))
     lock.close()
+
+
+CUT_WHILE_OPEN = """
+import os, sys
+from eventstore.recorders.sqlite.write_lock import Until, WriteLock
+lock = WriteLock(sys.argv[1], 60)
+lock.take(Until(0))
+lock.release()
+os.truncate(f"{sys.argv[1]}-queue", 0)
+lock.take(Until(0))
+"""
+
+
+def test_a_lock_file_that_is_cut_does_not_end_the_process(path: str):
+    """As a full disk in memory does, which has no room for a page of the file: reading it by a mapping is a SIGBUS."""
+    ended = subprocess.run([sys.executable, "-c", CUT_WHILE_OPEN, path], check=False)
+    assert ended.returncode == 0
+    assert Path(f"{path}-queue").read_bytes().partition(b" ")[0].isdigit()
 
 
 @pytest.mark.parametrize("patience", ["0", "-1", "soon", "1.5", "", "1000000", "٣"])

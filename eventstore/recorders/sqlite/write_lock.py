@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import threading
 import time
@@ -52,11 +51,8 @@ class WriteLock:
         self._patience_s = patience_s
         self._file = -1
         self._name = b""
-        self._of_name = slice(0)
-        """Where the name of this process stands in the lock file."""
+        """The name of this process, as it stands at the beginning of the lock file."""
         self._pending: _Pending | None = None
-        self._shared: mmap.mmap | bytes = b""
-        """The lock file, opened for reading: a write could end the process if the disk is full."""
         self._open()
 
     def take(self, waiter: Waiter) -> None:
@@ -71,12 +67,15 @@ class WriteLock:
                 self._wait(waiter.deadline)
         except BlockingIOError:
             self._wait(waiter.deadline)
-        if not self._name:
-            self._map()
-        if self._shared[self._of_name] == self._name:  # which takes a tenth of the time of writing it
+        name = self._name
+        if not name:  # most stores are opened only to read
+            name = self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
+        # Not through a mapping of the file: where the file was cut, or a full disk has no room for it, that ends
+        # the process.
+        if os.pread(self._file, len(name), 0) == name:
             return
         try:
-            os.pwrite(self._file, self._name, 0)
+            os.pwrite(self._file, name, 0)
         except OSError as error:
             # On a full disk. The name is for the errors of other processes, and no reason to fail. An exception of a
             # signal handler, which has a frame of its own, goes on.
@@ -94,7 +93,6 @@ class WriteLock:
         """Close the lock file, which releases the lock."""
         pending, self._pending = self._pending, None
         file, self._file = self._file, -1
-        self._shared = b""
         if pending is not None:
             pending.abandon()
         if file >= 0:
@@ -132,18 +130,7 @@ class WriteLock:
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        # What is mapped has the lock file open a second time: in a forked child it would hold its parent's lock.
-        self._name = self._shared = b""
-
-    def _map(self) -> None:
-        """Open the lock file for reading, the first time that the lock is taken: most stores are opened only
-        to read.
-        """
-        self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
-        self._of_name = slice(len(self._name))
-        if os.fstat(self._file).st_size < _NAME_BYTES_MAX:
-            os.ftruncate(self._file, _NAME_BYTES_MAX)
-        self._shared = mmap.mmap(self._file, _NAME_BYTES_MAX, access=mmap.ACCESS_READ)
+        self._name = b""  # a forked child has another
 
     def _wait(self, until: float) -> None:
         pending = self._pending
@@ -164,7 +151,6 @@ class WriteLock:
         old = self._file
         self._file, self._pending, pending.file = pending.file, None, -1
         os.close(old)
-        self._map()
 
     def _poll(self, until: float) -> None:
         while not _try(self._file):
