@@ -27,7 +27,6 @@ from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from condensers import Condensation
 from foldlog.adapters.without_sdk.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 from foldlog.adapters.without_sdk.checkpoint_reading import WholeCheckpoint
@@ -212,11 +211,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """
         conf, messages = config["configurable"], list(state[self._messages])
         graph = {"thread_id": conf["thread_id"], "checkpoint_ns": conf.get("checkpoint_ns", "").rpartition("|")[0]}
-        history = self.history({"configurable": graph})
-        while self._condense and isinstance(history.step(), Condensation):
-            continue
-        recorded = self.threads.newest_records(self.threads.of(graph))
-        return {"llm_input_messages": model_input(messages, recorded, history.view, self._values.key, HumanMessage)}
+        condensed = self.threads.condensed(graph, steps=self._condense)
+        if condensed is not None:  # else the thread was deleted under the run
+            messages = model_input(messages, *condensed, self._values.key, HumanMessage)
+        return {"llm_input_messages": messages}
 
     # -- values -------------------------------------------------------------------------------------------------------
 

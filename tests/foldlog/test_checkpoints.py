@@ -215,6 +215,24 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
         assert checkpoints.newest(f"{THREAD}/none") is None
 
 
+def test_what_is_put_after_a_thread_was_erased_begins_it_again():
+    """Also where it was erased between the look and the append, and where a checkpoint before it had been put twice."""
+    with foldlog.open("memory:") as histories:
+        checkpoints, other = opened(histories), opened(histories)
+        put(checkpoints, 0, None, "a")
+        put(checkpoints, 1, "000", "ab", "once")
+        put(checkpoints, 2, "000", "ac", "a fork")
+        for number, parent, names in ((1, "000", "abd"), (3, "001", "abdf"), (4, "002", "acg")):
+            other.erase(other.conversations(THREAD), "deleted")
+            assert checkpoints.find(THREAD) is None
+            put(checkpoints, number, parent, names, number)
+            for reader in (checkpoints, other, opened(histories)):
+                assert [(each.id, told(reader, each)[0]) for each in reader.walk(THREAD)] == [
+                    (f"{number:03}", [*names])
+                ]
+                assert told(reader, reader.find(THREAD, f"{number:03}"))[:2] == ([*names], number)
+
+
 def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
     """Another process puts a child of the same parent between the look and the append."""
     with foldlog.open("memory:") as histories:

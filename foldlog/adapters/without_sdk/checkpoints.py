@@ -108,10 +108,11 @@ class Checkpoints(CheckpointReader):
         number, newest = 0, self._newest.pop(thread, None)
         known = newest
         while True:
-            if newest is None or newest.history is None or not newest.checkpoint.precedes(parent, checkpoint_id):
-                newest = self._loaded(self._branches.to_continue(thread, checkpoint_id, parent), known)
-            before, history = newest.checkpoint, newest.history or self.histories[newest.checkpoint.branch]
             try:
+                if newest is None or newest.history is None or not newest.checkpoint.precedes(parent, checkpoint_id):
+                    newest = self._loaded(self._branches.to_continue(thread, checkpoint_id, parent), known)
+                before, history = newest.checkpoint, newest.history
+                assert history is not None
                 events, records, decoder = self._changes(newest, keys or (), record)
                 more, documents = channels(before)
                 value = copied({**body, **more})
@@ -130,7 +131,7 @@ class Checkpoints(CheckpointReader):
             except VersionConflict:
                 pass  # other writers appended: find the newest checkpoint again
             except (ConversationErased, ConversationNotFound):
-                self._branches.begin_again(before.branch)
+                number, known = 0, None  # the thread was deleted: what is put begins it again
             else:
                 version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
                 checkpoint = Checkpoint(before.branch, version, value)

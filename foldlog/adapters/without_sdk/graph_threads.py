@@ -11,10 +11,14 @@ from heapq import merge
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from condensers import Condensation
+from eventstore import ConversationErased
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 from foldlog.adapters.without_sdk.checkpoints import Checkpoints
+from foldlog.adapters.without_sdk.record_lists import Span
 from foldlog.histories import Histories
 from foldlog.history import History
+from projections import View
 
 __all__ = ["Config", "GraphThreads", "Placed", "config_of"]
 
@@ -51,6 +55,18 @@ class GraphThreads(Checkpoints):
         thread = self.of(conf)
         found = self.find(thread, conf.get("checkpoint_id"))
         return self.histories[thread if found is None else found.branch]
+
+    def condensed(self, conf: Mapping[str, Any], *, steps: bool) -> tuple[list[tuple[Span, bytes]], View] | None:
+        """Return the event ids and the key of each record of the newest checkpoint, and its View, with ``steps`` after
+        the steps that the condenser takes; None if the thread is deleted.
+        """
+        history = self.history(conf)
+        try:
+            while steps and isinstance(history.step(), Condensation):
+                continue
+            return self.newest_records(self.of(conf)), history.view
+        except ConversationErased:
+            return None
 
     def namespaces(self, thread_id: Any = None) -> Iterator[tuple[str, str, str]]:
         """Yield thread, namespace and first conversation of each namespace of one thread, or of all threads."""

@@ -16,6 +16,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 import foldlog
@@ -338,6 +339,40 @@ async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
         await saver.aput_writes(config, [("a", 1)], "task")
         assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
     assert b"secret" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("deleter", ["the run's own saver", "another saver"])
+def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgraph(tmp_path, durability, deleter):
+    """In the middle of a step, twice. What the run puts from then on is another thread with the id."""
+    url = f"sqlite:///{tmp_path / 'h.db'}"
+    with foldlog.open(url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}) as histories:
+        ours, theirs, kept = FoldlogSaver(histories, condense=True), InMemorySaver(), []
+        with FoldlogSaver(url) as other:
+            for saver in (ours, theirs):
+                deletes = other if saver is ours and deleter == "another saver" else saver
+
+                @tool
+                def measure(deletes=deletes, calls=[]) -> str:  # noqa: B006
+                    """Measure."""
+                    calls.append(1)
+                    if len(calls) in (2, 4):
+                        deletes.delete_thread("t")
+                    return "9 km"
+
+                model = ScriptedModel(script=steps(5), prompts=[])
+                graph = agent(model, [measure], saver, saver.pre_model_hook if saver is ours else None)
+                ended = graph.invoke(said("go"), THREAD, durability=durability)
+                kept.append([message.content for message in ended["messages"]])
+                stored = saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
+                assert [message.content for message in stored] == kept[-1]
+            assert kept[0] == kept[1]
+            if durability == "sync":
+                assert len(list(ours.list(THREAD))) == len(list(theirs.list(THREAD)))
+        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        ours.delete_thread("t")
+        assert ours.get_tuple(THREAD) is None
+    assert b"9 km" not in (tmp_path / "h.db").read_bytes()
 
 
 async def test_a_cancelled_put_is_whole_or_absent_and_over(histories):
