@@ -43,7 +43,7 @@ from eventstore.writing.forking import begin_fork
 from eventstore.writing.generation import Generation, tombstones_before
 from eventstore.writing.importing import Ingestion
 
-__all__ = ["EVENT_BYTES_MAX", "Store"]
+__all__ = ["EVENT_BYTES_MAX", "Store", "prepare_append"]
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class Store:
         ``TypeError`` where an argument is of a wrong type. Durability: on disk when it returns. Cost: the events
         appended; the length of the conversation does not matter.
         """
-        work = self.prepare_append(conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
+        work = self._prepare_append(conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
         try:
             try:
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
@@ -116,35 +116,6 @@ class Store:
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
             raise unavailable(error) from error
-
-    def prepare_append(
-        self,
-        conversation: str,
-        events: Event | Iterable[Event],
-        expected_version: int | Literal[AnyVersion.ANY_VERSION],
-        idempotency_key: str | None = None,
-        dedupe: Literal["origin"] | None = None,
-        guard: Callable[[ReadTransaction], object] | None = None,
-        generation: Generation | None = None,
-    ) -> Appending:
-        """Encode the events of an append, and return its work, for ``writing.together``. Raises what ``append`` raises
-        before it writes.
-        """
-        if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
-            _check_given(conversation, idempotency_key, dedupe)
-        batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
-        return Appending(
-            self.database,
-            conversation,
-            batch,
-            expected_version,
-            idempotency_key,
-            guard,
-            self._project,
-            dedupe,
-            generation,
-            guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch))),
-        )
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
@@ -298,6 +269,33 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
+    def _prepare_append(
+        self,
+        conversation: str,
+        events: Event | Iterable[Event],
+        expected_version: int | Literal[AnyVersion.ANY_VERSION],
+        idempotency_key: str | None = None,
+        dedupe: Literal["origin"] | None = None,
+        guard: Callable[[ReadTransaction], object] | None = None,
+        generation: Generation | None = None,
+    ) -> Appending:
+        """Encode the events of an append, and return its work. Raises what ``append`` raises before it writes."""
+        if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
+            _check_given(conversation, idempotency_key, dedupe)
+        batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
+        return Appending(
+            self.database,
+            conversation,
+            batch,
+            expected_version,
+            idempotency_key,
+            guard,
+            self._project,
+            dedupe,
+            generation,
+            guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch))),
+        )
+
     def _encode(self, event: Event, *, finite: bool = True) -> Encoded:
         encoded = encode(event, finite=finite)
         body = encoded.body
@@ -421,6 +419,20 @@ class Store:
 
         opened = self._query(partial(page, end=None, size=_SHORT_PAGE))
         return pages()
+
+
+def prepare_append(
+    store: Store,
+    conversation: str,
+    events: Event | Iterable[Event],
+    expected_version: int | Literal[AnyVersion.ANY_VERSION],
+    idempotency_key: str | None = None,
+    generation: Generation | None = None,
+) -> Appending:
+    """Encode the events of an append, and return its work, for ``append_all``. Raises what ``Store.append`` raises
+    before it writes.
+    """
+    return store._prepare_append(conversation, events, expected_version, idempotency_key, generation=generation)
 
 
 def _check_given(conversation: object, idempotency_key: object, dedupe: object) -> None:

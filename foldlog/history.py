@@ -27,6 +27,7 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
+from eventstore.store import prepare_append
 from eventstore.values.arguments import whole
 from eventstore.writing.generation import Generation
 from foldlog.older_summaries import warn_of_older_summaries
@@ -164,10 +165,10 @@ class History:
     def _prepare_append(
         self, events: Event | Iterable[Event], expected_version: ExpectedVersion, idempotency_key: str | None
     ) -> Appending:
-        """Return the work of an append, for ``writing.together``. What that records goes to ``_checked``."""
+        """Return the work of an append, for ``together.append_all``. What that records goes to ``_checked``."""
         appended = _appendable(events)
-        return self._store.prepare_append(
-            self.id, appended, expected_version, idempotency_key, generation=self._generation
+        return prepare_append(
+            self._store, self.id, appended, expected_version, idempotency_key, generation=self._generation
         )
 
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:

@@ -51,11 +51,6 @@ def test_every_public_class_and_function_says_its_contract(package):
     assert silent == []
 
 
-def test_a_store_is_small():
-    """What maintains a store, and what only foldlog calls, are functions that take one."""
-    assert len([name for name in vars(eventstore.Store) if not name.startswith("_")]) <= 14
-
-
 def test_help_fits_two_screens_and_names_everything():
     page = pydoc.plain(pydoc.render_doc(foldlog))
     assert page.count("\n") <= 80

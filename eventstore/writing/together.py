@@ -20,7 +20,7 @@ def can_append_all(database: Database) -> bool:
 
 
 def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make several appends that ``Store.prepare_append`` prepared, in their order, in as few transactions as possible.
+    """Make several appends that ``store.prepare_append`` prepared, in their order, in as few transactions as possible.
     Return the outcome of each: what ``Store.append`` would have returned or raised. One that fails does not change the
     others.
     """

@@ -19,6 +19,7 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.maintenance.erase import erase
+from eventstore.store import prepare_append
 from eventstore.values.outcome import Outcome
 from eventstore.writing.generation import Generation
 from eventstore.writing.together import append_all, can_append_all
@@ -32,7 +33,7 @@ def said(text: str) -> Message:
 
 
 def appended(store: Store, *appends: tuple[Any, ...]) -> list[Outcome[tuple[Recorded, ...]]]:
-    return append_all(store.database, [store.prepare_append(*append) for append in appends])
+    return append_all(store.database, [prepare_append(store, *append) for append in appends])
 
 
 def contents(store: Store, conversation: str) -> list[object]:
@@ -84,8 +85,8 @@ def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it
     def refuse(*_: object) -> None:
         raise InvalidEvent("no")
 
-    works = [store.prepare_append(name, said("1"), 0) for name in ("a", "b", "c")]
-    works[1].batch.append(store.prepare_append("b", CondensationRequest(), 0).batch[0])
+    works = [prepare_append(store, name, said("1"), 0) for name in ("a", "b", "c")]
+    works[1].batch.append(prepare_append(store, "b", CondensationRequest(), 0).batch[0])
     works[1].project = refuse
     outcomes = append_all(store.database, works)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), InvalidEvent, type(None)]
@@ -102,7 +103,7 @@ def test_a_repeated_key_gives_the_recorded_events(store: Store):
 @together
 def test_a_history_knows_its_generation_after_an_append_with_others(store: Store):
     generation = Generation()
-    [outcome] = append_all(store.database, [store.prepare_append("a", said("1"), 0, generation=generation)])
+    [outcome] = append_all(store.database, [prepare_append(store, "a", said("1"), 0, generation=generation)])
     assert outcome.error is None
     assert generation.key is not None
 

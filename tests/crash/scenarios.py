@@ -22,6 +22,7 @@ from eventstore.maintenance.redact import redact as redact_event
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.sqlite.log import checkpoints
 from eventstore.recorders.statements import migrations
+from eventstore.store import prepare_append
 from eventstore.writing.together import append_all
 from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
@@ -127,10 +128,10 @@ def append_together(path: Path, ledger: Ledger) -> None:
         for n in range(2):
             names = {"c1": 3, "c2": 1, f"new-{n}": 2}
             works = [
-                store.prepare_append(name, batch_of(f"together-{n}", size), ANY_VERSION, f"together-{n}")
+                prepare_append(store, name, batch_of(f"together-{n}", size), ANY_VERSION, f"together-{n}")
                 for name, size in names.items()
             ]
-            works.insert(1, store.prepare_append("c1", batch_of("stale", 1), 1))
+            works.insert(1, prepare_append(store, "c1", batch_of("stale", 1), 1))
             outcomes = append_all(store.database, works)
             assert isinstance(outcomes.pop(1).error, VersionConflict)
             for (name, size), outcome in zip(names.items(), outcomes, strict=True):
