@@ -1,6 +1,7 @@
 """Detach a fork from its parent: give it a copy of the events that it shares, so that the parent can be erased.
 
-The events keep their ids and heads. They get no positions: a follower has read them as events of the parent.
+The events keep their ids and heads. When all are copied, they get positions: a follower reads them as events of the
+fork, before it reads that the parent is erased.
 """
 
 from __future__ import annotations
@@ -59,5 +60,6 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
             shared = [record for record in writing.records(newest.projection) if record.version <= begins]
             writing.put_records(newest.projection, shared)
     writing.keep_past(database.links(transaction, found), begins)
+    writing.place_past(begins)
     writing.end()
     return None

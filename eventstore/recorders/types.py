@@ -31,6 +31,7 @@ __all__ = [
     "Only",
     "PastRows",
     "Place",
+    "PlacedPast",
     "PlacedRow",
     "RecalledKey",
     "Record",
@@ -288,9 +289,17 @@ class NewPast(NamedTuple):
 
 
 class PastRows(NamedTuple):
-    """Rows below the first own event of a fork. They get no positions: no follower reads them."""
+    """Rows below the first own event of a fork. No follower reads them before they get positions (``PlacedPast``)."""
 
     rows: Sequence[Row]
+
+
+class PlacedPast(NamedTuple):
+    """The copied rows of a fork, which has this number of them, get the next positions: followers read them as events
+    of the fork.
+    """
+
+    events: int
 
 
 class NewForm(NamedTuple):
@@ -336,7 +345,10 @@ class Fork(NamedTuple):
         return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
 
 
-Change = NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | Grown | ForgottenKey | Erasure
+Change = (
+    NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | ForgottenKey
+    | Erasure
+)  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
 salt and key are deleted at once, and ``delete`` removes the rest.
 """

@@ -26,6 +26,7 @@ from eventstore.recorders.types import (
     NewPast,
     PastRows,
     Place,
+    PlacedPast,
     RecalledKey,
     Record,
     Row,
@@ -180,6 +181,10 @@ class WriteTransaction(ReadTransaction):
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
         self._reader.change(self.found.key, PastRows(self._encoded(rows)))
+
+    def place_past(self, events: int) -> None:
+        """Give the copied events, which are this many, the next positions: followers read them."""
+        self._reader.change(self.found.key, PlacedPast(events))
 
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""

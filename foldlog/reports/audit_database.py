@@ -187,11 +187,9 @@ def _follow_some(
     damaged: list[Damaged] = []
     touched: set[str] = set()
     for conversation in dict.fromkeys(conversations):
-        known = database.execute(
-            "SELECT max(id) FROM events WHERE conversation = ?", [storable(conversation)]
-        ).fetchone()[0]
+        start, there = _missing(store, database, conversation)
         touched.add(conversation)
-        logged = _logged(store, conversation, 0 if known is None else known + 1)
+        logged = (one for one in _logged(store, conversation, start) if _id_of(one) not in there)
         while chunk := list(islice(logged, _CHUNK)):
             lost = [Damaged(conversation, e.event_id, e.problem) for e in chunk if isinstance(e, CorruptEvent)]
             rows = [(conversation, *one) for one in chunk if not isinstance(one, CorruptEvent)]
@@ -202,6 +200,27 @@ def _follow_some(
             damaged += lost
             on_events(len(chunk))
     return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
+
+
+def _missing(store: Store, database: Database, conversation: str) -> tuple[int, set[int]]:
+    """Return the first event of a conversation that the database does not have, and the later ones that it has. A fork
+    that was detached may lack its first events.
+    """
+    known = (
+        "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE conversation = ? ORDER BY 1"
+    )
+    ids = [each for (each,) in database.execute(known, [storable(conversation)] * 2)]
+    try:
+        is_fork = store.conversation(conversation).parent is not None
+    except CorruptEvent:  # ``_logged`` names the problem
+        is_fork = False
+    first = ids[0] if ids and is_fork else 0  # the shared events of a fork may be there as those of its parent
+    start = next((wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids))
+    return start, set(ids[start - first :])
+
+
+def _id_of(one: Logged | CorruptEvent) -> int:
+    return one.event_id if isinstance(one, CorruptEvent) else one.event.id
 
 
 def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:

@@ -194,7 +194,34 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(an
     heads = {name: [Published(len(events), bytes.fromhex(head))] for name, (events, head) in before.items()}
     assert [verdict.findings for verdict in verify(store, published=heads)] == [()] * 5
     followed = [(each.conversation, each.id) for each in store.follow() if not isinstance(each.event, Erased)]
-    assert followed == [("f", 11), ("f", 12), ("g", 12), ("h", 4)]
+    taken_over = [*(("f", each) for each in range(11)), *(("h", each) for each in range(4))]
+    assert followed == [("f", 11), *taken_over, ("f", 12), ("g", 12), ("h", 4)]
+
+
+def test_a_follower_reads_the_events_that_a_detached_fork_takes_over_once(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    store = any_store
+    monkeypatch.setattr(detachment, "_CHUNK", 3)
+    store.fork("c", 6, "f")
+    *_, newest = store.follow()
+    stop = newest.position
+    erase(store, "c", reason="asked for", detach_forks=True)
+    *taken_over, erased = store.follow(stop)
+    assert [(each.conversation, each.event) for each in taken_over] == [("f", each) for each in store.events("f")]
+    assert [each.recorded_at for each in taken_over] == [each.recorded_at for each in store.log("f")]
+    assert isinstance(erased.event, Erased)
+    store.append("f", said("own"), expected_version=6)
+    assert [(each.conversation, each.id) for each in store.follow(erased.position)] == [("f", 6)]
+    position = stop
+    for each in store.follow(stop):  # one at a time, as a follower that is stopped after every event
+        (one,) = store.follow(position, limit=1)
+        assert one == each
+        position = one.position
+    assert [verdict.findings for verdict in verify(store)] == [()] * 3
+    erase(store, "f", reason="asked for")
+    assert [type(each.event) for each in store.follow()] == [Erased, Erased]
+    assert [verdict.findings for verdict in verify(store)] == [()] * 3
 
 
 def test_a_detachment_that_was_stopped_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):

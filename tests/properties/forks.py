@@ -169,7 +169,7 @@ class Trial:
         if needed and detached and not with_forks:
             erase(self.store, name, reason="asked for", detach_forks=True, complete=False)
             for each in needed:
-                self.model[each].parent = None
+                self.model[each].parent, self.model[each].own = None, 0
             self.model[name].erased = True
             self.heads.pop(name, None)
             return

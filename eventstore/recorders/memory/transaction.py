@@ -25,6 +25,7 @@ from eventstore.recorders.types import (
     NewPast,
     PastRows,
     Place,
+    PlacedPast,
     RecalledKey,
     Record,
     Row,
@@ -117,6 +118,8 @@ class MemoryTransaction(MemoryReader):
                 self._change(found._replace(parent=None, parent_id=None, parent_version=version, past=past))
             case PastRows(rows):
                 self._store(key, rows)
+            case PlacedPast(events):
+                self._place((key, event_id) for event_id in range(events))
             case Grown():
                 pass  # nothing in memory is damaged
             case NewKey(salt, key_id, sealed_key, replaces):

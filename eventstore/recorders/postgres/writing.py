@@ -41,6 +41,7 @@ from eventstore.recorders.types import (
     NewPast,
     PastRows,
     Place,
+    PlacedPast,
     RecalledKey,
     Record,
     Row,
@@ -174,6 +175,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._check_staged(key)
         self._write("hide_replaced_tombstone", bigint(key), bigint(self._positions.take(1)))
         self._write("publish", bigint(key))
+        return self._place_first(key, size)
+
+    def _place_first(self, key: int, size: int) -> int:
+        """Give the first events of a conversation the next positions. Return the first of these."""
         first_id, firsts = 0, []
         for first, count in self._numbered().take_ranges(size, self._reserve):
             self._write("insert_publication", bigint(first), bigint(key), bigint(first_id), bigint(count))
@@ -217,6 +222,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 self._write("set_past", bigint(key), bigint(version), past)
             case PastRows(rows):
                 self._insert(key, rows, [None] * len(rows))
+            case PlacedPast(events):
+                self._place_first(key, events)
             case Grown():
                 self._write("grow_fork", bigint(key))
             case NewForm(rows):

@@ -29,6 +29,7 @@ from eventstore.recorders.types import (
     NewPast,
     PastRows,
     Place,
+    PlacedPast,
     RecalledKey,
     Record,
     Row,
@@ -115,6 +116,10 @@ class SQLiteTransaction(SQLiteReader):
         replaces = self._execute(SQL["replaces"], (key,)).fetchone()
         if replaces is not None:
             self._hide_tombstone(replaces[0])
+        return self._place_first(key, size)
+
+    def _place_first(self, key: int, size: int) -> int:
+        """Give the first events of a conversation the next positions. Return the first of these."""
         first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._execute(SQL["publish"], (first, size, key))
@@ -163,6 +168,8 @@ class SQLiteTransaction(SQLiteReader):
                 self._execute(SQL["set_past"], (version, past, key))
             case PastRows(rows):
                 self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
+            case PlacedPast(events):
+                self._place_first(key, events)
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
