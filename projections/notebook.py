@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventstore.events import (
@@ -123,6 +122,8 @@ def _words(content: Content) -> str:
 
 
 def _escaped(text: str) -> str:
+    from html import escape  # its table of entities takes time, in each process, and few make HTML
+
     return escape(_visible(text))
 
 

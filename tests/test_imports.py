@@ -64,6 +64,18 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
     assert _modules_after(code) & {"eventsourcing", "sqlite_utils", "litellm", "psycopg"} == set()
 
 
+def test_a_view_is_opened_without_modules_of_python_that_only_few_need(tmp_path):
+    code = f"""
+from eventstore import Message, open_store
+from projections import Views
+with open_store("sqlite:///{tmp_path}/a.db") as store:
+    store.append("c1", Message(source="user", content="hi"), expected_version=0)
+    len(Views(store).current("c1"))
+"""
+    unneeded = {"importlib.resources", "tempfile", "shutil", "html", "pathlib"}
+    assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
+
+
 def test_the_store_has_few_rooms_and_few_arrows_between_them():
     """A reader holds a dozen rooms in mind, and the ways between them only if there are few."""
     code = "import runpy; print(runpy.run_path('scripts/layout-figures')['arrows']())"

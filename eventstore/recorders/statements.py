@@ -1,20 +1,25 @@
-"""Load SQL from files: statements and numbered migrations are files beside the code."""
+"""Load SQL from files: statements and numbered migrations are files beside the code.
+
+They are read by their paths: to import ``importlib.resources`` takes longer than to read them, in each process.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from importlib.resources import files
+from functools import cache
 
-__all__ = ["migrations", "statements"]
+__all__ = ["migrations", "newest_schema", "statements"]
+
+_SQL = os.path.join(os.path.dirname(__file__), "sql")
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def statements(dialect: str) -> Mapping[str, str]:
     """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in braces."""
-    text = (files("eventstore.recorders") / "sql" / dialect / "queries.sql").read_text()
-    blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
+    blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(_text(dialect, "queries.sql"))]
     parts = {f"{{{name}}}": sql for what, name, sql in blocks if what == "part"}
     return {name: _with(parts, sql) for what, name, sql in blocks if what == "name"}
 
@@ -25,8 +30,22 @@ def _with(parts: Mapping[str, str], sql: str) -> str:
     return sql
 
 
+@cache
 def migrations(dialect: str) -> Mapping[int, str]:
     """Return the scripts that change a database from schema n-1 to schema n, by n, ascending."""
-    scripts = (files("eventstore.recorders") / "sql" / dialect).iterdir()
-    numbered = {int(path.name[:4]): path.read_text() for path in scripts if path.name[:4].isdigit()}
-    return dict(sorted(numbered.items()))
+    return {number: _text(dialect, name) for number, name in sorted(_scripts(dialect).items())}
+
+
+def newest_schema(dialect: str) -> int:
+    """Return the number of the last migration, without reading one."""
+    return max(_scripts(dialect))
+
+
+def _scripts(dialect: str) -> Mapping[int, str]:
+    names = os.listdir(os.path.join(_SQL, dialect))
+    return {int(name[:4]): name for name in names if name[:4].isdigit()}
+
+
+def _text(dialect: str, name: str) -> str:
+    with open(os.path.join(_SQL, dialect, name), encoding="utf-8") as file:
+        return file.read()

@@ -26,13 +26,13 @@ becomes an error and never a wrong text. ``docs/STORED_BYTES.md`` gives the byte
 
 from __future__ import annotations
 
-import secrets
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
 from operator import add
+from os import urandom
 from typing import Any, NamedTuple
 
 from eventstore.recorders.types import HEAD_BYTES, Record
@@ -70,7 +70,7 @@ def new_salt() -> bytes:
     """Random bytes that make the heads of equal histories differ. Once they are erased, heads reveal nothing of the
     events.
     """
-    return secrets.token_bytes(SALT_BYTES)
+    return urandom(SALT_BYTES)
 
 
 def seed(conversation: str, salt: bytes) -> bytes:

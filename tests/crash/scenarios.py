@@ -300,7 +300,7 @@ def migrate_new(path: Path, ledger: Ledger) -> None:
 
 def _of_schema_1(path: Path) -> None:
     """A file as a version of foldlog left it that knew only the first migration."""
-    known = dict(schema._MIGRATIONS)
+    known = dict(schema.migrations("sqlite"))
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     for statement in schema._split(known[1]):

@@ -270,8 +270,8 @@ def statements(path: str) -> list[str]:
 def test_a_migration_that_fails_leaves_the_older_schema_whole(path: str, monkeypatch: pytest.MonkeyPatch):
     of_schema(path, 1)
     before = statements(path)
-    broken = {**schema._MIGRATIONS, 2: "CREATE TABLE half (x);\nCREATE TABLE half (x);\n"}
-    monkeypatch.setattr(schema, "_MIGRATIONS", broken)
+    broken = {**migrations("sqlite"), 2: "CREATE TABLE half (x);\nCREATE TABLE half (x);\n"}
+    monkeypatch.setattr(schema, "migrations", lambda _dialect: broken)
     with pytest.raises(DatabaseError, match="table half already exists"):
         SQLiteRecorder(path)
     assert statements(path) == before

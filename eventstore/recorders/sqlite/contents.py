@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple
 
+from eventstore.recorders.sqlite.connections import file_uri
 from eventstore.recorders.sqlite.reader import SQL
 
 __all__ = ["Contents"]
@@ -74,7 +74,7 @@ class Contents:
 
 def _on_disk(path: str) -> _OnDisk | None:
     """Return the content of the file without its log; None if its rows cannot be found."""
-    uri = f"{Path(path).as_uri()}?immutable=1"
+    uri = f"{file_uri(path)}?immutable=1"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         values = dict(connection.execute(SQL["identity"]))
     uuid = values.get("uuid")

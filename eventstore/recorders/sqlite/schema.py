@@ -12,7 +12,7 @@ from typing import Any, Final
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.sqlite.checked import Checked
-from eventstore.recorders.statements import migrations
+from eventstore.recorders.statements import migrations, newest_schema
 
 __all__ = [
     "FINGERPRINT",
@@ -25,8 +25,7 @@ __all__ = [
 ]
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
-_MIGRATIONS: Final = migrations("sqlite")
-NEWEST: Final = max(_MIGRATIONS)
+NEWEST: Final = newest_schema("sqlite")
 FINGERPRINT: Final = "20790367151e0da8deb7fe0f3344e0c6"
 """A fingerprint of the schema that the migrations make. It is compared instead of running them in memory, which takes
 longer than opening a View. A test holds it to the migrations.
@@ -79,7 +78,7 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     execute("BEGIN IMMEDIATE")
     try:
         for number in range(checked_number(connection, path) + 1, NEWEST + 1):
-            for statement in _split(_MIGRATIONS[number]):
+            for statement in _split(migrations("sqlite")[number]):
                 execute(statement)
             if number == 1:
                 execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -150,7 +149,7 @@ def _made_by_migrations(schema: int) -> dict[tuple[str, str], str]:
     """Return what the migrations up to this one make, by kind and name."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for number in range(1, schema + 1):
-            connection.executescript(_MIGRATIONS[number])
+            connection.executescript(migrations("sqlite")[number])
         made = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
     return {(kind, name): _words(statement) for kind, name, statement in made}
 
