@@ -44,7 +44,7 @@ from eventstore.events import (
 )
 from eventstore.values.bodies import BEGINS_WITH_LIST, NotListed, put_back, taken_out, with_list, without_list
 from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, exact_of_first_form, is_json, with_exact
-from eventstore.values.json_values import not_json
+from eventstore.values.json_values import not_json, plain
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode", "encode_ours"]
 
@@ -128,7 +128,7 @@ class Undecodable(ValueError):
 
 
 _new = tuple.__new__  # what Encoded(...) calls, without the call around it
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 _to_json = _encoder.encode
 _strict = msgspec.json.Decoder(_Known, strict=True)
 _any = msgspec.json.Decoder()
@@ -339,7 +339,7 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
 
 def _builtins(event: _Known) -> dict[str, Any]:
     """Return the fields as JSON has them. Values that are bytes stay bytes."""
-    fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,))
+    fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     return fields
 
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, Final
 
-__all__ = ["not_json", "said"]
+__all__ = ["not_json", "plain", "said"]
 
 _Path = tuple[Any, str] | None
 """The path before a step, and the step. Only the path that an error names becomes text."""
@@ -18,7 +18,6 @@ _Path = tuple[Any, str] | None
 _BASE64: Final = 'write base64.b64encode(value).decode("ascii")'
 _BYTES: Final = "write bytes(value)"
 _AS_IT_IS: Final = (str, int, float)
-_AND_BYTES: Final = (*_AS_IT_IS, bytes)
 
 
 def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool = False) -> str | None:
@@ -29,14 +28,13 @@ def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool 
     are not. A tuple is read back as a list. A value of a derived class is read back as an equal value of the plain
     type. Cost: one visit of each list and map, even if one contains itself.
     """
-    kept = _AND_BYTES if or_bytes else _AS_IT_IS
     waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
     seen: set[int] = set()
     while waiting:
         path, value = waiting.popleft()
         if finite and isinstance(value, float) and not isfinite(value):
             return f"its field {_text(path)} is {value}, which JSON cannot hold; write it as text, or None"
-        if value is None or isinstance(value, kept):
+        if value is None or isinstance(value, _AS_IT_IS) or (or_bytes and type(value) is bytes):
             continue
         if isinstance(value, dict | list | tuple):
             if id(value) in seen:
@@ -54,8 +52,22 @@ def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool 
                 waiting.extend([((path, f"[{place}]"), item) for place, item in enumerate(value)])
             continue
         kind = type(value).__name__
-        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value)}"
+        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value, or_bytes)}"
     return None
+
+
+def plain(value: object) -> object:
+    """Return a text or number of a derived class, such as NumPy's ``float64``, as an equal value of the plain class.
+
+    Raises ``TypeError`` for any other object.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"an object of type {type(value).__name__} cannot be stored")
 
 
 def said(value: object) -> str:
@@ -65,10 +77,10 @@ def said(value: object) -> str:
     return str(value)
 
 
-def _remedy(value: object) -> str:
-    if isinstance(value, bytes):
+def _remedy(value: object, or_bytes: bool) -> str:
+    if isinstance(value, bytes) and not or_bytes:
         return _BASE64
-    if isinstance(value, bytearray | memoryview):
+    if isinstance(value, bytes | bytearray | memoryview):
         return _BYTES
     if isinstance(value, AbstractSet):
         return "write a list, such as sorted(value)"

@@ -33,6 +33,27 @@ class Colour(Enum):
     RED = "red"
 
 
+class Name(str):
+    def __str__(self) -> str:
+        return "another text"
+
+
+class Count(int):
+    def __int__(self) -> int:
+        return -1
+
+
+class Score(float):
+    """A number as NumPy's ``float64`` is one."""
+
+    def __float__(self) -> float:
+        return -1.0
+
+
+class Blob(bytes):
+    """Bytes of a class of their own."""
+
+
 keys = st.text(max_size=4) | st.integers(-1, 2) | st.booleans() | st.none() | st.floats() | st.binary(max_size=2)
 leaves = (
     st.none()
@@ -124,9 +145,45 @@ def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_
             assert list(store.events("c1")) == [one.event for one in first]
 
 
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize(
+    "value, plain",
+    [
+        (Name("text"), "text"),
+        (Name("\ud800"), "\ud800"),
+        (Count(7), 7),
+        (Count(2**70), 2**70),
+        (Score(0.1), 0.1),
+        ([{"a": (Score(1.5), Count(2))}, b"x"], [{"a": [1.5, 2]}, b"x"]),
+    ],
+)
+def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field: str, value: Any, plain: Any):
+    with open_store("memory:") as store:
+        store.append("c1", Message(source="user", content="first"), expected_version=0)
+        [appended] = store.append("c1", FIELDS[field](value), expected_version=1)
+        store.ingest("imported", [FIELDS[field](value)])
+        for event in (appended.event, next(store.events("c1", 1)), next(store.events("imported"))):
+            assert told(data_of(event, field)) == told(plain)
+        with pytest.raises(InvalidEvent, match=r"field meta\.x is nan"):
+            store.append("c1", Message(source="user", content="x", meta={"x": Score("nan")}), expected_version=2)
+
+
+def test_fields_and_documents_of_derived_classes_are_plain_too():
+    with open_store("memory:") as store:
+        event = Action(tool=Name("t"), call_id=Name("c"), source=Name("agent"))
+        store.append("c1", event, expected_version=0)
+        stored = next(store.events("c1"))
+        assert isinstance(stored, Action)
+        assert [type(text) for text in (stored.tool, stored.call_id, stored.source)] == [str] * 3
+        documents = Documents(store)
+        documents.append("c1", (), {"state": {"x": Score(2.0), "n": Count(3)}})
+        assert told(documents.get("c1", "state")) == told({"x": 2.0, "n": 3})
+
+
 @pytest.mark.parametrize(
     "event, problem",
     [
+        (Annotation(name="n", data={"x": [1, Blob(b"x")]}), r"data\.x\[1\] has .* Blob.*bytes\(value\)"),
         (Annotation(name="n", data={"x": [1, bytearray(b"x")]}), r"data\.x\[1\] has .* bytearray.*bytes\(value\)"),
         (Annotation(name="n", data={"a": {1, 2}}), r"data\.a has a value of type set.*write a list"),
         (Annotation(name="n", data=[{1: "a"}]), r"data\[0\] has the key 1 of type int.*write it as text"),
