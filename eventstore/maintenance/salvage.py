@@ -13,7 +13,7 @@ there, with one event that stands for all of them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -51,10 +51,17 @@ class Salvaged(NamedTuple):
     problem: str | None = None
 
 
-def salvage(source: Store, target: Store, *, lost_max: int = LOST_MAX) -> Iterator[Salvaged]:
+def salvage(
+    source: Store,
+    target: Store,
+    *,
+    lost_max: int = LOST_MAX,
+    ends: Mapping[int, VerifyFinding] | None = None,
+) -> Iterator[Salvaged]:
     """Copy every conversation of ``source``, as far as it is sound, to ``target``, which should be new.
 
-    If more than ``lost_max`` consecutive events are missing, the copy of a conversation ends before them.
+    ``ends`` are the findings, by key, that the end of a conversation is lost, or may be. If more than ``lost_max``
+    consecutive events are missing, the copy of a conversation ends before them.
 
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read twice; memory for one page.
@@ -65,17 +72,24 @@ def salvage(source: Store, target: Store, *, lost_max: int = LOST_MAX) -> Iterat
                 yield Salvaged("", 0, False, problem=found)
                 continue
             try:
-                yield _salvaged(source.database, target.database, found, lost_max)
+                end = None if ends is None else ends.get(found.key)
+                yield _salvaged(source.database, target.database, found, lost_max, end)
             except EventStoreError as error:
                 yield Salvaged(found.id, 0, False, problem=str(error))
 
 
-def _salvaged(source: Database, target: Database, found: Conversation, lost_max: int) -> Salvaged:
+def _salvaged(
+    source: Database, target: Database, found: Conversation, lost_max: int, end: VerifyFinding | None
+) -> Salvaged:
     findings = next(verdicts(source, found.id)).findings  # for a fork, also in the events that it shares
-    if found.erasure is not None or not findings:
+    ends = () if end is None else (end,)
+    if found.erasure is not None:
         copy_conversation(source, target, found.id)
-        return Salvaged(found.id, 0 if found.erasure is not None else found.version, True)
-    unsound = tuple(finding for finding in findings if not finding.sound)
+        return Salvaged(found.id, 0, True)
+    if not findings:
+        copy_conversation(source, target, found.id)
+        return Salvaged(found.id, found.version, not ends, ends)
+    unsound = (*(finding for finding in findings if not finding.sound), *ends)
     if found.version == 0:
         return Salvaged(found.id, 0, False, unsound, "all of its events are lost")
     codec = source.codec_of_damaged(found)

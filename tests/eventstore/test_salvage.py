@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from eventstore import (
 )
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.maintenance.status import confirm
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.sqlite.damaged.carving import Carved, carve
-from eventstore.recorders.sqlite.damaged.pages import PageFile
+from eventstore.maintenance.verify import VerifyFinding, verify
+from eventstore.recorders.sqlite.damaged.carving import carve
+from eventstore.recorders.sqlite.damaged.pages import PageFile, StoredRow
 from eventstore.stored import hash_chain
 from projections import Views
 
@@ -83,10 +83,11 @@ def execute(path: Path, *statements: str) -> None:
 def salvaged(path: Path, keys: KeyRing | None = None) -> tuple[dict[str, Salvaged], Store]:
     """What became of each conversation, and the new store."""
     carved = path.with_name("carved.db")
-    carve(str(path), str(carved))
+    found = carve(str(path), str(carved))
+    ends = {key: VerifyFinding(*end) for key, end in found.ends.items()}
     target = open_store(f"sqlite:///{path.with_name('salvaged.db')}", keys=keys)
     with open_store(f"sqlite:///{carved}", keys=keys) as source:
-        done = {each.conversation: each for each in salvage(source, target)}
+        done = {each.conversation: each for each in salvage(source, target, ends=ends)}
     return done, target
 
 
@@ -241,13 +242,23 @@ def test_a_missing_last_event_that_a_key_knows_of_is_named(path: Path):
         assert any("its end may be cut off" in str(finding) for finding in done["a"].lost)
 
 
-@pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 0.97])
-def test_a_truncated_file_gives_what_it_still_has(path: Path, part: float):
+def assert_what_is_whole_is_complete(target: Store, done: dict[str, Salvaged]) -> None:
+    for name, length in zip(NAMES, (LENGTH, LENGTH, 1_500), strict=True):
+        if name in done and done[name].whole:
+            assert (done[name].events, lost_ids(target, name)) == (length, [])
+
+
+@pytest.mark.parametrize("is_vacuumed", [False, True])
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 0.9, 0.97])
+def test_a_truncated_file_gives_what_it_still_has(path: Path, part: float, is_vacuumed: bool):
+    if is_vacuumed:  # then other pages are the last ones
+        execute(path, "VACUUM")
     sound = path.read_bytes()
     path.write_bytes(sound[: int(len(sound) * part)])
     done, target = salvaged(path)
     with target:
         assert_nothing_else_than_was_written(target, done)
+        assert_what_is_whole_is_complete(target, done)
         kept = sum(each.events for each in done.values())
         assert kept > 0.5 * part * (2 * LENGTH + 1_500)
         assert not all(each.whole for each in done.values())
@@ -264,6 +275,63 @@ def test_every_page_can_be_lost_and_the_others_are_kept(path: Path):
             assert_nothing_else_than_was_written(target, done)
             lost = sum(len(lost_ids(target, name)) for name in done if name in NAMES)
             assert lost + (2 * LENGTH + 1_500 - sum(done[n].events for n in NAMES if n in done)) < 250
+            assert_what_is_whole_is_complete(target, done)
+
+
+def without_page_of(path: Path, is_that: Callable[[StoredRow], bool]) -> None:
+    """Overwrite the last page that has such a row."""
+    page = max(row.page for row in rows(path) if is_that(row))
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * PAGE : page * PAGE] = bytes(PAGE)
+    path.write_bytes(content)
+
+
+def is_last_event_of_a(row: StoredRow) -> bool:
+    return len(row.columns) == 14 and row.columns[1:3] == [1, LENGTH - 1]
+
+
+def is_entry_of_an_event(row: StoredRow) -> bool:
+    return row.rowid is None and len(row.columns) == 4 and row.columns[:2] == [1, LENGTH - 1] and not any(row.texts)
+
+
+def test_an_end_that_an_index_still_names_is_lost_with_numbers(path: Path):
+    without_page_of(path, is_last_event_of_a)
+    done, target = salvaged(path)
+    with target:
+        found = done["a"].events
+        assert 0 < found < LENGTH
+        lost = [(each.first, each.last) for each in done["a"].lost if "an index names" in each.problem]
+        assert lost == [(found, LENGTH - 1)]
+        assert not done["a"].whole
+
+
+def test_an_end_that_no_index_shows_any_more_may_be_lost(path: Path):
+    without_page_of(path, is_last_event_of_a)
+    without_page_of(path, is_entry_of_an_event)
+    done, target = salvaged(path)
+    with target:
+        assert not done["a"].whole
+        assert any("its end may be lost" in str(each) for each in done["a"].lost)
+
+
+def test_an_end_is_proved_where_only_an_index_is_lost(path: Path):
+    without_page_of(path, is_entry_of_an_event)
+    done, target = salvaged(path)
+    with target:
+        assert all(each.whole for each in done.values())
+        assert_what_is_whole_is_complete(target, done)
+
+
+def test_a_fork_shows_that_its_parent_was_longer(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        store.fork("a", LENGTH, "fork of a")
+    of_a = "WHERE conversation = 1 AND id"
+    execute(path, f"DELETE FROM events {of_a} >= 50", "DELETE FROM idempotency_keys WHERE conversation = 1")
+    done, target = salvaged(path)
+    with target:
+        assert (done["a"].events, done["a"].whole) == (50, False)
+        says = "its end is lost: a fork of it began after 60 events, and there are only 50"
+        assert says in {str(each) for each in done["a"].lost}
 
 
 def test_the_newest_state_is_taken_from_the_log(path: Path):
@@ -278,6 +346,7 @@ def test_the_newest_state_is_taken_from_the_log(path: Path):
     done, target = salvaged(crashed)
     with target:
         assert done["a"] == Salvaged("a", LENGTH + 1, True)
+        assert all(each.whole for each in done.values())
     for file in folder.glob("[cs]*.db*"):
         file.unlink()
     log = bytearray((folder / "history.db-wal").read_bytes())
@@ -286,6 +355,25 @@ def test_the_newest_state_is_taken_from_the_log(path: Path):
     done, target = salvaged(crashed)
     with target:
         assert done["a"] == Salvaged("a", LENGTH, True)
+
+
+def test_a_file_whose_newest_pages_are_still_in_its_log_is_not_cut_off(path: Path):
+    size = path.stat().st_size
+    with open_store(f"sqlite:///{path}") as store:
+        store.ingest("long", (event(n) for n in range(300)))
+        folder = path.with_name("crashed")
+        folder.mkdir()
+        for file in path.parent.glob("history.db*"):
+            shutil.copy(file, folder)
+    crashed = folder / "history.db"
+    crashed.write_bytes(crashed.read_bytes()[:size])  # as before the first checkpoint that made the file longer
+    with PageFile(str(crashed)) as pages:
+        there, recorded = pages.there_and_recorded()
+        assert there == recorded > size // PAGE
+    done, target = salvaged(crashed)
+    with target:
+        assert all(each.whole for each in done.values())
+        assert done["long"].events == 300
 
 
 def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_index(path: Path):
@@ -330,7 +418,7 @@ def test_what_has_no_rows_gives_none(tmp_path: Path):
     for n, content in enumerate((b"", b"nothing" * 5_000, b"SQLite format 3\0" + bytes(5_000))):
         path = tmp_path / f"{n}.bin"
         path.write_bytes(content)
-        assert carve(str(path), str(tmp_path / f"{n}.db")) == Carved(0, 0, 0, 0)
+        assert carve(str(path), str(tmp_path / f"{n}.db"))[:4] == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("keys", [None, KEYS])

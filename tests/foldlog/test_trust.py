@@ -262,6 +262,39 @@ def test_salvage_reads_what_sqlite_gives_up_on(foldlog, store, tmp_path):
     assert {entry["conversation"] for entry in document["conversations"]} == {"one", "two", STEERS}
 
 
+def test_a_file_that_was_cut_off_says_how_much_of_it_is_there(foldlog, tmp_path):
+    path = tmp_path / "foldlog.db"
+    with open_store(f"sqlite:///{path}") as opened:
+        for name in ("one", "two"):
+            opened.ingest(name, (Message(source="user", content="x" * 500) for _ in range(100)))
+    content = path.read_bytes()
+    pages = len(content) // 4_096
+    path.write_bytes(content[: -8 * 4_096])
+    ran = foldlog("salvage", "foldlog.db", "new.db")
+    assert ran.status == 1
+    cut_off = f"foldlog.db is cut off: {pages - 8} of {pages} pages are there"
+    assert cut_off in ran.err
+    assert "1 in part, 0 not at all" in ran.out
+    assert "conversation 'two', events" in ran.err
+    for command in ("verify", "list"):
+        ran = foldlog(command)
+        assert ran.status == 2
+        assert cut_off in ran.err
+    document = foldlog("salvage", "foldlog.db", "other.db", "--json").document
+    assert document["pages"] == {"there": pages - 8, "recorded": pages}
+    assert foldlog("salvage", "new.db", "again.db").status == 0
+
+
+def test_a_cut_off_file_is_a_finding_where_no_event_was_lost(foldlog, store):
+    """Other rows were on the lost pages: idempotency keys, or conversations of which nothing is left."""
+    execute(store, "CREATE TABLE other (x)", "INSERT INTO other VALUES (zeroblob(9000))")
+    store.write_bytes(store.read_bytes()[:-4_096])
+    ran = foldlog("salvage", "foldlog.db", "new.db")
+    assert ran.status == 1
+    assert "3 conversations whole" in ran.out
+    assert "foldlog.db is cut off" in ran.err
+
+
 def test_salvage_refuses_a_target_that_is_there_and_a_source_that_is_none(foldlog, store, tmp_path):
     assert foldlog("salvage", "foldlog.db", "foldlog.db").status == 2
     assert foldlog("salvage", "nowhere.db", "new.db").status == 2

@@ -523,6 +523,20 @@ PROTECTIONS = {
         "next(iter(self._named.get(key, ())), None)",
         f"{_SALVAGE} -k checksums_say_whose",
     ),
+    "named-ends": Protection(
+        "events that only an index still names are lost",
+        "eventstore/recorders/sqlite/damaged/carving.py",
+        "and not self._is_there(position)",
+        "and False",
+        f"{_SALVAGE} -k still_names",
+    ),
+    "open-ends": Protection(
+        "… and an end that nothing proves may be",
+        "eventstore/recorders/sqlite/damaged/carving.py",
+        "return LostEnd(None, None, _MAY_BE_LOST) if is_open else None",
+        "return None",
+        f"{_SALVAGE} -k no_index_shows",
+    ),
     "put-back": Protection(
         "an event that stands elsewhere is put back",
         "eventstore/recorders/sqlite/damaged/carving.py",

@@ -355,6 +355,9 @@ def pages(at: random.Random) -> str:
         path = Path(folder) / "store.db"
         path.write_bytes(mutated(at, _DATABASE))
         with PageFile(str(path)) as file:
+            file.there_and_recorded()
+            for _ in file.in_order(file.root(b"events_by_id") or 2):
+                pass
             count = sum(1 for _ in file.rows())
     return "rows" if count else "none"
 

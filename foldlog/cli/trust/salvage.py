@@ -18,6 +18,7 @@ from foldlog.cli.stores import events_total
 if TYPE_CHECKING:
     from eventstore import Store
     from eventstore.maintenance.salvage import Salvaged
+    from eventstore.recorders.sqlite.damaged.carving import Carved
 
 __all__ = ["run"]
 
@@ -36,13 +37,14 @@ def run(
     """Copy the sound events of a damaged store to a new store, and report what is lost.
 
     The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
-    event that says so replaces each lost event. Undamaged conversations keep their heads. Exit status 1 if an event is
-    lost.
+    event that says so replaces each lost event. Undamaged conversations keep their heads. If the end of a conversation
+    may be lost too, the report says so. Exit status 1 if an event is lost or may be, or if the file is cut off.
 
     Example: foldlog salvage damaged.db rescued.db
     """
     from eventstore import open_store
     from eventstore.maintenance.salvage import salvage
+    from eventstore.maintenance.verify import VerifyFinding
     from eventstore.stored.database import translated
     from foldlog.words.gist import count
 
@@ -52,17 +54,21 @@ def run(
     done: list[Salvaged] = []
     with (
         translated(),
-        _readable(_url(source), to) as (old, nameless),
+        _readable(_url(source), to) as (old, carved),
         open_store(to) as new,
         terminal.progress() as bars,
     ):
         bar = bars.add_task("salvaging", unit="events", total=events_total(old))
-        for each in salvage(old, new, lost_max=_lost_max(_path(_url(source)))):
+        ends = {} if carved is None else {key: VerifyFinding(*end) for key, end in carved.ends.items()}
+        for each in salvage(old, new, lost_max=_lost_max(_path(_url(source))), ends=ends):
             bars.advance(bar, each.events)
             done.append(each)
+    there, recorded = (0, 0) if carved is None else carved.pages
+    nameless = 0 if carved is None else carved.nameless
     if as_json:
         conversations = [_document(each) for each in done]
-        terminal.emit({"from": source, "to": target, "conversations": conversations, "nameless": nameless})
+        document = {"from": source, "to": target, "conversations": conversations, "nameless": nameless}
+        terminal.emit(document | {"pages": None if carved is None else {"there": there, "recorded": recorded}})
     else:
         _sum_up(done, target)
     for each in done:
@@ -72,13 +78,18 @@ def run(
             terminal.warn(f"conversation {each.conversation!r}, {finding}")
     if nameless:
         terminal.warn(f"{count(nameless, 'conversation')} without a name, which is lost: nothing of it was copied")
-    return DONE if all(each.whole for each in done) and not nameless else FINDINGS
+    if there < recorded:
+        terminal.warn(
+            f"{source} is cut off: {there:,} of {recorded:,} pages are there; conversations, idempotency keys and the "
+            f"ends of conversations may be lost"
+        )
+    return DONE if all(each.whole for each in done) and not nameless and there == recorded else FINDINGS
 
 
 @contextmanager
-def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
-    """Yield the source as a readable store, and the number of conversations whose name is lost. The rows of a damaged
-    file are first written to a file beside the target.
+def _readable(source: str, target: str) -> Iterator[tuple[Store, Carved | None]]:
+    """Yield the source as a readable store. The rows of a damaged file are first written to a file beside the target;
+    for a file, yield also the numbers of what was found in it.
     """
     from eventstore import open_store
     from eventstore.recorders.sqlite.damaged.carving import carve
@@ -87,7 +98,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
     path = _path(source)
     if path is None:
         with open_existing(source) as store:
-            yield store, 0
+            yield store, None
         return
     if not os.path.exists(path):
         raise Refused(f"{path} does not exist")
@@ -97,7 +108,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
         if found.conversations == 0:
             raise Refused(f"{path} has no readable conversation; nothing was written")
         with open_store(f"sqlite:///{carved}") as store:
-            yield store, found.nameless
+            yield store, found
     finally:
         for suffix in ("", "-wal", "-shm", "-queue"):
             if os.path.exists(carved + suffix):

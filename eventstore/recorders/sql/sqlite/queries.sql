@@ -470,6 +470,21 @@ INSERT OR IGNORE INTO events
 SELECT ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, iif(?, CAST(? AS TEXT), ?)
 WHERE NOT EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id = ?)
 
+-- name: carved_versions
+SELECT conversations.key, coalesce(max(events.id) + 1, iif(parent IS NULL, 0, parent_version), 0)
+FROM conversations LEFT JOIN events ON events.conversation = conversations.key
+GROUP BY conversations.key
+
+-- name: carved_row
+SELECT 1 FROM events WHERE position = ?
+
+-- name: carved_at_least
+SELECT key, max(version), why FROM (
+    SELECT parent AS key, parent_version AS version, 'a fork of it began after' AS why FROM conversations
+    UNION ALL SELECT key, published, 'it was imported with' FROM conversations
+    UNION ALL SELECT conversation, event + 1, 'a value that stands beside an event shows' FROM attached
+) WHERE key IS NOT NULL AND version IS NOT NULL GROUP BY key
+
 -- name: carve_key
 INSERT OR IGNORE INTO idempotency_keys VALUES (?, CAST(? AS TEXT), ?, ?, ?)
 

@@ -18,7 +18,7 @@ from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.recorder import SQLiteRecorder
 from eventstore.stored import hash_chain
 
-__all__ = ["Carved", "carve"]
+__all__ = ["Carved", "LostEnd", "carve"]
 
 _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 21
@@ -37,15 +37,31 @@ _NO_NAMES = (b"tracking", b"idempotency_keys_of_sources")
 """The positions of followers, and an index of sources' ids: their entries look like those of the index of names."""
 
 
+_IN_AN_INDEX = ("it is lost: an index names it", "they are lost: an index names the last of them")
+_AND_MORE = "; later events may be lost too"
+_MAY_BE_LOST = "its end may be lost: nothing shows that no row of it was on pages that are lost or damaged"
+
+
+class LostEnd(NamedTuple):
+    """The lost events at the end of a conversation. Without ``first`` and ``last``, it is unknown which they are."""
+
+    first: int | None
+    last: int | None
+    problem: str
+
+
 class Carved(NamedTuple):
     """The numbers of rows that were found: sound and damaged events, and conversations. ``nameless`` is the number of
-    conversations of which only events were found, without their id.
+    conversations of which only events were found, without their id. ``pages`` is how many pages are there, and how many
+    there were. ``ends`` has, by key, each conversation whose end is lost, or may be.
     """
 
     events: int
     damaged: int
     conversations: int
     nameless: int
+    pages: tuple[int, int]
+    ends: Mapping[int, LostEnd]
 
 
 def carve(path: str, into: str) -> Carved:
@@ -87,8 +103,11 @@ def carve(path: str, into: str) -> Carved:
         target.executemany(SQL["carve_attached"], _attached(pages))
         target.executemany(SQL["set_store_value"], _limit(pages))
         carved = target.execute("SELECT count(*) FROM conversations").fetchone()[0]
+        ends = _Ends(pages, target)
+        lost_ends = {key: end for key in conversations if (end := ends.lost(key)) is not None}
+        nameless = names.strangers() | ends.named.keys() - names.known()
         target.execute("COMMIT")
-    return Carved(sound, damaged, carved, names.nameless)
+        return Carved(sound, damaged, carved, len(nameless), pages.there_and_recorded(), lost_ends)
 
 
 class _Names:
@@ -164,10 +183,13 @@ class _Names:
         self._strangers[key] = tried + 1
         return [*self._named.get(key, ()), *self._seeds]
 
-    @property
-    def nameless(self) -> int:
-        """The number of conversations that have events but no name."""
-        return len(self._strangers.keys() - self._name_of.keys() - self._named.keys())
+    def strangers(self) -> set[int]:
+        """Return the keys of conversations that have events but no name."""
+        return self._strangers.keys() - self._name_of.keys() - self._named.keys()
+
+    def known(self) -> set[int]:
+        """Return the keys of all conversations with a name, staged ones too."""
+        return self._rows.keys() | self._name_of.keys() | self._named.keys()
 
     def conversations(self) -> dict[int, Sequence[Any]]:
         """Return the columns of every visible conversation by key; conversations that their events prove come first.
@@ -186,6 +208,60 @@ class _Names:
             if columns[2] == 1 or columns[10] is not None or is_hidden_tombstone or key in self._seen_before:
                 found.setdefault(key, (key, name, 0 if is_hidden_tombstone else 1, *columns[3:]))
         return found
+
+
+class _Ends:
+    """Find the conversations whose last events are lost, or may be: no later row of theirs shows it.
+
+    The index by id names every event. A conversation's end is proved where the next entry is another conversation's, or
+    where nothing of the table is missing.
+    """
+
+    def __init__(self, pages: PageFile, target: sqlite3.Connection) -> None:
+        self._target = target
+        self._versions: dict[int, int] = dict(target.execute(SQL["carved_versions"]))
+        self._at_least = {key: (version, why) for key, version, why in target.execute(SQL["carved_at_least"])}
+        self.named: dict[int, int] = {}
+        """The last event that the index names, by key, where its row is not there."""
+        self._gaps: list[tuple[int, float]] = []
+        """The ranges of keys whose last entries may be in a part of the index that cannot be read."""
+        root = pages.root(b"events_by_id")
+        self._follow(pages.in_order(root) if root is not None else iter([None]))
+        if self._gaps:
+            table = pages.root(b"events")
+            if table is not None and None not in pages.in_order(table):
+                self._gaps = []
+
+    def lost(self, key: int) -> LostEnd | None:
+        """Return what is lost of the end of a conversation; None if its end is proved."""
+        version = self._versions.get(key, 0)
+        is_open = any(start <= key < stop for start, stop in self._gaps)
+        if key in self.named:
+            last = self.named[key]
+            return LostEnd(version, last, _IN_AN_INDEX[version < last] + _AND_MORE * is_open)
+        at_least, why = self._at_least.get(key, (0, ""))
+        if at_least > version:
+            return LostEnd(None, None, f"its end is lost: {why} {at_least:,} events, and there are only {version:,}")
+        return LostEnd(None, None, _MAY_BE_LOST) if is_open else None
+
+    def _follow(self, entries: Iterator[StoredRow | None]) -> None:
+        last, gap = 0, False
+        for entry in entries:
+            if entry is None or len(entry.columns) != 4 or not all(type(column) is int for column in entry.columns):
+                gap = True
+                continue
+            key, event_id, _, position = entry.columns
+            if gap:
+                self._gaps.append((last, key))
+                gap = False
+            last = key
+            if event_id >= max(self._versions.get(key, 0), self.named.get(key, 0)) and not self._is_there(position):
+                self.named[key] = event_id
+        if gap:
+            self._gaps.append((last, float("inf")))
+
+    def _is_there(self, position: int) -> bool:
+        return self._target.execute(SQL["carved_row"], (position,)).fetchone() is not None
 
 
 def _typed(columns: Sequence[Any]) -> list[Any]:

@@ -18,7 +18,9 @@ __all__ = ["PageFile", "StoredRow"]
 
 _MAGIC = b"SQLite format 3\0"
 _USUAL_PAGE_BYTES = 4_096
-_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR = 0x0D, 0x0A, 0x02
+_TABLE_LEAF, _TABLE_INTERIOR, _INDEX_LEAF, _INDEX_INTERIOR = 0x0D, 0x05, 0x0A, 0x02
+_DEPTH_MAX = 20
+"""The greatest depth of a tree that SQLite reads."""
 _WAL_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
@@ -49,7 +51,10 @@ class PageFile:
         self._usable = self.page_bytes - (header[20] if header.startswith(_MAGIC) else 0)
         self._in_log: dict[int, int] = {}
         size = self._file.seek(0, 2)
+        self._whole_in_file = size // self.page_bytes
         self.pages = -(-size // self.page_bytes)
+        self._committed = 0
+        """The number of pages after the last commit in the log; 0 without one."""
         log = Path(f"{path}-wal")
         if log.exists():
             self._log = log.open("rb")
@@ -72,6 +77,27 @@ class PageFile:
             if page is not None:
                 yield from self._rows_of(number, page)
 
+    def there_and_recorded(self) -> tuple[int, int]:
+        """Return how many pages are there, and how many there were: the log or the header of the file records that. A
+        page that only the log has is there.
+        """
+        recorded = self._committed or _recorded_pages(self._page(1) or b"") or self.pages
+        in_file = min(self._whole_in_file, recorded)
+        return in_file + sum(in_file < number <= recorded for number in self._in_log), recorded
+
+    def root(self, name: bytes) -> int | None:
+        """Return the first page of a table or an index; None where the schema cannot be read."""
+        for row in self.in_order(1):
+            if row is not None and len(row.columns) == 5 and row.columns[1] == name and type(row.columns[3]) is int:
+                return row.columns[3]
+        return None
+
+    def in_order(self, root: int) -> Iterator[StoredRow | None]:
+        """Yield the rows of a table or the entries of an index in their order, with None in the place of each page and
+        each row that cannot be read. Cost: its pages; memory for their numbers.
+        """
+        yield from self._in_order(root, set(), 0)
+
     def pages_of_index(self, root: int) -> set[int]:
         """Return the pages of an index or a table without row ids, as far as its pages lead to them."""
         found: set[int] = set()
@@ -87,6 +113,23 @@ class PageFile:
                 cells = [int.from_bytes(page[12 + 2 * n : 14 + 2 * n], "big") for n in range(count)]
                 numbers += [int.from_bytes(page[at : at + 4], "big") for at in (8, *cells)]
         return found
+
+    def _in_order(self, number: int, seen: set[int], depth: int) -> Iterator[StoredRow | None]:
+        page = self._page(number) if number > 0 and number not in seen and depth < _DEPTH_MAX else None
+        seen.add(number)
+        kind, cells = (0, ()) if page is None else self._cells(number, page)
+        if page is None or kind not in (_TABLE_LEAF, _TABLE_INTERIOR, _INDEX_LEAF, _INDEX_INTERIOR):
+            yield None
+            return
+        is_interior = kind in (_TABLE_INTERIOR, _INDEX_INTERIOR)
+        for at in cells:
+            if is_interior:
+                yield from self._in_order(int.from_bytes(page[at : at + 4], "big"), seen, depth + 1)
+            if kind != _TABLE_INTERIOR:
+                yield self._row_or_none(number, kind, page, at)
+        if is_interior:
+            last = (100 if number == 1 else 0) + 8
+            yield from self._in_order(int.from_bytes(page[last : last + 4], "big"), seen, depth + 1)
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
@@ -124,24 +167,33 @@ class PageFile:
             pending[number] = at
             if size:  # the last frame of a transaction
                 self._in_log.update(pending)
-                self.pages = size
+                self.pages = self._committed = size
                 pending = {}
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _rows_of(self, number: int, page: bytes) -> Iterator[StoredRow]:
-        start = 100 if number == 1 else 0
-        kind = page[start]
+        kind, cells = self._cells(number, page)
         if kind not in (_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR):
             return
-        pointers = start + (12 if kind == _INDEX_INTERIOR else 8)
-        count = int.from_bytes(page[start + 3 : start + 5], "big")
-        for n in range(min(count, (self.page_bytes - pointers) // 2)):
-            at = int.from_bytes(page[pointers + 2 * n : pointers + 2 * n + 2], "big")
-            try:
-                yield self._row(number, kind, page, at)
-            except (ValueError, IndexError, struct.error):
-                continue  # this cell is damaged; a count finds missing rows
+        for at in cells:
+            row = self._row_or_none(number, kind, page, at)
+            if row is not None:  # else this cell is damaged; a count finds missing rows
+                yield row
+
+    def _cells(self, number: int, page: bytes) -> tuple[int, Sequence[int]]:
+        """Return the kind of a page, and the places of its cells."""
+        start = 100 if number == 1 else 0
+        kind = page[start]
+        pointers = start + (12 if kind in (_INDEX_INTERIOR, _TABLE_INTERIOR) else 8)
+        count = min(int.from_bytes(page[start + 3 : start + 5], "big"), (self.page_bytes - pointers) // 2)
+        return kind, struct.unpack_from(f">{count}H", page, pointers)
+
+    def _row_or_none(self, number: int, kind: int, page: bytes, at: int) -> StoredRow | None:
+        try:
+            return self._row(number, kind, page, at)
+        except (ValueError, IndexError, struct.error):
+            return None
 
     def _row(self, number: int, kind: int, page: bytes, at: int) -> StoredRow:
         if kind == _INDEX_INTERIOR:
@@ -184,6 +236,13 @@ def _page_bytes(header: bytes) -> int:
     size = int.from_bytes(header[16:18], "big")
     size = 65_536 if size == 1 else size
     return size if size >= 512 and size & (size - 1) == 0 else _USUAL_PAGE_BYTES
+
+
+def _recorded_pages(first: bytes) -> int:
+    """Return the number of pages that the header of a file records; 0 where it is not up to date."""
+    if not first.startswith(_MAGIC) or first[24:28] != first[92:96]:
+        return 0
+    return int.from_bytes(first[28:32], "big")
 
 
 def _columns(record: bytes) -> tuple[list[Value], list[bool]]:
