@@ -135,7 +135,7 @@ def test_a_conversation_that_grew_before_it_was_found_is_not_taken_for_that_of_t
     with open_store(path) as store, open_store(path) as other:
         other.append("c1", Message(source="user", content="one more"), expected_version=40)
         assert store.version("c1") == 41
-        assert [each.conversation("c1") for each in checked._by_state.values()] == [None]
+        assert [each.conversations.get("c1") for each in checked._by_state.values()] == [None]
 
 
 def test_a_fork_whose_past_is_copied_while_the_store_is_open_is_asked_for(forked: Path, at_rest: Callable[[], None]):

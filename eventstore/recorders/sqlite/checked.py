@@ -38,19 +38,18 @@ class Checked:
         self.path = path
         """The path by which the file was opened last."""
         self._state = state
-        self._conversations: dict[str, Conversation] = {}
+        self.has_state = state is not None
+        """Whether the file was at rest, so that something may be remembered of it."""
+        self.conversations: dict[str, Conversation] = {}
+        """Conversations as they were found then. ``add`` adds them."""
         self.ids_from: IdsFrom = {}
         self.has_our_schema = False
         """Whether the schema was found to be what the migrations of this version make."""
 
-    def conversation(self, name: str) -> Conversation | None:
-        """Return a conversation as it was found then."""
-        return self._conversations.get(name)
-
     def add(self, name: str, found: Conversation) -> None:
         """Remember a conversation, if the file is still in this state after it was found."""
-        if len(self._conversations) < CONVERSATIONS_MAX and self.holds():
-            self._conversations[name] = found
+        if len(self.conversations) < CONVERSATIONS_MAX and self.holds():
+            self.conversations[name] = found
 
     def holds(self) -> bool:
         """Return whether the file is still in this state: then each transaction that has begun to read it reads this

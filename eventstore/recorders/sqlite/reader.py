@@ -84,7 +84,7 @@ class SQLiteReader:
             return self._with_lineage(_conversation(as_text(found[0]), found[1:])) if found else None
         checked = self._checked
         if checked is not None:
-            found_then = checked.conversation(name)
+            found_then = checked.conversations.get(name)
             if found_then is not None and (self._holds or checked.holds()):
                 self._holds = True  # and so it does for the rest of the transaction, which reads one state
                 return found_then
@@ -108,7 +108,7 @@ class SQLiteReader:
                 return None
             conversation = self._with_lineage(_conversation(name, row[1:]))
         is_sound = conversation.visible and not conversation.astray and conversation.erasure is None
-        if checked is not None and is_sound:
+        if checked is not None and checked.has_state and is_sound:
             checked.add(name, conversation)
         return conversation
 

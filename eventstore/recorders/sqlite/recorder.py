@@ -133,7 +133,7 @@ class SQLiteRecorder:
 
     def at_rest(self, conversation: str) -> Conversation | None:
         self._file.check_open()
-        found = self._checked.conversation(conversation)
+        found = self._checked.conversations.get(conversation)
         return found if found is not None and self._checked.holds() else None
 
     def _data_version(self) -> int:
