@@ -8,9 +8,8 @@ are compared over the same work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,7 +18,7 @@ from condensers.errors import CondenserError, Failure, ModelCallFailed, NoConden
 from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
 from condensers.replay_state import Fates, Numbers, Turn, Turns
-from condensers.reports import reports_of
+from condensers.reports import metrics_of, model_cost, reports_of
 from condensers.strategies.noop import NoOpCondenser
 from eventstore.events import Action, CondensationAction, Event, Message, Retraction, summary_id
 from projections import View
@@ -86,7 +85,7 @@ class Replay:
     @property
     def condenser_tokens(self) -> int:
         """The tokens of the prompts and replies of the condenser's own model."""
-        return sum(metrics.get("usage", {}).get("total_tokens", 0) for metrics in self._metrics())
+        return sum(metrics.get("usage", {}).get("total_tokens", 0) for metrics in map(metrics_of, self.reports))
 
     @property
     def condenser_failures(self) -> int:
@@ -94,13 +93,9 @@ class Replay:
         return sum("failure" in report for report in self.reports)
 
     @property
-    def condenser_cost(self) -> float:
-        """The cost of the condenser's own model in US dollars, as far as prices are known."""
-        return sum((metrics.get("cost") or 0.0 for metrics in self._metrics()), 0.0)
-
-    def _metrics(self) -> Iterable[Mapping[str, Any]]:
-        """Yield the cost in each report: under ``metrics``, or for a failed call in the report itself."""
-        return (report.get("metrics", report) for report in self.reports)
+    def condenser_cost(self) -> float | None:
+        """The cost of the condenser's own model in US dollars; None if its price is unknown."""
+        return model_cost(self.reports)
 
 
 def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:

@@ -23,6 +23,9 @@ __all__ = [
     "above_size",
     "annotation",
     "is_standing",
+    "metrics_of",
+    "model_cost",
+    "on_a_model",
     "open_report",
     "reports_of",
     "take_abandoned",
@@ -81,6 +84,29 @@ def reports_of(event: Event) -> list[Any]:
         case _:
             reports = None
     return reports if isinstance(reports, list) else []
+
+
+def on_a_model(reports: Iterable[Report]) -> list[Report]:
+    """Return those of the reports that are on a model that was asked."""
+    return [report for report in reports if "metrics" in report or "attempts" in report]
+
+
+def metrics_of(report: Report) -> Mapping[str, Any]:
+    """Return usage and cost: they are under ``metrics``, or for a failed call in the report itself."""
+    metrics: Mapping[str, Any] = report.get("metrics", report)
+    return metrics
+
+
+def model_cost(reports: Iterable[Report]) -> float | None:
+    """Return what the condenser's model cost, in US dollars; None if the price of a reply is unknown. It is 0 where no
+    model was asked.
+    """
+    asked = [metrics_of(report) for report in on_a_model(reports)]
+    costs = [one.get("cost") for one in asked]
+    if any(one.get("usage") and cost is None for one, cost in zip(asked, costs, strict=True)):
+        return None
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, 0.0) if known or not asked else None
 
 
 class _OpenReport(dict[str, Any]):

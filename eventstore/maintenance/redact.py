@@ -24,6 +24,7 @@ from eventstore.events import (
     Redacted,
     Redaction,
     summary_id,
+    summary_of,
 )
 from eventstore.maintenance.erase import forks_of_key, purge
 from eventstore.recorders.base import Transaction
@@ -107,7 +108,7 @@ def redact(
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content are still in the
     files. If so, ``vacuum`` removes them; without ``complete``, this call does not try to. Call it again to finish an
-    interrupted redaction.
+    interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
     ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. A reader
     that was opened before keeps the bytes in the files: the redaction waits up to ``patience_s`` seconds for it, then
@@ -132,7 +133,7 @@ def redact(
         position = None if done.place is None else done.place()
         newest = int(database.recorder.value("last_position")) if position is None else position
         unconfirmed = database.recorder.query(lambda reader: reader.index.trackings_behind(newest))
-    first = done.receipts[event_id]
+    first = done.receipts[_recorded_id(event_id)]
     return RedactionReceipt(
         conversation,
         tuple(done.receipts),
@@ -164,6 +165,9 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
     database = what.database
     found = find_existing(database, transaction, conversation)
     writing = WriteTransaction(transaction, found, database)
+    for each in ids:
+        _check_summary(writing, found, each)
+    ids = [_recorded_id(each) for each in ids]
     first = _read(writing, found, ids[0])[1]
     own = _quotes(writing, [(each, _read(writing, found, each)[1]) for each in ids])
     forks = [*_forks_that_share(database, transaction, found.key, first.id)]
@@ -228,6 +232,26 @@ def _read(writing: WriteTransaction, found: Conversation, event_id: int) -> tupl
     if not rows or rows[0].id != event_id:
         raise CorruptEvent(found.id, event_id, "it is missing")
     return sound(found.id, rows[0]), stored_event_of(found.id, rows[0])
+
+
+def _recorded_id(event_id: int) -> int:
+    """Return the id of the event that is stored: for a summary, that of its condensation."""
+    return summary_of(event_id) if event_id < -1 else event_id
+
+
+def _check_summary(writing: WriteTransaction, found: Conversation, event_id: int) -> None:
+    """Raise ``InvalidArgument`` for the id of a summary that does not exist."""
+    if event_id >= -1:
+        return
+    condensation = summary_of(event_id)
+    if condensation < found.version:
+        event = _read(writing, found, condensation)[1]
+        if isinstance(event, CondensationAction) and (event.summary is not None or event.redacted is not None):
+            return
+    raise InvalidArgument(
+        f"conversation {found.id!r} has no event {event_id}: the summary of condensation c is event -(c+2), and event "
+        f"{condensation} has no summary"
+    )
 
 
 def _events(writing: WriteTransaction, ids: Iterable[int]) -> list[tuple[int, Event]]:

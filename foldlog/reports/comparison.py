@@ -13,7 +13,8 @@ __all__ = ["comparison", "verdict_of"]
 def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dict[str, Any]]:
     """Return one row of figures for each strategy, as JSON: what the model was shown, what it cost, what was lost.
 
-    ``asks`` are the ids of the user's messages in the history. Figures that could not be counted are None.
+    ``asks`` are the ids of the user's messages in the history. Figures that could not be counted are None, and so is
+    the cost of a model whose price is unknown.
     """
     return [
         {
@@ -64,8 +65,13 @@ def _price(row: Mapping[str, Any]) -> str:
     words = f"loses {lost:,} events" + (f", {said:,} of them said by the user" if said else "")
     words = "loses no event" if not lost else words
     summaries = f"; {row['events_summarized']:,} stand in a summary" if row["events_summarized"] else ""
-    cost = "nothing" if not row["condenser_cost"] else f"${row['condenser_cost']:.4f}"
-    return f"{row['strategy']} {words}{summaries}; its own model costs {cost}."
+    return f"{row['strategy']} {words}{summaries}; {_price_of_model(row['condenser_cost'])}."
+
+
+def _price_of_model(cost: float | None) -> str:
+    if cost is None:
+        return "the price of its own model is unknown"
+    return f"its own model costs ${cost:.4f}" if cost else "its own model costs nothing"
 
 
 def _short(number: int) -> str:

@@ -197,6 +197,19 @@ def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: St
     assert problems(store) == []
 
 
+def test_the_id_of_a_summary_stands_for_its_condensation(store: Store):
+    store.append(
+        "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
+    )
+    for _ in range(2):
+        assert redacted(store, -6).event_ids == (4,)
+    assert b"SECRET sum" not in stored(store)
+    for wrong in (-1, -5, -60):
+        with pytest.raises(InvalidArgument, match=f"'c' has no event {wrong}[:;]"):
+            redacted(store, wrong)
+    assert problems(store) == []
+
+
 def test_forks_show_it_and_their_summaries_are_named(store: Store):
     views = Views(store)
     store.register(views)

@@ -147,6 +147,23 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     assert "what that cost" in out
 
 
+def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config, tmp_path):
+    with OpenAIServer(Text("so far, so good")) as server:
+        address = [each.replace("openai/gpt-4o-mini", "openai/stub") for each in model_at(server.url)]
+        files = ["--config", config("llm", "max_size = 20", *address), "--config", config("noop")]
+        document = foldlog("compare", "c1", *files, "--json").document
+        ran = foldlog("compare", "c1", *files, "--html", "compared.html")
+    assert [(row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]] == [
+        (True, None),
+        (False, 0),
+    ]
+    for text in ("\n".join(document["verdict"]), ran.out, (tmp_path / "compared.html").read_text()):
+        assert "the price of its own model is unknown." in text
+        assert text.count("its own model costs nothing.") == 1
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("what that cost"))
+    assert line.split()[-2:] == ["unknown", "$0.0000"]
+
+
 @pytest.mark.parametrize("how", ["refused", "not there"])
 def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, tmp_path, how):
     with OpenAIServer(Failure(401, "no such key")) as server:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import foldlog as api
 from eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog import aio
+from foldlog.cli.application import build
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.reports.audit_database import update
@@ -159,6 +161,30 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert foldlog("redact", "c", "0", "--yes", "--reason", " ").status == 2
     assert "by ann: asked to (" in foldlog("show", "c", "1").out
     assert foldlog("verify").status == 0
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]])
+def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path, dashes: list[str]):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)
+        summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
+        store.append("c", summary, expected_version=3)
+    for command, *options in (("show",), ("why",), ("redact", "--yes", "--reason", "x")):
+        ran = foldlog(command, *options, "--json", *dashes, "c", "-5")
+        assert (ran.status, ran.err) == (0, ""), command
+    assert ran.document["event_ids"] == [3]
+    assert bytes_left(tmp_path, ["marigolds"]) == []
+    assert "has no option '--resaon'" in foldlog("redact", "c", "-5", "--resaon", "x").err
+
+
+def test_every_command_that_takes_the_id_of_an_event_takes_that_of_a_summary():
+    commands = typer.main.get_command(build()).commands  # type: ignore[attr-defined]
+    taking = {
+        name: command.context_settings.get("ignore_unknown_options", False)
+        for name, command in commands.items()
+        if any(parameter.metavar == "EVENT" for parameter in command.params)
+    }
+    assert taking == dict.fromkeys(["show", "why", "redact"], True)
 
 
 def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_path: Path):

@@ -199,6 +199,7 @@ def _over_time(replay: Replay) -> dict[str, Any]:
     }
 
 
+_COST = "condenser_cost"
 _FIGURES = (
     ("condensations", "condensations", "{:,}"),
     ("of them asked for and impossible", "declined", "{:,}"),
@@ -208,7 +209,7 @@ _FIGURES = (
     ("largest prompt, tokens", "tokens_peak", "{:,}"),
     ("sent in total, tokens", "tokens_sent", "{:,}"),
     ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
-    ("what that cost", "condenser_cost", "${:.4f}"),
+    ("what that cost", _COST, "${:.4f}"),
     ("unusable replies", "condenser_failures", "{:,}"),
     ("events in a summary", "events_summarized", "{:,}"),
     ("events lost", "events_lost", "{:,}"),
@@ -255,8 +256,9 @@ def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
     """Return the figures as a table of texts: first the headings, one column for each strategy."""
     table = [["", *(row["strategy"] for row in rows)]]
     for heading, key, form in _FIGURES:
-        if key in _ALWAYS or any(row[key] for row in rows):
-            table.append([heading, *("–" if row[key] is None else form.format(row[key]) for row in rows)])
+        missing = "unknown" if key == _COST else "–"
+        if key in _ALWAYS or any(row[key] or (key == _COST and row[key] is None) for row in rows):
+            table.append([heading, *(missing if row[key] is None else form.format(row[key]) for row in rows)])
     if any(row["user_messages_lost"] for row in rows):
         table.append(["  of them said by the user", *(_ids(row["user_messages_lost"]) for row in rows)])
     return table

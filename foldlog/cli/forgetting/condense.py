@@ -141,15 +141,16 @@ class _Spending(NamedTuple):
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> _Spending:
-        asked = [report for report in reports if "metrics" in report or "attempts" in report]
-        metrics = [report.get("metrics", report) for report in asked]
-        costs = [one["cost"] for one in metrics if one.get("cost") is not None]
+        from condensers.reports import metrics_of, model_cost, on_a_model
+
+        asked = on_a_model(reports)
+        metrics = list(map(metrics_of, asked))
         return cls(
             models=tuple(dict.fromkeys(report.get("response", report).get("model", "") for report in asked)),
             calls=sum(one.get("attempts", 1) for one in metrics),
             failed=sum("failure" in report for report in asked),
             tokens=sum(one.get("usage", {}).get("total_tokens", 0) for one in metrics),
-            cost=sum(costs) if costs or not asked else None,
+            cost=model_cost(reports),
             latency_s=sum(one.get("latency_s") or 0.0 for one in metrics),
         )
 

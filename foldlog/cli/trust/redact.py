@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from eventstore import Store
     from eventstore.maintenance.redact import RedactionReceipt
 
-__all__ = ["run"]
+__all__ = ["SETTINGS", "run"]
 
+SETTINGS = {"ignore_unknown_options": True}
+"""Accept the id of a summary, which begins with a minus, as an argument."""
 _WORDS_MAX = 200
 
 
@@ -112,7 +114,10 @@ def _show(receipt: RedactionReceipt) -> None:
 
 def _ask(store: Store, conversation: str, event_id: int) -> None:
     """Raise ``Refused`` unless a person in a terminal agrees. A redacted event is not asked about."""
-    events = list(store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
+    from eventstore.events import summary_of
+
+    wanted = summary_of(event_id) if event_id < -1 else event_id
+    events = list(store.events(conversation, wanted, wanted + 1)) if wanted >= 0 else []
     if not events or events[0].redacted is not None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
