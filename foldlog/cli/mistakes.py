@@ -16,7 +16,7 @@ _MISSING = re.compile(r"Missing (?:option|argument) '(.*?)'")
 
 _COMMANDS = {
     **dict.fromkeys(("add", "load", "ingest", "init", "new", "create"), "import PATH"),
-    **dict.fromkeys(("cat", "events", "history", "tail"), "log ID"),
+    **dict.fromkeys(("cat", "events", "history"), "log ID"),
     **dict.fromkeys(("delete", "remove", "rm", "forget"), "erase ID --reason TEXT"),
     **dict.fromkeys(("browse", "open", "ui", "web"), "serve"),
     **dict.fromkeys(("check", "fsck"), "verify"),
@@ -28,6 +28,7 @@ _COMMANDS = {
     **dict.fromkeys(("repair", "recover"), "salvage"),
     "dump": "export ID",
     "help": "--help",
+    "tail": "log ID --tail N",
     "version": "--version",
 }
 _A_CONDENSER = "--config FILE, a TOML file with one of the strategies that 'foldlog condensers' lists"

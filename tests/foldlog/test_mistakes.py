@@ -15,6 +15,7 @@ MISTAKES = {
     "ls": "Did you mean 'list'?",
     "rm c": "did you mean 'foldlog erase ID --reason TEXT'?",
     "undo c": "did you mean 'foldlog retract ID --to V'?",
+    "tail c": "did you mean 'foldlog log ID --tail N'?",
     "init": "did you mean 'foldlog import PATH'?",
     "open my.db": "did you mean 'foldlog serve'?",
     "--db my.db list": "options follow the command: 'foldlog list --db STORE'",
