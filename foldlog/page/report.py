@@ -20,6 +20,7 @@ from eventstore.stored.results import Border, Logged
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document
+from foldlog.words.gist import count
 from foldlog.words.safe_text import json_text, printable
 from projections.retractions import target
 
@@ -134,6 +135,6 @@ def _fallback(document: dict[str, Any]) -> str:
         if change["kind"] == "condensation"
     )
     return (
-        f"<p>{document['version']} events. This page needs a browser that runs its script.</p>"
+        f"<p>{count(document['version'], 'event')}. This page needs a browser that runs its script.</p>"
         f"<table><caption>Condensations</caption><tr><th>event</th><th>reason</th></tr>{rows}</table>"
     )

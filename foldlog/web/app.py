@@ -48,6 +48,8 @@ _STATUS: dict[type[EventStoreError], int] = {
     SearchRefused: 409,
 }
 
+_IMPORT = "'foldlog import PATH'"
+
 Document = Callable[[Request], Any]
 
 
@@ -60,12 +62,14 @@ def application(
     limit: int | None = None,
     model: CountsTokens | None = None,
     path: str | None = None,
+    completed: Callable[[str], str] = str,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
 
     ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens,
-    ``path`` is the store's file. Once ``is_ending()`` is true, streams of events end.
+    ``path`` is the store's file. ``completed`` names the store in the commands of a message. Once ``is_ending()`` is
+    true, streams of events end.
     """
     pages = Pages(store, limit, model)
     conversations = ServedConversations(store, path, model)
@@ -82,7 +86,7 @@ def application(
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
         _api("conversations", lambda request: _conversations(conversations, request)),
-        _api("fleet", lambda request: conversations.fleet()),
+        _api("fleet", lambda request: {**conversations.fleet(), "import_command": completed(_IMPORT)[1:-1]}),
         _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         _api("gists", lambda request: _gists(pages, request)),
         _api("event", lambda request: _event(pages, request)),

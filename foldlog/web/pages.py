@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,9 @@ from foldlog.page.texts import text_document
 
 __all__ = ["Pages", "matches"]
 
+_WANTED = re.compile(r'"([^"]*)"|(\S+)')
+_BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
+"""Characters of an excerpt: before each word that was found, after it, and after the last one."""
 _KEPT = 8
 _HITS_MAX = 1_000
 
@@ -46,8 +50,10 @@ class Pages:
         return text_document(found[0]) if found else None
 
     def find(self, conversation: str, words: str) -> Iterator[dict[str, Any]]:
-        """Yield the events that contain all words, each with the text around the first word, at most 1,000."""
-        wanted = words.lower().split()
+        """Yield the events that contain all words, each with the text around them, at most 1,000. Words in double
+        quotes are one, with their spaces.
+        """
+        wanted = [word for found in _WANTED.findall(words.lower()) if (word := found[0] or found[1]).strip()]
         hits = 0
         for event in self._store.events(conversation) if wanted else ():
             snippet = matches(text_document(event), wanted)
@@ -97,14 +103,26 @@ _HIDDEN = frozenset(
 
 
 def matches(document: dict[str, Any], words: list[str]) -> str | None:
-    """Return the text around the first word where all words are in the texts of an event; else None."""
+    """Return the text around each word where all words are in the texts of an event; else None."""
     text = " · ".join(text for key, value in document.items() if key not in _HIDDEN for text in _texts(value))
     lower = text.lower()
     if not all(word in lower for word in words):
         return None
-    at = max(0, lower.index(words[0]) - 14)
-    excerpt = " ".join(text[at : at + 174].split())
-    return f"{'…' if at else ''}{excerpt}{'…' if at + 174 < len(text) else ''}"
+    return _excerpt(text, sorted((lower.index(word), len(word)) for word in words))
+
+
+def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
+    """Return the parts of a text around some places. No place is cut, and all are near the beginning."""
+    parts: list[list[int]] = []
+    for number, (at, length) in enumerate(places, 1):
+        after = _AFTER_LAST if number == len(places) else _AFTER
+        start, stop = max(0, at - _BEFORE), min(len(text), at + length + after)
+        if parts and start <= parts[-1][1]:
+            parts[-1][1] = max(parts[-1][1], stop)
+        else:
+            parts.append([start, stop])
+    told = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
+    return re.sub(r"\s+", " ", f"{told}{'…' if parts[-1][1] < len(text) else ''}")
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:

@@ -110,6 +110,8 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     yield "redacted"
     page.open(forked_report(folder))
     yield "fork"
+    page.open(f"{url}#v=999")
+    yield "no-version"
     page.open(_report(folder, [Message(source="user", content="only this")], "one"))
     yield "one-event"
     page.open(_report(folder, hostile_history(), "hostile", limit=1_000))
@@ -144,6 +146,8 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.open(address)
         page.wait(f"{V}.counted === 4")
         yield "conversations"
+        page.ask(f"fetch('api/fleet').then((each) => each.json()).then((one) => {V}.showFleet({{...one, counted: 1}}))")
+        yield "counting"
         page.click("input[type=search]")
         page.type("pytest fails")
         page.wait("document.querySelector('.hit mark')")

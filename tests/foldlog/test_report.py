@@ -194,3 +194,8 @@ def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, 
     assert ran.status == 2
     assert said in ran.err
     assert list(tmp_path.glob("**/*.html")) == []
+
+
+def test_a_reader_without_script_is_told_one_event(tmp_path):
+    text, _ = written(tmp_path, [Message(source="user", content="only this")])
+    assert "<p>1 event. This page needs a browser" in text

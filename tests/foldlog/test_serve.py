@@ -21,6 +21,7 @@ from foldlog.kinds import KINDS
 from foldlog.web import conversations
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
+from foldlog.web.pages import matches
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
@@ -121,6 +122,9 @@ def test_an_event_is_told_in_full_and_found_by_its_words(client):
     hits = client.get("/api/find", params={"id": "usual", "words": "MAKE test-3"}).json()["hits"]
     assert [hit["id"] for hit in hits] == [8]
     assert "make test-3" in hits[0]["snippet"]
+    for words, found in (('test-3 "MAKE TEST"', 1), ('"test-3 make"', 0), ('""', 0)):
+        hits = client.get("/api/find", params={"id": "usual", "words": words}).json()["hits"]
+        assert len(hits) == found, words
 
 
 def test_all_conversations_are_searched(client):
@@ -151,6 +155,25 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     keys = ("tokens_saved", "cost", "costs_recorded")
     assert [history[key] for key in keys] == [usual[key] for key in keys]
     assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
+
+
+def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
+    text = f"{'a beginning ' * 9}needle {'between ' * 30}haystack {'an end ' * 90}"
+    excerpt = matches({"content": text}, ["haystack", "needle"])
+    assert excerpt is not None
+    assert excerpt.startswith("…g a beginning needle between")
+    assert 0 < excerpt.index("needle") < excerpt.index("haystack") < 80
+    assert excerpt.endswith("…")
+    assert matches({"content": text}, ["haystack", "nowhere"]) is None
+    assert matches({"content": "short"}, ["short"]) == "short"
+
+
+def test_the_command_of_an_import_names_the_store(store):
+    with asking(application(store, token=None)) as client:
+        assert client.get("/api/fleet").json()["import_command"] == "foldlog import PATH"
+    named = application(store, token=None, completed=lambda message: message.replace("PATH", "PATH --db some.db"))
+    with asking(named) as client:
+        assert client.get("/api/fleet").json()["import_command"] == "foldlog import PATH --db some.db"
 
 
 def test_tokens_saved_are_of_one_measure_whatever_was_recorded(store):

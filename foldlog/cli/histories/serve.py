@@ -108,6 +108,7 @@ def _serve(
     import uvicorn
 
     from eventstore.recorders.urls import as_url, parse
+    from foldlog.cli.hints import completed
     from foldlog.web.app import application
 
     port = listener.getsockname()[1]
@@ -121,6 +122,7 @@ def _serve(
         limit=limit,
         model=model,
         path=path,
+        completed=completed,
         is_ending=lambda: server.should_exit,
     )
     everywhere = host in _EVERYWHERE

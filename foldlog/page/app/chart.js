@@ -2,7 +2,7 @@
 // what follows the pointer.
 
 import { GROUPS } from "./history.js";
-import { count, el, grouped, idOf, moment, printable, short, tokenCount } from "./dom.js";
+import { count, dayAndClock, el, grouped, idOf, moment, printable, short, tokenCount } from "./dom.js";
 
 const LEFT = 58;
 const RIGHT = 16;
@@ -316,31 +316,41 @@ export class Chart {
     context.textAlign = "center";
     const tick = niceStep((last - first) / Math.max(2, this.box.plotWidth / 110));
     this.tickSpots = [];
+    let day = null;
     for (let version = Math.ceil(first / tick) * tick; version < last; version += tick) {
       const x = Math.round(this.middle(version)) + 0.5;
       context.fillRect(x - 0.5, top + 2, 1, 4);
       const aligned = x > LEFT + this.box.plotWidth - 20 ? "right" : x < LEFT + 20 ? "left" : "center";
       context.textAlign = aligned;
       context.fillText(grouped(version), x, top + 13);
-      const left = aligned === "right" ? x - 38 : aligned === "left" ? x : x - 19;
-      this.tickSpots.push([left, left + 38]);
-      const time = version > 0 ? this.history.time(version - 1) : this.history.time(0);
+      const time = this.history.time(Math.max(0, version - 1));
+      // The day where it is another one than at the time before.
+      const [date, clock] = time === null ? ["", ""] : dayAndClock(time);
+      const words = date === day ? clock : `${date} ${clock}`;
       if (time !== null) {
+        day = date;
         context.globalAlpha = 0.8;
-        context.fillText(moment(time, "").slice(11, 16), x, top + 27);
+        context.fillText(words, x, top + 27);
         context.globalAlpha = 1;
       }
+      const width = Math.max(context.measureText(grouped(version)).width, context.measureText(words).width);
+      const left = aligned === "right" ? x - width : aligned === "left" ? x : x - width / 2;
+      this.tickSpots.push([left, left + width]);
     }
     context.textAlign = "right";
+    this.rowSpots = [];
     let drawn = -Infinity;
     const regular = this.isWhole && this.app.rowHeights === "equal" && this.rows.length > 0.9 * this.history.version;
     const gap = niceStep((this.rows.length || 1) / Math.max(1, this.rowsHeight / 34));
+    // Between round numbers others are written where rows are missing, or much higher than the average.
+    const empty = Math.max(60, (1.7 * gap * this.rowsHeight) / (this.rows.length || 1));
     for (let place = 0; place < this.rows.length; place += 1) {
       const id = this.history.came(this.rows[place]);
       const y = this.y((this.tops[place] + this.tops[place + 1]) / 2);
-      const wanted = id % gap === 0 || (!regular && y - drawn >= 60);
+      const wanted = id % gap === 0 || (!regular && y - drawn >= empty);
       if (!wanted || y - drawn < 14) continue;
-      context.fillText(String(id), LEFT - 10, y);
+      context.fillText(idOf(id), LEFT - 10, y);
+      this.rowSpots.push(y);
       context.fillRect(LEFT - 7, Math.round(y), 4, 1);
       drawn = y;
     }
@@ -384,30 +394,41 @@ export class Chart {
 
   // What left the View, hatched from then on. Neighbours that left together are one area.
   drawGone(context, lines) {
-    const right = this.x(Math.min(this.window[1], this.history.version + 1));
-    let area = null;
-    const close = () => {
-      if (!area) return;
-      context.fillStyle = this.patterns[area.kind];
-      context.fillRect(area.x, area.top, area.end - area.x, area.bottom - area.top);
+    const last = Math.min(this.window[1], this.history.version + 1);
+    const areas = new Map();
+    const close = ({ kind, x, end, top, bottom }) => {
+      context.fillStyle = this.patterns[kind];
+      context.fillRect(x, top, end - x, bottom - top);
+    };
+    const fill = (kind, from, to, top, bottom) => {
+      const x = Math.max(LEFT, this.x(from));
+      const end = this.x(to);
+      if (end <= LEFT || x >= end) return;
+      const name = `${kind} ${x} ${end}`;
+      const area = areas.get(name);
+      if (area && Math.abs(area.bottom - top) < 0.01) {
+        area.bottom = bottom;
+        return;
+      }
+      if (area) close(area);
+      areas.set(name, { kind, x, end, top, bottom });
     };
     for (const [id, top, bottom] of lines) {
       const spans = this.history.spansOf(id);
       spans.forEach((span, place) => {
         if (span.stop === 0) return;
-        const x = Math.max(LEFT, this.x(span.stop));
-        const end = place + 1 < spans.length ? this.x(spans[place + 1].start) : right;
-        if (end <= LEFT || x >= end) return;
-        const kind = this.history.departure(span.by);
-        if (area && area.kind === kind && area.x === x && area.end === end && Math.abs(area.bottom - top) < 0.01) {
-          area.bottom = bottom;
-          return;
+        const until = Math.min(last, spans[place + 1]?.start ?? last);
+        let from = span.stop;
+        let kind = this.history.departure(span.by, from);
+        for (const [version, next] of this.history.fatesOf(span.by)) {
+          if (version <= from || version >= until) continue;
+          fill(kind, from, version, top, bottom);
+          [from, kind] = [version, next];
         }
-        close();
-        area = { kind, x, end, top, bottom };
+        fill(kind, from, until, top, bottom);
       });
     }
-    close();
+    for (const area of areas.values()) close(area);
   }
 
   drawRow(context, id, top, height) {
@@ -557,8 +578,8 @@ export class Chart {
       const took = this.app.removed(change.id);
       const tokens = took.before - took.after;
       const words = change.kind === "retraction" ? "took back" : "forgot";
-      const saves = `${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))}`;
-      const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${this.history.about}${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
+      const saves = `${this.history.about}${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))}`;
+      const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
       label(change.id, texts, change.kind === "retraction" ? this.colors.left : this.colors.groups[2], true, 30);
     }
     for (const id of this.rows) {
@@ -599,6 +620,7 @@ export class Chart {
     if (place >= this.rows.length || this.history.came(this.rows[place]) !== this.history.came(id)) return;
     const top = this.y(this.tops[place]);
     const bottom = this.y(this.tops[place + 1]);
+    const y = (top + bottom) / 2;
     const grown = Math.max(0, (5 - (bottom - top)) / 2);
     context.strokeStyle = this.colors.focus;
     context.lineWidth = 1.5;
@@ -607,12 +629,13 @@ export class Chart {
     if (left > LEFT) {
       context.globalAlpha = 0.4;
       context.fillStyle = this.colors.focus;
-      const y = (top + bottom) / 2;
       const touched = this.labelSpots.filter(([, , above, below]) => above < y && y < below).map(([start]) => start - 4);
       context.fillRect(LEFT - 2, y - 0.5, Math.min(left, ...touched) - LEFT + 2, 1);
       context.globalAlpha = 1;
     }
-    this.tag(context, idOf(id), LEFT - 4, (top + bottom) / 2, this.colors.focus, "right");
+    context.fillStyle = this.colors.ground;
+    for (const label of this.rowSpots) if (Math.abs(label - y) < 15) context.fillRect(0, label - 8, LEFT - 2, 16);
+    this.tag(context, idOf(id), LEFT - 4, y, this.colors.focus, "right");
   }
 
   drawHits(context) {
@@ -675,32 +698,38 @@ export class Chart {
     return version >= this.window[0] && version < this.window[1];
   }
 
-  // The numbers of the version and of the pinned one, on the axis. Numbers of the axis that they touch are covered whole.
+  // The numbers of the version and of the pinned one, on the axis, with their times. Numbers of the axis that they touch
+  // are covered whole.
   drawTags(context, version, pinned) {
     const y = this.box.sizesTop + this.box.sizesHeight + 13;
     const shown = this.isInWindow(version);
     const x = Math.round(this.middle(version));
     const before = pinned !== null && this.isInWindow(pinned) ? Math.round(this.middle(pinned)) : null;
+    const time = this.history.time(Math.max(0, version - 1));
+    const words = time === null ? "" : dayAndClock(time).join(" ");
+    context.font = `11px ${this.colors.font}`;
+    const timeWidth = context.measureText(words).width;
     context.font = `600 11px ${this.colors.font}`;
     const width = context.measureText(grouped(pinned ?? 0)).width + 12;
     const own = context.measureText(grouped(version)).width + 12;
     const right = Math.min(Math.max(x + own / 2, own + 2), this.box.width - 2);
     const apart = before === null || !shown || Math.abs(before - (right - own / 2)) > (width + own) / 2 + 2;
     const place = before === null ? null : apart ? before + width / 2 : pinned < version ? right - own - 2 : right + width + 2;
-    const spots = [...(shown ? [[Math.min(x - 22, right - own), Math.max(x + 22, right)]] : []), ...(place === null ? [] : [[place - width, place]])];
+    const middle = Math.min(Math.max(right - own / 2, timeWidth / 2 + 2), this.box.width - timeWidth / 2 - 2);
+    const half = Math.max(own, timeWidth) / 2;
+    const spots = [...(shown ? [[Math.min(middle - half, right - own), Math.max(middle + half, right)]] : []), ...(place === null ? [] : [[place - width, place]])];
     for (const [left, end] of spots) {
-      const touched = this.tickSpots.filter(([a, b]) => a < end + 3 && left - 3 < b).flat();
-      const first = Math.min(left - 3, ...touched);
+      const touched = this.tickSpots.filter(([a, b]) => a < end + 4 && left - 4 < b).flat();
+      const first = Math.min(left - 3, ...touched) - 1;
       context.fillStyle = this.colors.ground;
-      context.fillRect(first, y - 11, Math.max(end + 3, ...touched) - first, 34);
+      context.fillRect(first, y - 11, Math.max(end + 3, ...touched) + 1 - first, 34);
     }
     if (place !== null) this.tag(context, grouped(pinned), place, y, this.colors.soft, "right");
     if (!shown) return;
-    const [from, until] = this.tag(context, grouped(version), x, y, this.colors.ink, "center");
-    const time = this.history.time(Math.max(0, version - 1));
+    this.tag(context, grouped(version), x, y, this.colors.ink, "center");
     context.fillStyle = this.colors.soft;
     context.font = `11px ${this.colors.font}`;
-    if (time !== null) context.fillText(moment(time, "").slice(11, 16), (from + until) / 2, y + 14);
+    context.fillText(words, middle, y + 14);
   }
 
   tag(context, text, x, y, color, align) {
@@ -716,7 +745,6 @@ export class Chart {
     context.textAlign = "center";
     context.textBaseline = "middle";
     context.fillText(text, left + width / 2, y - 0.5);
-    return [left, left + width];
   }
 
   // -- pointer --------------------------------------------------------------------------------------------------------

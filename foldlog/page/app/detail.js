@@ -78,10 +78,10 @@ export class Detail {
     else this.aboutGone(id, state, sentences, way);
     if (history.columns.kind[came] !== undefined && history.group(id) === 3) way("What the model knew when it wrote this", () => this.app.go(came, id));
     const answer = id >= 0 ? history.answered.get(id) : undefined;
-    if (answer !== undefined) way(`Its observation, ${answer}`, () => this.app.choose(answer));
+    if (answer !== undefined) way(`Its observation, ${idOf(answer)}`, () => this.app.choose(answer));
     const action = id >= 0 ? history.columns.answers[id] : -1;
-    if (action >= 0) way(`Its action, ${action}`, () => this.app.choose(action));
-    if (id < 0) way(`Condensation ${came}`, () => this.app.choose(came));
+    if (action >= 0) way(`Its action, ${idOf(action)}`, () => this.app.choose(action));
+    if (id < 0) way(`Condensation ${idOf(came)}`, () => this.app.choose(came));
     return [el("p", { class: `why s-${state.replace(" ", "-")}` }, ...sentences.flatMap((each) => [each, " "])), el("div", { class: "ways" }, ...ways)];
   }
 
@@ -92,19 +92,20 @@ export class Detail {
     const change = history.changes.get(by);
     const reason = ` (${change?.reason || "no reason given"})`;
     const verb = state === "taken back" ? "took it back" : "forgot it";
-    sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${by} ${verb} at version ${grouped(by + 1)}${reason}.`);
+    sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${idOf(by)} ${verb} at version ${grouped(by + 1)}${reason}.`);
     if (summary !== null) {
       sentences.push(
         path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} stands for it now.` : `Summary ${idOf(summary)} stands for it.`,
       );
       way("What stands for it", () => this.app.choose(summary));
-    } else if (state !== "taken back") sentences.push("No summary stands for it.");
-    way(`${change?.kind === "retraction" ? "Retraction" : "Condensation"} ${by}`, () => this.app.choose(by));
+    } else if (state !== "taken back") sentences.push(path.length > 1 ? `Its summary was forgotten at version ${grouped(path.at(-1) + 1)}, and no summary stands for it.` : "No summary stands for it.");
+    way(`${change?.kind === "retraction" ? "Retraction" : "Condensation"} ${idOf(by)}`, () => this.app.choose(by));
     way(`Last shown at version ${grouped(by)}`, () => this.app.go(by, id));
   }
 
   pendingBecause(id) {
     const kind = this.app.history.kind(id);
+    if (kind === "action" && this.app.version === this.app.history.version) return "no observation came for it, or for a parallel call, up to the last event";
     if (kind === "observation" || kind === "error") return this.app.history.columns.answers[id] >= 0 ? "a parallel call has no observation yet" : "it answers no action that is shown";
     return kind === "action" ? "it waits for its observation, or for that of a parallel call" : "it has no form as a message";
   }
@@ -145,7 +146,7 @@ export class Detail {
     }
     const ways = [el("button", { onclick: () => this.app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
     if (summary !== null && summary !== undefined) ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${idOf(summary)}`));
-    for (const request of change.requests ?? []) ways.push(el("button", { onclick: () => this.app.choose(request) }, `Request ${request}`));
+    for (const request of change.requests ?? []) ways.push(el("button", { onclick: () => this.app.choose(request) }, `Request ${idOf(request)}`));
     return [el("p", { class: "why s-forgotten" }, took.sentence), el("dl", {}, ...facts), el("div", { class: "ways" }, ...ways)];
   }
 
@@ -168,7 +169,7 @@ export class Detail {
     const { kind, thinking, thought, tool, content, data, extras, meta, redacted } = document;
     if (redacted) blocks.push(this.receipt(redacted));
     for (const [name, change] of Object.entries(kind === "document_changes" ? document.changed : {})) {
-      const how = change.deleted ? ", deleted" : change.difference === undefined ? "" : `, difference to event ${change.base}`;
+      const how = change.deleted ? ", deleted" : change.difference === undefined ? "" : `, difference to event ${idOf(change.base)}`;
       blocks.push(this.block(name === "attributes" ? name : `document ${name}${how}`, pretty(change.value ?? change.difference ?? null), true));
     }
     if (kind === "redaction") blocks.push(this.block(`erased the content of ${count(document.event_ids.length, "event")}`, document.event_ids.join(", ")), this.block("by", document.by));
@@ -267,8 +268,14 @@ export class Detail {
     const isLast = version === history.version;
     const { made } = history.savingsAt(version);
     const told = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "")];
-    if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...this.totalsAt(history.version)));
+    if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
     return told;
+  }
+
+  // Whether nothing after a version changes the totals.
+  isSame(version) {
+    const { history } = this.app;
+    return history.savingsAt(version).made === history.made.length && history.largest(0, version) === history.largest();
   }
 
   totalsAt(version) {
@@ -315,11 +322,11 @@ export class Detail {
       return el(
         "tr",
         {},
-        el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${change.id}`, onclick: () => this.app.choose(change.id) }, String(change.id))),
+        el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${idOf(change.id)}`, onclick: () => this.app.choose(change.id) }, idOf(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
         el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${history.about}${short(change.tokens_saved)}` : "–"),
-        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${until.by}` : "stands"),
+        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${idOf(until.by)}` : "stands"),
         el("td", {}, change.reason || "no reason given"),
       );
     });
@@ -328,7 +335,7 @@ export class Detail {
       ...totals,
       attributes,
       el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
-      changes.length > MOST ? el("p", { class: "soft" }, `The last ${MOST} of ${grouped(changes.length)}.`) : null,
+      changes.length > MOST ? el("p", { class: "soft" }, `The last ${grouped(MOST)} of ${grouped(changes.length)}.`) : null,
     ].filter(Boolean);
   }
 }

@@ -38,7 +38,7 @@ function labelOf(node) {
 export const phone = matchMedia("(max-width: 620px)");
 
 // Windows in which the list of a View has half of the width, or all of a phone's.
-export const narrow = matchMedia("(max-width: 1000px)");
+export const narrow = matchMedia("(max-width: 1100px)");
 
 // The part of a long list that is in sight: the list scrolls by itself, or on a phone with the page.
 export class Sight {
@@ -160,13 +160,31 @@ export function money(cost) {
 
 // The id of an event, or the negative one of a summary.
 export function idOf(id) {
-  return String(id).replace("-", "−");
+  return grouped(id).replace("-", "−");
+}
+
+// A whole number as a person writes it, with or without commas; else NaN.
+export function numberIn(text) {
+  return /^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN;
+}
+
+// The texts that a search wants, all of them: words, and "several words" in quotes. As the server reads them.
+export function wanted(text) {
+  return Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) => each.trim());
 }
 
 export function moment(milliseconds, zone) {
   if (milliseconds === null || !Number.isFinite(milliseconds) || Math.abs(milliseconds) > 8.64e15) return "";
   const text = new Date(milliseconds).toISOString().replace(/^\+00/, "");
   return `${text.slice(0, 10)} ${text.slice(11, 19)}${zone === "UTC" ? " UTC" : ""}`;
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+// The day and the minute, short: ["17 Feb", "09:14"].
+export function dayAndClock(milliseconds) {
+  const text = moment(milliseconds, "");
+  return [`${Number(text.slice(8, 10))} ${MONTHS[Number(text.slice(5, 7)) - 1]}`, text.slice(11, 16)];
 }
 
 export function bytes(number) {

@@ -47,6 +47,7 @@ export class History {
     this.views = new Map();
     this.tallies = new Map();
     this.estimated = new Set(document.tokens_estimated);
+    this.setFates();
     this.setOrder();
     this.setMasks();
     this.setDepartures();
@@ -125,7 +126,7 @@ export class History {
     if (id >= 0 && !this.spans.has(id)) {
       const left = this.columns.left[id];
       if (left < 0) return "never shown";
-      if (left > 0 && left <= version) return this.departure(this.columns.by[id]);
+      if (left > 0 && left <= version) return this.departure(this.columns.by[id], version);
       const sent = this.columns.sent[id];
       if (sent === 0 || version < sent) return "pending";
       return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
@@ -136,7 +137,7 @@ export class History {
       return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
     }
     const past = this.lastSpan(id, version);
-    return past ? this.departure(past.by) : "never shown";
+    return past ? this.departure(past.by, version) : "never shown";
   }
 
   // The last span of an event that ended at or before a version.
@@ -169,10 +170,35 @@ export class History {
     return tally;
   }
 
-  departure(by) {
-    const change = this.changes.get(by);
-    if (change?.kind === "retraction") return "taken back";
-    return change?.summary != null ? "summarized" : "forgotten";
+  // What a version says of all that a change took out: summarized while a summary stands for it.
+  departure(by, version) {
+    return this.fatesOf(by).findLast(([at]) => at <= version)?.[1] ?? "forgotten";
+  }
+
+  fatesOf(by) {
+    return this.fates.get(by) ?? NONE;
+  }
+
+  // Of each change, pairs of a version and what is said from then on. A summary may be summarized again; once it is
+  // forgotten without another one, nothing stands for its events any more.
+  setFates() {
+    this.fates = new Map();
+    const changes = Array.from(this.changes.values()).sort((a, b) => b.id - a.id);
+    for (const { id, kind, summary } of changes) {
+      const fates = [];
+      const add = (version, state) => fates.at(-1)?.[1] !== state && fates.push([version, state]);
+      const spans = summary == null ? NONE : this.spansOf(summary);
+      if (!spans.length) add(id + 1, kind === "retraction" ? "taken back" : "forgotten");
+      spans.forEach((span, place) => {
+        add(span.start, "summarized");
+        const until = spans[place + 1]?.start ?? Infinity;
+        if (span.stop === 0 || span.stop >= until) return;
+        const after = this.fatesOf(span.by);
+        add(span.stop, this.departure(span.by, span.stop));
+        for (const [version, state] of after) if (version > span.stop && version < until) add(version, state);
+      });
+      this.fates.set(id, fates);
+    }
   }
 
   // All ids that a View ever showed, in the order of Views.
@@ -357,7 +383,7 @@ export class History {
       } else if (this.isGone(id, version)) {
         const by = this.goneBy(id, version);
         if (!standing.has(by)) standing.set(by, this.standsFor(id, version).summary);
-        const kind = this.departure(by);
+        const kind = this.departure(by, version);
         const summary = standing.get(by);
         if (gap?.kind !== kind || gap.summary !== summary) close();
         if (!gap) gap = { gap: id, ids: [], tokens: 0, by: new Set(), kind, summary };

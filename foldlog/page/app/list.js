@@ -3,7 +3,8 @@
 import { Sight, count, el, grouped, idOf, narrow, phone, printable, said, short } from "./dom.js";
 
 const ROW = 26;
-const TALL = 70; // of a phone's line of a search, which has the text in two lines
+const HIT = 46; // of a line of a search, which has its text below its name
+const TALL = 58; // of such a line where the list is narrow: its text has two lines
 
 export class List {
   constructor(app) {
@@ -49,7 +50,7 @@ export class List {
   }
 
   get row() {
-    return phone.matches && this.app.hits ? TALL : ROW;
+    return !this.app.hits ? ROW : narrow.matches ? TALL : HIT;
   }
 
   // Draw the lines in sight, and as many above and below them.
@@ -109,7 +110,7 @@ export class List {
     const summaries = ids.length - events;
     const what = [events && count(events, "event"), summaries && count(summaries, "summary", "summaries")].filter(Boolean).join(" and ");
     const words = narrow.matches && events && summaries ? `${grouped(events)} + ${grouped(summaries)}` : what;
-    const how = summary === null ? `by ${who}${kind === "summarized" ? ", no summary stands" : ""}` : "in";
+    const how = summary === null ? `by ${who}` : "in";
     node.classList.add("gap", `k-${kind.replace(" ", "-")}`);
     node.append(
       el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
@@ -151,7 +152,8 @@ export class List {
   fillGist(gist, id) {
     const text = id < 0 ? this.app.history.summaryOf.get(id).gist : this.app.source.gist(id);
     if (text === undefined) gist.classList.add("waiting");
-    gist.textContent = printable(text ?? "");
+    if (text === "") gist.append(el("span", { class: "soft" }, "no text"));
+    else gist.textContent = printable(text ?? "");
   }
 
   highlight(node, text) {

@@ -2,10 +2,10 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, eventsAndSummaries, grouped, idOf, moment, phone, plus, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { Live, count, el, eventsAndSummaries, grouped, idOf, moment, numberIn, phone, plus, printable, refill, said, sentence, short, tokenCount, wanted } from "./dom.js";
 import { GROUPS, History, SENT } from "./history.js";
 import { List } from "./list.js";
-import { Overview } from "./overview.js";
+import { Overview, homeAddress } from "./overview.js";
 import { Embedded, Server } from "./sources.js";
 import { themeButton, watchTheme } from "./theme.js";
 
@@ -49,7 +49,7 @@ class App {
     this.source.follow({
       changed: (present) => this.follow(present),
       connected: (yes, why) => this.live.set(yes, why),
-      gone: (why) => this.root.replaceChildren(failure(why)),
+      gone: (why) => this.root.replaceChildren(...failure(new Error(why))),
     });
   }
 
@@ -67,6 +67,7 @@ class App {
   // Show another version.
   go(version, chosen = this.event) {
     const next = Math.max(0, Math.min(this.history.version, version));
+    this.notice.textContent = "";
     if (next === this.version && chosen === this.event) return;
     this.version = next;
     if (chosen !== this.event) this.event = chosen;
@@ -175,7 +176,7 @@ class App {
 
   async find(text) {
     this.search?.abort();
-    this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.words = wanted(text);
     this.main.classList.toggle("searching", this.words.length > 0);
     this.hits = null;
     this.searched = false;
@@ -198,7 +199,7 @@ class App {
     let drawn = 0;
     try {
       await this.source.search(
-        this.words,
+        text,
         (found, snippet) => {
           if (found !== id) hits.push({ id: found, mark: "", snippet });
           if (performance.now() - drawn > 150) {
@@ -226,8 +227,8 @@ class App {
 
   // The event whose id is searched for, which is found first.
   idIn(text) {
-    const found = /^\s*#?(\d{1,9})\s*$/.exec(text);
-    return found && Number(found[1]) < this.history.version ? Number(found[1]) : null;
+    const id = numberIn(text.trim().replace(/^#/, ""));
+    return id < this.history.version ? id : null;
   }
 
   nextHit(step) {
@@ -254,7 +255,7 @@ class App {
       words, before, after,
       count: plus(events, summaries),
       sent: [id, id + 1].map((version) => history.sentAt(version)),
-      sentence: change.outcome === "declined" ? `Condensation ${id} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${id} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
+      sentence: change.outcome === "declined" ? `Condensation ${idOf(id)} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${idOf(id)} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
     };
     this.takings.set(id, taking);
     return taking;
@@ -297,7 +298,7 @@ class App {
   }
 
   showList() {
-    if (this.hits) this.list.show(this.hits, "Events that contain the words", "No event contains these words.");
+    if (this.hits) this.list.show(this.hits, "Events that contain the words", this.searched ? RULE : "");
     else if (this.from === null) {
       this.list.show(this.history.entries(this.version, null, "all", this.opened), "The View", "The View has no events at this version.");
     } else {
@@ -325,8 +326,8 @@ class App {
     refill(
       this.next,
       ...(next === null
-        ? [time ? el("span", { class: "soft" }, `The last event came at ${time}.`) : ""]
-        : [el("span", { class: "soft" }, wrote ? "With this it wrote " : "Next came "), el("button", { class: "link", onclick: () => this.choose(next) }, `${next} ${history.kind(next)}`), el("span", { class: "soft gist" }, ` ${printable(this.source.gist(next) ?? "")}`)]),
+        ? [time ? el("span", { class: "soft when" }, `Last event: ${time}.`) : ""]
+        : [el("span", { class: "soft" }, wrote ? "With this it wrote " : "Next came "), el("button", { class: "link", onclick: () => this.choose(next) }, `${idOf(next)} ${history.kind(next)}`), el("span", { class: "soft gist" }, ` ${printable(this.source.gist(next) ?? "")}`)]),
     );
     this.momentTold = next === null || this.source.gist(next) !== undefined;
     for (const [name, target] of Object.entries(this.targets())) this.steps[name].setAttribute("aria-disabled", target === null);
@@ -342,7 +343,7 @@ class App {
     const { history, version } = this;
     const number = (...names) => names.reduce((sum, name) => sum + (states.get(name) ?? 0), 0);
     const masked = number("masked");
-    const who = (state) => count([...by].filter((id) => history.departure(id) === state).length, "condensation");
+    const who = (state) => count([...by].filter((id) => history.departure(id, version) === state).length, "condensation");
     const never = version - [...states].reduce((sum, [state, some]) => sum + (state === "never shown" ? 0 : some), 0);
     const parts = [
       [number("sent", "masked"), (some) => `${some} sent${masked ? ` (${grouped(masked)} masked)` : ""}`],
@@ -351,7 +352,7 @@ class App {
       [number("taken back"), (some) => `${some} taken back`], [never, (some) => `${some} never shown`],
     ].filter(([some]) => some).map(([some, words]) => words(grouped(some)));
     const help = [
-      number("pending") && "Pending: waits for an observation.",
+      number("pending") && (version === history.version ? "Pending: no observation came." : "Pending: waits for an observation."),
       number("unsent") && "Unsent: another part of its call is gone.",
       never && "Never shown: bookkeeping.",
     ].filter(Boolean).join(" ");
@@ -389,7 +390,7 @@ class App {
     refill(
       this.comparing,
       el("button", { class: "on", onclick: () => { this.from = null; this.changed("moment", "chosen"); } }, "Stop comparing"),
-      el("span", {}, `${grouped(from)} → ${grouped(to)}: ${history.about}${short(history.total[from])} → ${short(history.total[to])}`),
+      el("span", {}, `${grouped(from)} → ${grouped(to)}`),
       el("span", { class: "choices", role: "group", "aria-label": "Show of the difference" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
     );
   }
@@ -398,7 +399,7 @@ class App {
     const { history, version } = this;
     const words = ["system", "user", "summaries", "agent", "observations"];
     const parts = words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
-    return [...parts, el("span", { class: "wide" }, "versions across, events down")];
+    return [el("span", { class: "part" }, `${history.about}tokens sent:`), ...parts, el("span", { class: "wide" }, "versions across, events down")];
   }
 
   // How many events are in each state at this version, but for those that are shown.
@@ -436,10 +437,12 @@ class App {
     this.nameIt();
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: "Search all events, or an id", "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
+      type: "search", placeholder: "Search all events, or an id", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
       oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
     });
     this.status = el("span", { class: "status", role: "status" });
+    this.listName = el("span", { class: "soft" });
+    this.notice = el("p", { class: "notice", role: "status" });
     this.legend = el("div", { class: "legend" });
     this.states = el("div", { class: "states" });
     this.title = el("h2");
@@ -456,9 +459,9 @@ class App {
     } }, name);
     const tab = (name) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showTab(name) });
     this.tabs = { list: tab("list"), detail: tab("detail") };
-    const back = this.source instanceof Server ? el("a", { class: "back", href: "./" }, "All conversations") : null;
+    const back = this.source instanceof Server ? el("a", { class: "back", href: homeAddress() }, "All conversations") : null;
     this.root.replaceChildren(
-      el("header", {}, back, this.heading, this.source instanceof Server ? this.live.node : null, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      el("header", {}, back, el("div", { class: "names" }, this.heading, this.facts), this.source instanceof Server ? this.live.node : null, el("div", { class: "search" }, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
       this.main = el("main", { class: "history", "data-tab": this.tab },
         el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
           this.legend,
@@ -472,10 +475,12 @@ class App {
               el("button", { onclick: () => this.chart.setWindow(0, this.history.version + 1) }, "Whole history")))),
         el("section", { class: "moment", "aria-label": "One version" },
           (this.momentary = el("div", { class: "momentary" },
+            this.notice,
             el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
               step("before", "«", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "»", "Next condensation (Page Down)"), step("newest", "now", "Now, the newest version (End)"))),
             this.sentence, this.sum, el("div", { class: "below" }, this.next, this.comparing))),
           el("div", { class: "tabs choices", role: "group", "aria-label": "Show below" }, this.tabs.list, this.tabs.detail),
+          el("div", { class: "listhead" }, this.listName, this.status, el("span", { class: "grow" }), el("span", { class: "soft" }, `${this.history.about}tokens`)),
           this.list.node),
         this.detail.node),
       this.helpDialog(), this.told);
@@ -490,6 +495,8 @@ class App {
 
   nameTabs() {
     const { event, history } = this;
+    const [from, to] = this.compared ?? [0, this.version];
+    this.listName.textContent = this.hits ? "" : this.from === null ? `The View of version ${grouped(to)}, in its order` : `From version ${grouped(from)} to ${grouped(to)}: ${history.about}${short(history.total[from])} → ${tokenCount(history.total[to])}`;
     this.tabs.list.textContent = this.hits ? "Events found" : this.from === null ? "The View" : "What changed";
     this.tabs.detail.textContent = event === null ? "Why not more?" : `${sentence(history.kind(event))} ${idOf(event)}`;
   }
@@ -516,7 +523,7 @@ class App {
   helpDialog() {
     const keys = [
       ["← →", "one version"], ["Page Up, Page Down", "previous and next condensation"], ["Home, End", "first and last version"],
-      ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for words or an id; Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+      ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for an id, or for words: all of them, in any order; “in quotes” side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
@@ -541,7 +548,7 @@ class App {
   }
 
   goToNumber() {
-    const version = /^[\d,]+$/.test(this.number.value) ? Number(this.number.value.replaceAll(",", "")) : NaN;
+    const version = numberIn(this.number.value);
     if (Number.isInteger(version)) this.go(version);
     this.number.value = grouped(this.version);
   }
@@ -593,14 +600,21 @@ class App {
 
   readAddress() {
     const given = new URLSearchParams(location.hash.slice(1));
-    const number = (name, least, most) => {
-      const value = given.has(name) ? Number(given.get(name)) : NaN;
-      return Number.isInteger(value) && value >= least && value <= most ? value : null;
+    const { history } = this;
+    const last = history.version;
+    const unknown = [];
+    const number = (name, what, isThere) => {
+      if (!given.has(name)) return null;
+      const value = given.get(name).trim() ? Number(given.get(name)) : NaN;
+      if (Number.isInteger(value) && isThere(value)) return value;
+      unknown.push(`${what} ${printable(given.get(name).slice(0, 20))}`);
+      return null;
     };
-    const last = this.history.version;
-    this.version = number("v", 0, last) ?? this.version;
-    this.from = number("from", 0, last);
-    this.event = number("e", -last - 1, last - 1);
+    const isVersion = (value) => value >= 0 && value <= last;
+    this.version = number("v", "version", isVersion) ?? this.version;
+    this.from = number("from", "version", isVersion);
+    this.event = number("e", "event", (id) => (id >= 0 && id < last) || history.summaryOf.has(id));
+    this.notice.textContent = unknown.length ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.` : "";
     if (this.chart.history) this.chart.reveal(this.version);
     if (this.event !== null) {
       this.toReveal = this.event;
@@ -619,6 +633,7 @@ class App {
   }
 }
 
+const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side.";
 const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
   ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],
@@ -630,9 +645,22 @@ const STATES = [
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
 
-function failure(why, isOneOfMany = true) {
-  const words = el("div", { role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(String(why)), "p"));
-  return el("main", { class: "failure" }, words, isOneOfMany ? el("p", {}, el("a", { href: "./" }, "All conversations")) : null);
+// A page that says why there is no other one, and the ways on.
+function failure(error, isServed = true) {
+  const isHome = !new URLSearchParams(location.search).has("id");
+  // A browser raises a TypeError where no reply comes.
+  const [why, remedy] = !isServed
+    ? [error.message, "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years."]
+    : error instanceof TypeError
+      ? ["The server does not answer.", "Start it again with foldlog serve, and open the address that it prints."]
+      : [error.message, null];
+  return [
+    el("header", {}, el("span", { class: "brand" }, "foldlog"), el("span", { class: "grow" }), themeButton()),
+    el("main", { class: "failure" },
+      el("div", { role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(why).replace(/[^.]$/, "$&."), "p")),
+      remedy && el("p", { class: "soft" }, remedy),
+      el("div", { class: "ways" }, isServed && !isHome ? el("a", { class: "button", href: homeAddress() }, "All conversations") : null, el("button", { onclick: () => location.reload() }, "Try again"))),
+  ];
 }
 
 async function start() {
@@ -645,7 +673,7 @@ async function start() {
     else window.foldlog = new Overview(root);
     await window.foldlog.start();
   } catch (error) {
-    root.replaceChildren(failure(error.message ?? error, !embedded && page.has("id")));
+    root.replaceChildren(...failure(error, !embedded));
   }
   root.dataset.ready = "";
 }

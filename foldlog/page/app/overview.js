@@ -1,6 +1,6 @@
 // All conversations of a store, and the figures over all of them.
 
-import { Live, Sight, bytes, count, el, eventsAndSummaries, grouped, moment, money, phone, plus, printable, refill, said, savingMeans, short } from "./dom.js";
+import { Live, Sight, bytes, count, el, eventsAndSummaries, grouped, idOf, moment, money, phone, plus, printable, refill, said, savingMeans, short, wanted } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
@@ -125,7 +125,9 @@ export class Overview {
     const parts = new URLSearchParams();
     if (this.box.value) parts.set("words", this.box.value);
     if (this.sort !== SORT || !this.falling) parts.set("sort", `${this.falling ? "-" : ""}${this.sort}`);
-    history.replaceState(null, "", `${location.pathname}${location.search}${parts.size ? `#${parts}` : ""}`);
+    const hash = parts.size ? `#${parts}` : "";
+    history.replaceState(null, "", `${location.pathname}${location.search}${hash}`);
+    keepHome(hash);
   }
 
   readAddress() {
@@ -135,17 +137,19 @@ export class Overview {
     if (COLUMNS.some(([column]) => column === name)) [this.sort, this.falling] = [name, name !== sort];
     this.box.value = given.get("words") ?? "";
     this.words = this.box.value.toLowerCase();
+    keepHome(location.hash);
     this.fleet.hidden = Boolean(this.words.trim());
     if (this.all) this.search(this.box.value.trim());
   }
 
   showFleet(fleet) {
+    this.importing = fleet.import_command;
     this.about = fleet.tokens_are === "counted" ? "" : "≈ ";
-    const tile = (name, value, title, partial = false) => el("div", { class: partial ? "tile partial" : "tile", title }, el("b", {}, value), el("span", {}, name));
+    const tile = (name, value, title, partial = false) => el("div", { class: partial ? "tile partial" : "tile", title }, el("b", {}, value, partial ? el("small", {}, " so far") : ""), el("span", {}, name));
     const { condensations, costs_recorded: priced, conversations, counted } = fleet;
     const counting = counted < conversations;
     // A figure that reads conversations is not final while some are not counted.
-    const soFar = (name, value, title) => tile(`${name}${counting ? ", so far" : ""}`, value, title, counting);
+    const soFar = (name, value, title) => tile(name, value, title, counting);
     const most = Math.max(1, ...fleet.reasons.map((each) => each.tokens_saved ?? 0));
     const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
     const bar = (part) => {
@@ -164,13 +168,13 @@ export class Overview {
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
-      soFar(priced && priced < condensations ? `cost, recorded by ${short(priced)} of ${short(condensations)}` : "cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
+      soFar(priced && priced < condensations ? `cost, ${short(priced)} of ${short(condensations)} recorded` : "cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
     );
     refill(
       this.panels,
       el("div", { class: "panel" }, heading("Tokens saved by reason"),
         ...(fleet.reasons.length
-          ? [el("dl", { class: "meters" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, this.saved(each)))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
+          ? [el("dl", { class: "meters reasons" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, this.saved(each)))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
           : [el("p", { class: "soft" }, "No condensation yet.")])),
       el("div", { class: "panel" }, heading("Slowest Views to open"),
         fleet.slowest.length
@@ -195,7 +199,7 @@ export class Overview {
 
   // The conversations that match, in the order that is chosen.
   choose() {
-    const words = this.words.split(/\s+/).filter(Boolean);
+    const words = wanted(this.words);
     const matching = this.all.filter((one) => {
       const text = `${one.title ?? ""} ${one.id} ${one.format ?? ""}`.toLowerCase();
       return words.every((word) => text.includes(word)) || this.found?.has(one.id);
@@ -219,7 +223,7 @@ export class Overview {
     this.status.textContent = words.length ? count(this.rows.length, "conversation") : "";
     this.list.setAttribute("role", this.rows.length ? "list" : "group");
     this.list.querySelector(".empty")?.remove();
-    if (!this.rows.length) this.list.append(el("p", { class: "empty" }, this.all.length ? "No conversation matches." : "The store has no conversations yet. Import some: foldlog import PATH"));
+    if (!this.rows.length) this.list.append(this.all.length ? el("p", { class: "empty" }, "No conversation matches.") : el("div", { class: "empty" }, el("p", {}, "The store has no conversations yet. Import some:"), el("pre", { class: "code" }, this.importing)));
     this.stay();
     this.draw();
   }
@@ -337,9 +341,10 @@ export class Overview {
     refill(
       this.hits,
       hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : count(hits.length, "event")) : el("p", { class: "soft" }, "No event contains these words."),
+      el("p", { class: "soft rule" }, "Events that contain all of the words, in any order and form. “In quotes”: side by side. begin*: words that begin so."),
       ...(hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
       ...hits.slice(0, MOST_HITS).map((hit) =>
-        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ id: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ id: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))),
     );
   }
 }
@@ -364,6 +369,25 @@ function marked(text, highlights) {
   }
   node.append(printable(text.slice(start)));
   return node;
+}
+
+const HOME = "foldlog-home";
+
+// Keep the words and the order of the list, for the way back from a conversation.
+function keepHome(hash) {
+  try {
+    sessionStorage.setItem(HOME, hash);
+  } catch {
+    // A browser that keeps nothing for this page: the way back leads to the list as it is at first.
+  }
+}
+
+export function homeAddress() {
+  try {
+    return `./${sessionStorage.getItem(HOME) ?? ""}`;
+  } catch {
+    return "./";
+  }
 }
 
 function address(id, event) {

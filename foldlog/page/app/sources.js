@@ -1,5 +1,7 @@
 // Where the page has its data from: elements of its own file, or the server that sent it.
 
+import { wanted } from "./dom.js";
+
 export class Embedded {
   constructor() {
     this.chunks = this.elements("texts");
@@ -49,13 +51,14 @@ export class Embedded {
   }
 
   // Tell the events that contain all words, in order. Texts that cannot match are never parsed.
-  async search(words, found, signal) {
-    const wanted = words.map((word) => JSON.stringify(word).slice(1, -1).toLowerCase());
+  async search(given, found, signal) {
+    const words = wanted(given);
+    const stored = words.map((word) => JSON.stringify(word).slice(1, -1).toLowerCase());
     for (const { first, element } of this.chunks) {
       const text = await unpack(element.textContent);
       if (signal.aborted) return;
       const lower = text.toLowerCase();
-      if (wanted.every((word) => lower.includes(word))) {
+      if (stored.every((word) => lower.includes(word))) {
         JSON.parse(text).forEach((event, place) => {
           const snippet = matching(event, words);
           if (snippet !== null) found(first + place, snippet);
@@ -120,7 +123,7 @@ export class Server {
   }
 
   async search(words, found, signal) {
-    const { hits } = await this.ask("find", { words: words.join(" ") });
+    const { hits } = await this.ask("find", { words });
     if (!signal.aborted) for (const { id, snippet } of hits) found(id, snippet);
   }
 
@@ -152,16 +155,33 @@ export class Server {
 const LINES = 500;
 const GONE_FOR_GOOD = new Set([404, 410]);
 
-// The text around the first word, where all words are in the texts of an event; else null.
+// The text around each word, where all words are in the texts of an event; else null.
 function matching(event, words) {
   const texts = [];
   collect(event, texts);
   const text = texts.join(" · ");
   const lower = text.toLowerCase();
   if (!words.every((word) => lower.includes(word))) return null;
-  const at = Math.max(0, lower.indexOf(words[0]) - 14);
-  const excerpt = text.slice(at, at + 174).replace(/\s+/g, " ");
-  return `${at ? "…" : ""}${excerpt}${at + 174 < text.length ? "…" : ""}`;
+  return excerpt(text, words.map((word) => [lower.indexOf(word), word.length]));
+}
+
+const BEFORE_WORD = 14;
+const AFTER_WORD = 12;
+const AFTER_LAST = 160;
+
+// The parts of a text around some places, as the server makes them: no place is cut, and all are near the beginning.
+function excerpt(text, places) {
+  const parts = [];
+  places.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
+  for (const [place, [at, length]] of places.entries()) {
+    const after = place === places.length - 1 ? AFTER_LAST : AFTER_WORD;
+    const [start, stop] = [Math.max(0, at - BEFORE_WORD), Math.min(text.length, at + length + after)];
+    const last = parts.at(-1);
+    if (last && start <= last[1]) last[1] = Math.max(last[1], stop);
+    else parts.push([start, stop]);
+  }
+  const told = parts.map(([start, stop]) => `${start ? "…" : ""}${text.slice(start, stop)}`).join(" ");
+  return `${told}${parts.at(-1)[1] < text.length ? "…" : ""}`.replace(/\s+/g, " ");
 }
 
 const HIDDEN = new Set(["id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format"]);

@@ -2,7 +2,7 @@
 
 const ALIKE = 24; // Characters that two titles share before the words that differ are told first.
 const LEAST = 16; // Characters of the words that differ.
-const TAG = 20;
+const TAG = 40;
 
 // For each id ``name``, the words that differ; ``start``, the first of the words that others share; and ``tag``, what is
 // special in its id, where others have the same title.
