@@ -15,6 +15,8 @@ from tests.crash.protections import ROOT, Protection, main
 
 _ADK, _ADK_TEST = "foldlog/adapters/google_adk.py", "tests/adapters/google_adk/test_service.py"
 _PYDANTIC, _PYDANTIC_TEST = "foldlog/adapters/pydantic_ai.py", "tests/adapters/pydantic_ai/test_store.py"
+_CHECKPOINTS = "foldlog/adapters/without_sdk/checkpoints.py"
+_LANGGRAPH_TEST = "tests/adapters/langgraph/test_saver.py"
 _STEPS_TEST = "tests/adapters/pydantic_ai/test_steps.py"
 
 PROTECTIONS = {
@@ -157,6 +159,34 @@ PROTECTIONS = {
         "        await self._run(append, finish=True)\n",
         "        await self._run(append)\n",
         f"{_ADK_TEST} -k cancelled_append and sqlite",
+    ),
+    "langgraph-deleted": Protection(
+        "LangGraph: a run goes on when its thread is deleted",
+        _CHECKPOINTS,
+        "                number, known = 0, None  # the thread was deleted: what is put begins it again\n",
+        "                raise\n",
+        f"{_LANGGRAPH_TEST} -k thread_is_deleted and own and not async",
+    ),
+    "langgraph-hook": Protection(
+        "… also while it condenses",
+        "foldlog/adapters/without_sdk/graph_threads.py",
+        "        except ConversationErased:\n            return None\n",
+        "        except ZeroDivisionError:\n            return None\n",
+        f"{_LANGGRAPH_TEST} -k thread_is_deleted and own and not async",
+    ),
+    "langgraph-own": Protection(
+        "LangGraph: what a graph changes in place after a call changes nothing that is stored",
+        "foldlog/adapters/without_sdk/checkpoint_branches.py",
+        "    return to_builtins(value, builtin_types=(bytes,))\n",
+        "    return value\n",
+        f"{_LANGGRAPH_TEST} -k in_place and sqlite",
+    ),
+    "langgraph-first-write": Protection(
+        "LangGraph: of the writes of a task the first one counts, of its errors the last",
+        "foldlog/adapters/without_sdk/channels.py",
+        '            if place < 0 or (note["task"], place) not in writes:\n',
+        "            if True:\n",
+        f"{_LANGGRAPH_TEST} -k after_a_fresh_open and sqlite",
     ),
 }
 

@@ -341,6 +341,21 @@ async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
     assert b"secret" not in path.read_bytes()
 
 
+def deleting_tool(saver):
+    """Return a tool that deletes the thread in its second and its fourth call, and its calls."""
+    calls = []
+
+    @tool("measure")
+    def deleting() -> str:
+        """Measure."""
+        calls.append(1)
+        if len(calls) in (2, 4):
+            saver.delete_thread("t")
+        return "9 km"
+
+    return deleting, calls
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("deleter", ["the run's own saver", "another saver"])
 def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgraph(tmp_path, durability, deleter):
@@ -351,18 +366,11 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
         with FoldlogSaver(url) as other:
             for saver in (ours, theirs):
                 deletes = other if saver is ours and deleter == "another saver" else saver
-
-                @tool
-                def measure(deletes=deletes, calls=[]) -> str:  # noqa: B006
-                    """Measure."""
-                    calls.append(1)
-                    if len(calls) in (2, 4):
-                        deletes.delete_thread("t")
-                    return "9 km"
-
+                deleting, calls = deleting_tool(deletes)
                 model = ScriptedModel(script=steps(5), prompts=[])
-                graph = agent(model, [measure], saver, saver.pre_model_hook if saver is ours else None)
+                graph = agent(model, [deleting], saver, saver.pre_model_hook if saver is ours else None)
                 ended = graph.invoke(said("go"), THREAD, durability=durability)
+                assert len(calls) == 7
                 kept.append([message.content for message in ended["messages"]])
                 stored = saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
                 assert [message.content for message in stored] == kept[-1]
