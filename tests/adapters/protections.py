@@ -168,11 +168,11 @@ PROTECTIONS = {
         f"{_LANGGRAPH_TEST} -k thread_is_deleted and own and not async",
     ),
     "langgraph-hook": Protection(
-        "… also while it condenses",
+        "… also while it condenses: its model is sent all messages",
         "foldlog/adapters/without_sdk/graph_threads.py",
         "        except ConversationErased:\n            return None\n",
         "        except ZeroDivisionError:\n            return None\n",
-        f"{_LANGGRAPH_TEST} -k thread_is_deleted and own and not async",
+        f"{_LANGGRAPH_TEST} -k sent_all_messages and sqlite",
     ),
     "langgraph-own": Protection(
         "LangGraph: what a graph changes in place after a call changes nothing that is stored",

@@ -294,6 +294,14 @@ def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
     assert saver.pre_model_hook(elsewhere, THREAD)["llm_input_messages"] == elsewhere["messages"]
 
 
+def test_a_model_of_a_run_whose_thread_is_deleted_is_sent_all_messages(histories):
+    saver = FoldlogSaver(histories, condense=True)
+    state = {"messages": [HumanMessage(str(n), id=str(n)) for n in range(6)]}
+    put(saver, state)
+    saver.delete_thread("t")
+    assert saver.pre_model_hook(state, THREAD)["llm_input_messages"] == state["messages"]
+
+
 def test_it_can_be_copied_as_with_allowlist_does(saver):
     clone = copy.copy(saver)
     config = put(clone, {"a": (1,)})
