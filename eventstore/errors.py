@@ -131,7 +131,7 @@ class InvalidOption(InvalidArgument):
 
 class UnknownEventType(EventStoreError):
     """The type of an event is unknown, and the caller must understand it. Upgrade foldlog, or correct the program that
-    appended an object of another class.
+    appended an object of another class. In a salvaged store the event may stand for a lost one: fork before it.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:

@@ -31,6 +31,7 @@ from eventstore.values.ids import EventIds, ids_of_range
 
 __all__ = [
     "ATTRIBUTES",
+    "LOST",
     "MAY_BE_STRUCTURAL",
     "NOT_RECORDED",
     "Action",
@@ -62,6 +63,10 @@ __all__ = [
 ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes: see ``eventstore.documents.listing``."""
 
+LOST = "foldlog.lost"
+"""The name of an annotation that replaces a lost event in a salvaged store, and the kind of the event that replaces a
+structural one.
+"""
 NOT_RECORDED = -1
 """The id of an event that is in no conversation yet."""
 

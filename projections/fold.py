@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
+    LOST,
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
@@ -254,6 +255,20 @@ MANY = 1_000
 """A fold of fewer events than this makes each View on its way."""
 
 
+def _why_unknown(event: UnknownEvent) -> str:
+    """Say why no View can be made from this event on, and what to do."""
+    if event.stored_kind == LOST:
+        return (
+            f"event {event.id} was damaged, and is lost: it was a condensation, a request for one or a retraction, and "
+            f"'foldlog salvage' put this event in its place. No View can be made from there on; to go on without the "
+            f"later events, fork the conversation before it: 'foldlog fork ID NEW --at {event.id}'"
+        )
+    return (
+        f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version does "
+        f"not know and which changes the View; upgrade foldlog to read this conversation from there on"
+    )
+
+
 class _Folding:
     """A fold in progress: mutable, and private to this file."""
 
@@ -333,12 +348,7 @@ class _Folding:
                 f"retraction {event.id} cannot be folded without the past"
             )
         elif isinstance(event, UnknownEvent) and event.is_structural:
-            raise UnknownEventType(
-                event.stored_kind,
-                event.stored_schema,
-                f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version "
-                f"does not know and which changes the View; upgrade foldlog to read this conversation from there on",
-            )
+            raise UnknownEventType(event.stored_kind, event.stored_schema, _why_unknown(event))
         elif event.shown:
             self._show((event,))
 

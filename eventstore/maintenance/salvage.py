@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from eventstore.codec import encode
 from eventstore.errors import EventStoreError
-from eventstore.events import Annotation, Event, Message, UnknownEvent
+from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.verify import VerifyFinding, verdicts
@@ -30,10 +30,8 @@ from eventstore.stored.database import Database, Segment, is_moment, translated
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
-__all__ = ["LOST", "LOST_MAX", "Salvaged", "salvage"]
+__all__ = ["LOST_MAX", "Salvaged", "salvage"]
 
-LOST = "foldlog.lost"
-"""The name of an annotation that replaces a lost event, and the kind of the event that replaces a structural one."""
 LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced one by one."""
 
@@ -41,7 +39,8 @@ LOST_MAX = 1_000_000
 class Salvaged(NamedTuple):
     """The outcome for one conversation: how many events it has now, and which of them replace lost ones.
 
-    ``whole``: it is unchanged, with the same head. ``problem``: why nothing of it could be copied.
+    ``whole``: it is unchanged, with the same head. ``problem``: why nothing of it could be copied. ``view_ends`` is the
+    first lost event that changed the View: there is no View after it, and a fork before it can go on.
     """
 
     conversation: str
@@ -49,6 +48,7 @@ class Salvaged(NamedTuple):
     whole: bool
     lost: tuple[VerifyFinding, ...] = ()
     problem: str | None = None
+    view_ends: int | None = None
 
 
 def salvage(
@@ -111,7 +111,8 @@ def _salvaged(
     cut_off = filling.cut_off
     if cut_off is not None:
         unsound = (*(each for each in unsound if each.first is None or each.first < copied.version - 1), cut_off)
-    return Salvaged(found.id, copied.version, not unsound and head == found.head, unsound)
+    is_whole = not unsound and head == found.head
+    return Salvaged(found.id, copied.version, is_whole, unsound, view_ends=filling.view_ends)
 
 
 def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], tuple[Link, ...]]:
@@ -153,6 +154,8 @@ class _Filling:
         self._lost_max = lost_max
         self.cut_off: VerifyFinding | None = None
         """The finding that the copy ends before the conversation does."""
+        self.view_ends: int | None = None
+        """The first lost event that is replaced by a structural one."""
         self._next = 0
         self._moment = 0
         self._counts: tuple[int, int] | None = (0, 0)
@@ -235,6 +238,8 @@ class _Filling:
             shown, structural = told[0] - self._counts[0], told[1] - self._counts[1]
         for n, event_id in enumerate(range(self._next, stop)):
             was_structural = event_id in self._structural if structural is None else n < structural
+            if was_structural and self.view_ends is None:
+                self.view_ends = event_id
             yield _row(event_id, _stand_in(event_id, shown=shown > 0, structural=was_structural), moment)
         self._counts = None
 

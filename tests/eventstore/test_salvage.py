@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -211,13 +213,18 @@ def test_heads_up_to_the_first_lost_event_are_those_of_before(path: Path):
 
 def test_a_lost_condensation_stops_a_view_rather_than_make_it_wrong(path: Path):
     execute(path, "UPDATE events SET body = CAST('{}' AS TEXT) WHERE conversation = 1 AND id = 20")
-    _, target = salvaged(path)
+    done, target = salvaged(path)
     with target:
         assert lost_ids(target, "a") == [20]
         assert len(list(target.events("a"))) == LENGTH
         assert len(Views(target).at("a", version=20)) > 0
-        with pytest.raises(UnknownEventType):
+        with pytest.raises(
+            UnknownEventType, match=r"event 20 was damaged, and is lost: .* 'foldlog fork ID NEW --at 20'"
+        ):
             Views(target).current("a")
+        assert done["a"].view_ends == 20
+        target.fork("a", 20, "goes on")
+        assert Views(target).current("goes on").events == Views(target).at("a", version=20).events
 
 
 def test_an_unknown_name_is_no_damage(path: Path):
@@ -355,6 +362,84 @@ def test_the_newest_state_is_taken_from_the_log(path: Path):
     done, target = salvaged(crashed)
     with target:
         assert done["a"] == Salvaged("a", LENGTH, True)
+
+
+FRAME = PAGE + 24
+WRITE_AND_DIE = """
+import os, signal, sys
+from eventstore import Message, open_store
+store = open_store(f"sqlite:///{sys.argv[1]}")
+for n in range(120):
+    store.append("w", Message(source="user", content=f"{n} " + "x" * 700), expected_version=n)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def died_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose writer was killed: all of it is in the log."""
+    path = tmp_path_factory.mktemp("died") / "w.db"
+    subprocess.run([sys.executable, "-c", WRITE_AND_DIE, str(path)], check=False)
+    return path
+
+
+@pytest.fixture
+def died(tmp_path: Path, died_once: Path) -> Path:
+    for name in ("w.db", "w.db-wal"):
+        shutil.copy(died_once.with_name(name), tmp_path / name)
+    return tmp_path / "w.db"
+
+
+def change_log(path: Path, at: int, content: bytes) -> None:
+    with open(f"{path}-wal", "r+b") as log:
+        log.seek(at)
+        log.write(content)
+
+
+@pytest.mark.parametrize(
+    "at, size", [(0, 32), (32 + 100 * FRAME, 24), (32 + 100 * FRAME + 1_000, 100), (32 + 100 * FRAME, 3 * FRAME)]
+)
+def test_frames_after_a_damaged_one_are_read_and_counted(died: Path, at: int, size: int):
+    frames = (died.with_name("w.db-wal").stat().st_size - 32) // FRAME
+    change_log(died, at, b"\xee" * size)
+    found = carve(str(died), str(died.with_name("c.db")))
+    assert (found.events, found.conversations) == (120, 1)
+    assert 0 < found.frames[1] < sum(found.frames) + 1 <= frames
+    assert found.frames[0] <= max(0, at - 32) // FRAME
+
+
+def test_a_damaged_frame_that_does_not_tell_its_page_leaves_ends_unproved(died: Path):
+    change_log(died, 32 + 100 * FRAME, b"\xee" * 24)
+    done, target = salvaged(died)
+    with target:
+        assert (done["w"].events, done["w"].whole) == (120, False)
+        assert "its end may be lost" in str(done["w"].lost[-1])
+
+
+def frames_of_log(path: Path) -> tuple[int, int]:
+    with PageFile(str(path)) as pages:
+        return pages.frames_read, pages.frames_not_read
+
+
+def test_a_log_as_a_crash_leaves_it_is_not_damaged(died: Path):
+    """Its end is cut off or torn, or it has frames from before it was begun again."""
+    log = Path(f"{died}-wal")
+    content = log.read_bytes()
+    assert frames_of_log(died) == (0, 0)
+    for size in range(0, len(content), len(content) // 25):
+        log.write_bytes(content[:size])
+        assert frames_of_log(died) == (0, 0)
+    log.write_bytes(content[:-2_000] + b"\0" * 2_000)
+    assert frames_of_log(died) == (0, 0)
+    log.write_bytes(content)
+    with open_store(f"sqlite:///{died}") as store:
+        store.vacuum()  # the log begins again
+        store.append("w", event(0), expected_version=120)
+        begun = Path(f"{died}-wal").read_bytes()
+        died.with_name("copy.db").write_bytes(died.read_bytes())
+    died.with_name("copy.db-wal").write_bytes(begun + content[len(begun) :])
+    assert frames_of_log(died.with_name("copy.db")) == (0, 0)
+    assert carve(str(died.with_name("copy.db")), str(died.with_name("c.db"))).events == 121
 
 
 def test_a_file_whose_newest_pages_are_still_in_its_log_is_not_cut_off(path: Path):

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from eventstore import Message, open_store
+from eventstore import CondensationAction, Message, open_store
 from eventstore.stored.database import Database
 from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
@@ -254,6 +254,24 @@ def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
     assert {path.name for path in tmp_path.glob("new.db*")} <= {"new.db", "new.db-queue"}
 
 
+def test_a_conversation_that_lost_a_condensation_goes_on_in_a_fork(foldlog, tmp_path):
+    path = tmp_path / "foldlog.db"
+    with open_store(f"sqlite:///{path}") as opened:
+        opened.append("my id", [Message(source="user", content=f"{n}") for n in range(9)], expected_version=0)
+        opened.append("my id", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=9)
+        opened.append("my id", Message(source="user", content="later"), expected_version=10)
+    execute(path, "UPDATE events SET body = CAST('{}' AS TEXT) WHERE id = 9")
+    ran = foldlog("salvage", "foldlog.db", "new.db")
+    assert "conversation 'my id': event 9 is lost and changed the View" in ran.err
+    assert """'foldlog fork "my id" NEW --at 9 --db new.db'""" in ran.err
+    refused = foldlog("view", "my id", "--db", "new.db")
+    assert refused.status == 2
+    assert "event 9 was damaged, and is lost" in refused.err
+    assert "upgrade" not in refused.err
+    assert foldlog("fork", "my id", "NEW", "--at", 9, "--db", "new.db").status == 0
+    assert foldlog("view", "NEW", "--db", "new.db", "--json").document["version"] == 9
+
+
 def test_salvage_reads_what_sqlite_gives_up_on(foldlog, store, tmp_path):
     content = store.read_bytes()
     store.write_bytes(content[: len(content) - 4_096 * 3])
@@ -283,6 +301,28 @@ def test_a_file_that_was_cut_off_says_how_much_of_it_is_there(foldlog, tmp_path)
     document = foldlog("salvage", "foldlog.db", "other.db", "--json").document
     assert document["pages"] == {"there": pages - 8, "recorded": pages}
     assert foldlog("salvage", "new.db", "again.db").status == 0
+
+
+def test_a_damaged_log_is_a_finding_before_sqlite_deletes_it(foldlog, store, tmp_path):
+    with open_store(f"sqlite:///{store}") as opened:
+        for n in range(30):
+            opened.append("in the log", Message(source="user", content="x" * 900), expected_version=n)
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{store}{suffix}", tmp_path / f"died.db{suffix}")
+    log = tmp_path / "died.db-wal"
+    log.write_bytes(bytes(32) + log.read_bytes()[32:])
+    content = log.read_bytes()
+    for command in ("verify", "list"):
+        ran = foldlog(command, "--db", "died.db")
+        assert ran.status == 2
+        assert "died.db-wal is damaged: SQLite reads 0 of its frames" in ran.err
+        assert "'foldlog salvage died.db NEW.db'" in ran.err
+        assert log.read_bytes() == content
+    ran = foldlog("salvage", "died.db", "new.db")
+    assert ran.status == 1
+    assert "4 conversations whole" in ran.out
+    assert "died.db-wal is damaged" in ran.err
+    assert foldlog("list").status == foldlog("verify").status == 0
 
 
 def test_a_cut_off_file_is_a_finding_where_no_event_was_lost(foldlog, store):

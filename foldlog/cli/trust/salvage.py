@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.hints import use_store
+from foldlog.cli.hints import command, use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total
@@ -46,7 +46,6 @@ def run(
     from eventstore.maintenance.salvage import salvage
     from eventstore.maintenance.verify import VerifyFinding
     from eventstore.stored.database import translated
-    from foldlog.words.gist import count
 
     to = _url(target)
     if os.path.exists(_path(to) or ""):
@@ -64,26 +63,52 @@ def run(
             bars.advance(bar, each.events)
             done.append(each)
     there, recorded = (0, 0) if carved is None else carved.pages
+    read, not_read = (0, 0) if carved is None else carved.frames
     nameless = 0 if carved is None else carved.nameless
     if as_json:
         conversations = [_document(each) for each in done]
-        document = {"from": source, "to": target, "conversations": conversations, "nameless": nameless}
-        terminal.emit(document | {"pages": None if carved is None else {"there": there, "recorded": recorded}})
+        document: dict[str, Any] = {"from": source, "to": target, "conversations": conversations, "nameless": nameless}
+        document["pages"] = None if carved is None else {"there": there, "recorded": recorded}
+        terminal.emit(document | {"frames": None if carved is None else {"read": read, "not_read": not_read}})
     else:
         _sum_up(done, target)
+    _warn(done, source, target, carved)
+    is_sound = not nameless and there == recorded and not not_read
+    return DONE if all(each.whole for each in done) and is_sound else FINDINGS
+
+
+def _warn(done: list[Salvaged], source: str, target: str, carved: Carved | None) -> None:
+    """Print what is lost of each conversation, and of the file as a whole."""
+    from foldlog.words.gist import count
+
     for each in done:
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r}: nothing of it was copied: {each.problem}")
         for finding in each.lost if each.problem is None else ():
             terminal.warn(f"conversation {each.conversation!r}, {finding}")
-    if nameless:
-        terminal.warn(f"{count(nameless, 'conversation')} without a name, which is lost: nothing of it was copied")
+        if each.view_ends is not None:
+            fork = command("fork", each.conversation, "NEW", "--at", each.view_ends, "--db", target)
+            terminal.warn(
+                f"conversation {each.conversation!r}: event {each.view_ends} is lost and changed the View, so there is "
+                f"no View from there on; '{fork}' makes a conversation that ends before it"
+            )
+    if carved is None:
+        return
+    (there, recorded), (read, not_read) = carved.pages, carved.frames
+    if carved.nameless:
+        terminal.warn(
+            f"{count(carved.nameless, 'conversation')} without a name, which is lost: nothing of it was copied"
+        )
     if there < recorded:
         terminal.warn(
             f"{source} is cut off: {there:,} of {recorded:,} pages are there; conversations, idempotency keys and the "
             f"ends of conversations may be lost"
         )
-    return DONE if all(each.whole for each in done) and not nameless and there == recorded else FINDINGS
+    if not_read:
+        terminal.warn(
+            f"{source}-wal is damaged: SQLite reads {read:,} of its frames, and not the {not_read:,} after them; their "
+            f"events were copied too"
+        )
 
 
 @contextmanager
@@ -140,6 +165,7 @@ def _document(each: Salvaged) -> dict[str, Any]:
         "whole": each.whole,
         "lost": [{"first": f.first, "last": f.last, "problem": f.problem} for f in each.lost],
         "problem": each.problem,
+        "view_ends": each.view_ends,
     }
 
 

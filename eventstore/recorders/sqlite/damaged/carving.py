@@ -51,9 +51,12 @@ class LostEnd(NamedTuple):
 
 
 class Carved(NamedTuple):
-    """The numbers of rows that were found: sound and damaged events, and conversations. ``nameless`` is the number of
-    conversations of which only events were found, without their id. ``pages`` is how many pages are there, and how many
-    there were. ``ends`` has, by key, each conversation whose end is lost, or may be.
+    """The numbers of rows that were found: sound and damaged events, and conversations.
+
+    ``nameless`` is the number of conversations of which only events were found, without their id. ``pages`` is how many
+    pages are there, and how many there were; ``frames`` how many frames of a damaged log SQLite reads, and how many
+    later ones it does not, both 0 for a sound log. ``ends`` has, by key, each conversation whose end is lost, or may
+    be.
     """
 
     events: int
@@ -61,6 +64,7 @@ class Carved(NamedTuple):
     conversations: int
     nameless: int
     pages: tuple[int, int]
+    frames: tuple[int, int]
     ends: Mapping[int, LostEnd]
 
 
@@ -107,7 +111,8 @@ def carve(path: str, into: str) -> Carved:
         lost_ends = {key: end for key in conversations if (end := ends.lost(key)) is not None}
         nameless = names.strangers() | ends.named.keys() - names.known()
         target.execute("COMMIT")
-        return Carved(sound, damaged, carved, len(nameless), pages.there_and_recorded(), lost_ends)
+        frames = pages.frames_read, pages.frames_not_read
+        return Carved(sound, damaged, carved, len(nameless), pages.there_and_recorded(), frames, lost_ends)
 
 
 class _Names:
@@ -227,7 +232,9 @@ class _Ends:
         """The ranges of keys whose last entries may be in a part of the index that cannot be read."""
         root = pages.root(b"events_by_id")
         self._follow(pages.in_order(root) if root is not None else iter([None]))
-        if self._gaps:
+        if pages.is_any_page_unsure:
+            self._gaps = [(0, float("inf"))]
+        elif self._gaps:
             table = pages.root(b"events")
             if table is not None and None not in pages.in_order(table):
                 self._gaps = []

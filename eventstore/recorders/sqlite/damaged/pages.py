@@ -1,8 +1,9 @@
 """Read the rows of a SQLite file page by page, without SQLite: for files that SQLite refuses.
 
 Every page that looks like a leaf of a table, or like any page of an index, is read by itself; the pages that lead to it
-do not matter. So a damaged page loses only its own rows. The newest state counts: pages come from the write-ahead log
-as far as that is whole, else from the file. Format: https://www.sqlite.org/fileformat2.html.
+do not matter. So a damaged page loses only its own rows. The newest state counts: pages come from the write-ahead log,
+else from the file. SQLite reads the log up to its first damaged frame; later frames are read here too, if their
+checksums show that they were committed. Format: https://www.sqlite.org/fileformat2.html.
 
 Why SQLite's own recovery does not do: ``docs/decisions/0063-our-own-reader-of-damaged-pages.md``.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -40,6 +42,19 @@ class StoredRow(NamedTuple):
     """The places of the text columns."""
 
 
+class _Frame(NamedTuple):
+    """A page in the log: its number, the number of pages after a commit or 0, and its place.
+
+    ``is_of_the_log``: it has the salts of the log. ``follows``: its checksum is right too.
+    """
+
+    number: int
+    size: int
+    at: int
+    is_of_the_log: bool
+    follows: bool
+
+
 class PageFile:
     """A SQLite file with its log. A context manager. Raises ``OSError`` where it cannot be read at all."""
 
@@ -55,6 +70,14 @@ class PageFile:
         self.pages = -(-size // self.page_bytes)
         self._committed = 0
         """The number of pages after the last commit in the log; 0 without one."""
+        self.frames_read = self.frames_not_read = 0
+        """The frames that SQLite reads of a damaged log, and those after them; 0 for a sound log."""
+        self._unsure: set[int] = set()
+        """The pages whose newest image is in a damaged frame."""
+        self.is_any_page_unsure = False
+        """Whether a damaged frame does not tell its page."""
+        self._spare: list[tuple[int, int]] = []
+        """Other images of unsure pages, by their places: a damaged one in the log, then that of the file."""
         log = Path(f"{path}-wal")
         if log.exists():
             self._log = log.open("rb")
@@ -74,6 +97,10 @@ class PageFile:
         """
         for number in range(1, self.pages + 1):
             page = self._page(number)
+            if page is not None:
+                yield from self._rows_of(number, page)
+        for n, (number, at) in enumerate(self._spare):
+            page = self._image(self._file if n % 2 else self._log, at)
             if page is not None:
                 yield from self._rows_of(number, page)
 
@@ -115,7 +142,8 @@ class PageFile:
         return found
 
     def _in_order(self, number: int, seen: set[int], depth: int) -> Iterator[StoredRow | None]:
-        page = self._page(number) if number > 0 and number not in seen and depth < _DEPTH_MAX else None
+        is_possible = number > 0 and number not in seen and number not in self._unsure and depth < _DEPTH_MAX
+        page = self._page(number) if is_possible else None
         seen.add(number)
         kind, cells = (0, ()) if page is None else self._cells(number, page)
         if page is None or kind not in (_TABLE_LEAF, _TABLE_INTERIOR, _INDEX_LEAF, _INDEX_INTERIOR):
@@ -135,40 +163,81 @@ class PageFile:
 
     def _page(self, number: int) -> bytes | None:
         """Return a whole page; None if the file ends within it."""
-        if number in self._in_log and self._log is not None:
-            self._log.seek(self._in_log[number])
-            page = self._log.read(self.page_bytes)
-        else:
-            self._file.seek((number - 1) * self.page_bytes)
-            page = self._file.read(self.page_bytes)
+        if number in self._in_log:
+            return self._image(self._log, self._in_log[number])
+        return self._image(self._file, (number - 1) * self.page_bytes)
+
+    def _image(self, file: BinaryIO | None, at: int) -> bytes | None:
+        if file is None or at < 0:
+            return None
+        file.seek(at)
+        page = file.read(self.page_bytes)
         return page if len(page) == self.page_bytes else None
 
     def _read_log(self) -> None:
-        """Find the newer pages in the log: those of all commits before its first wrong checksum."""
+        """Find the newer pages in the log: those of all commits before its first wrong checksum, and of later commits
+        that were certainly complete.
+        """
+        frames, is_sound = self._frames()
+        end = next((n for n, frame in enumerate(frames) if not frame.follows), len(frames)) if is_sound else 0
+        read = 1 + max((n for n in range(end) if frames[n].size), default=-1)
+        self._take(frames[:read])
+        # A frame after a commit was written when the commit was on disk. Other frames may be what a crash left.
+        later = frames[end:]
+        if any(one.follows and one.size and other.follows for one, other in pairwise(later)):
+            stop = 1 + max(n for n, frame in enumerate(frames) if frame.follows and frame.size)
+            self.frames_read, self.frames_not_read = read, stop - read
+            self._take(frames[read:stop])
+            newest = {frame.number: n for n, frame in enumerate(frames[:stop]) if frame.follows}
+            for n, frame in enumerate(frames[read:stop], read):
+                if not frame.follows and newest.get(frame.number, -1) < n:
+                    self._unsure.add(frame.number)
+                    in_file = (frame.number - 1) * self.page_bytes
+                    self._spare += [(frame.number, frame.at), (frame.number, in_file)]
+                self.is_any_page_unsure |= not frame.follows and not frame.is_of_the_log
+
+    def _take(self, frames: Sequence[_Frame]) -> None:
+        for frame in frames:
+            if frame.follows:
+                self._in_log[frame.number] = frame.at
+                if frame.size:  # the last frame of a transaction
+                    self.pages = self._committed = frame.size
+
+    def _frames(self) -> tuple[Sequence[_Frame], bool]:
+        """Return the frames of the log, and whether its header is sound. The salts of frames with a damaged header are
+        their own.
+        """
         assert self._log is not None
         header = self._log.read(_WAL_HEADER)
         if len(header) < _WAL_HEADER:
-            return
+            return (), True
         magic, _, page_bytes, _, *salts, one, two = struct.unpack(">8I", header)
         order = _WAL_MAGIC.get(magic)
-        if order is None or page_bytes != self.page_bytes or _sum(header[:24], order, 0, 0) != (one, two):
-            return
-        pending: dict[int, int] = {}
-        sums = (one, two)
-        while True:
-            at = self._log.tell() + _FRAME_HEADER
-            frame = self._log.read(_FRAME_HEADER + page_bytes)
-            if len(frame) < _FRAME_HEADER + page_bytes:
-                return
-            number, size, *frame_salts, one, two = struct.unpack(">6I", frame[:_FRAME_HEADER])
-            sums = _sum(frame[_FRAME_HEADER:], order, *_sum(frame[:8], order, *sums))
-            if frame_salts != salts or sums != (one, two):
-                return
-            pending[number] = at
-            if size:  # the last frame of a transaction
-                self._in_log.update(pending)
-                self.pages = self._committed = size
-                pending = {}
+        if order is not None and page_bytes == self.page_bytes and _sum(header[:24], order, 0, 0) == (one, two):
+            return self._chained(order, salts, (one, two)), True
+        first = self._log.read(2 * (_FRAME_HEADER + self.page_bytes))[-self.page_bytes - _FRAME_HEADER :]
+        if len(first) < _FRAME_HEADER + self.page_bytes:
+            return (), True
+        own = list(struct.unpack(">2I", first[8:16]))
+        found = [self._chained(order, own, None) for order in _WAL_MAGIC.values()]
+        return max(found, key=lambda frames: sum(frame.follows for frame in frames)), False
+
+    def _chained(self, order: str, salts: Sequence[int], sums: tuple[int, int] | None) -> Sequence[_Frame]:
+        """Return all whole frames of the log. Each is checked against the checksum that is stored in the one before it,
+        so a damaged one does not hide that the next ones are sound.
+        """
+        assert self._log is not None
+        frames: list[_Frame] = []
+        self._log.seek(_WAL_HEADER)
+        while len(frame := self._log.read(_FRAME_HEADER + self.page_bytes)) == _FRAME_HEADER + self.page_bytes:
+            number, size, *own, one, two = struct.unpack(">6I", frame[:_FRAME_HEADER])
+            at = self._log.tell() - self.page_bytes
+            follows = False
+            if own == salts and sums is not None:
+                follows = (one, two) == _sum(frame[_FRAME_HEADER:], order, *_sum(frame[:8], order, *sums))
+            frames.append(_Frame(number, size, at, own == salts, follows))
+            sums = (one, two)
+        return frames
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
