@@ -80,7 +80,7 @@ class ConversationNotFound(EventStoreError):
     """The store has no such conversation. Its version is 0; reading its events is an error."""
 
     def __init__(self, conversation: str) -> None:
-        super().__init__(f"this store has no conversation {conversation!r}; list the conversations to see its ids")
+        super().__init__(f"this store has no conversation {conversation!r}; list the conversations to see their ids")
         self.conversation = conversation
 
 

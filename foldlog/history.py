@@ -540,7 +540,7 @@ def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Itera
         return action
     if isinstance(events, str | bytes | Mapping | type) or not isinstance(events, Iterable):
         remedy = (
-            "a model's reply goes to append_reply, a chat message to foldlog.from_openai"
+            "; a model's reply goes to append_reply, a chat message to foldlog.from_openai"
             if isinstance(events, Mapping)
             else ""
         )

@@ -26,6 +26,7 @@ _COMMANDS = {
     **dict.fromkeys(("explain",), "why ID EVENT"),
     **dict.fromkeys(("branch",), "fork ID NEW"),
     **dict.fromkeys(("repair", "recover"), "salvage"),
+    "archive": "export --all FILE",
     "dump": "export ID",
     "help": "--help",
     "tail": "log ID --tail N",
@@ -87,6 +88,8 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
     match name, words:
         case "fork", [parent, at, new, *_] if at.isdigit():
             return f"did you mean '{command(name, parent, new, '--at', at)}'?"
+        case "view", [conversation, at, *_] if at.isdigit():
+            return f"did you mean '{command(name, conversation, '--at', at)}'?"
         case "attributes", [conversation, pair, *_]:
             return f"did you mean '{command(name, conversation, '--set', pair if '=' in pair else f'{pair}=VALUE')}'?"
         case "report" | "stats", [conversation, file, *_]:

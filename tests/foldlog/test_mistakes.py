@@ -40,6 +40,11 @@ MISTAKES = {
     "fork c": "a fork needs an id of its own: 'foldlog fork c c-2'",
     "attributes c title=Tides": "did you mean 'foldlog attributes c --set title=Tides'?",
     "attributes c title": "did you mean 'foldlog attributes c --set title=VALUE'?",
+    "view c 3": "did you mean 'foldlog view c --at 3'?",
+    "archive all.foldlog": "did you mean 'foldlog export --all FILE'?",
+    "serve --host 300.1.1.1 --port 0": "choose another with --host",
+    "serve --host 192.0.2.1 --port 0": "choose another with --host",
+    "fork d e --at 1": "this store has no conversation 'd'; 'foldlog list' shows its conversations",
     "retract c 5": "did you mean 'foldlog retract c --to 5'?",
 }
 

@@ -46,7 +46,8 @@ def run(
     if at is not None and at_source is not None:
         raise Refused("--at and --at-source both say where the fork begins; give one of them")
     with open_existing(db) as store:
-        version = store.conversation(whole(store, conversation)).version if at is None else at
+        conversation = whole(store, conversation)
+        version = store.conversation(conversation).version if at is None else at
         try:
             if at_source is not None:
                 version = version_of_tip(store, conversation, at_source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 import sys
@@ -87,12 +88,16 @@ def run(
     return DONE
 
 
+_NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
+
+
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise Refused(f"cannot listen at {host} port {port}: {error.strerror}; choose another with --port") from error
+        wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
+        raise Refused(f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}") from error
 
 
 def _serve(
