@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from os import pread
 from typing import Final, NamedTuple, Protocol
 
 from eventstore.recorders.errors import OperationalError
@@ -50,8 +51,11 @@ class WriteLock:
         self._path = lock_path(path)
         self._patience_s = patience_s
         self._file = -1
-        self._name = b""
-        """The name of this process, as it stands at the beginning of the lock file."""
+        self._name: bytes | None = None
+        """The name of this process, as it stands at the beginning of the lock file; most stores are opened only to
+        read, and need none.
+        """
+        self._name_bytes = 0
         self._pending: _Pending | None = None
         self._open()
 
@@ -67,20 +71,10 @@ class WriteLock:
                 self._wait(waiter.deadline)
         except BlockingIOError:
             self._wait(waiter.deadline)
-        name = self._name
-        if not name:  # most stores are opened only to read
-            name = self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
         # Not through a mapping of the file: where the file was cut, or a full disk has no room for it, that ends
         # the process.
-        if os.pread(self._file, len(name), 0) == name:
-            return
-        try:
-            os.pwrite(self._file, name, 0)
-        except OSError as error:
-            # On a full disk. The name is for the errors of other processes, and no reason to fail. An exception of a
-            # signal handler, which has a frame of its own, goes on.
-            if error.errno is None or error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise
+        if pread(self._file, self._name_bytes, 0) != self._name:
+            self._write_name()
 
     def release(self) -> None:
         """Release the lock, and stop waiting for it. Without effect if it is not held."""
@@ -130,7 +124,19 @@ class WriteLock:
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        self._name = b""  # a forked child has another
+        self._name, self._name_bytes = None, 0  # a forked child has another
+
+    def _write_name(self) -> None:
+        if self._name is None:
+            self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
+            self._name_bytes = len(self._name)
+        try:
+            os.pwrite(self._file, self._name, 0)
+        except OSError as error:
+            # On a full disk. The name is for the errors of other processes, and no reason to fail. An exception of a
+            # signal handler, which has a frame of its own, goes on.
+            if error.errno is None or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
 
     def _wait(self, until: float) -> None:
         pending = self._pending
