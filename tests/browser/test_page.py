@@ -337,6 +337,7 @@ def test_the_server_follows_new_events(chromium, stored):
         page.wait(f"{V}?.history.version === {histories['c'].version}")
         page.settle()
         assert f"Version {histories['c'].version}" in page.text(".momentary h2")
+        page.ask(f"{V}.list.sight.top = 1e6")
         page.wait(f"{LINES}.some((text) => text.includes('something new'))")
         histories["c"].retract(3)
         page.wait(f"{V}?.history.version === {histories['c'].version}")
