@@ -219,7 +219,7 @@ def test_a_lost_condensation_stops_a_view_rather_than_make_it_wrong(path: Path):
         assert len(list(target.events("a"))) == LENGTH
         assert len(Views(target).at("a", version=20)) > 0
         with pytest.raises(
-            UnknownEventType, match=r"event 20 was damaged, and is lost: .* 'foldlog fork ID NEW --at 20'"
+            UnknownEventType, match=r"event 20 was damaged, and is lost: .* at version 20: 'foldlog fork ID NEW --at V'"
         ):
             Views(target).current("a")
         assert done["a"].view_ends == 20
