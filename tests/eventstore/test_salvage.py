@@ -421,6 +421,13 @@ def frames_of_log(path: Path) -> tuple[int, int]:
         return pages.frames_read, pages.frames_not_read
 
 
+def ends_of_last_transaction(log: bytes) -> tuple[int, int]:
+    """The places of its first and its last frame."""
+    places = [at for at in range(32, len(log), FRAME) if log[at + 8 : at + 16] == log[16:24]]
+    commits = [at for at in places if any(log[at + 4 : at + 8])]
+    return commits[-2] + FRAME, commits[-1]
+
+
 def test_a_log_as_a_crash_leaves_it_is_not_damaged(died: Path):
     """Its end is cut off or torn, or it has frames from before it was begun again."""
     log = Path(f"{died}-wal")
@@ -431,6 +438,14 @@ def test_a_log_as_a_crash_leaves_it_is_not_damaged(died: Path):
         assert frames_of_log(died) == (0, 0)
     log.write_bytes(content[:-2_000] + b"\0" * 2_000)
     assert frames_of_log(died) == (0, 0)
+    log.write_bytes(content)
+    first, last = ends_of_last_transaction(content)
+    change_log(died, first - FRAME + 500, b"torn")
+    assert frames_of_log(died) != (0, 0)  # the commit before it was complete when it began
+    log.write_bytes(content)
+    change_log(died, first + 500, b"torn")
+    assert frames_of_log(died) == (0, 0)
+    assert first < last
     log.write_bytes(content)
     with open_store(f"sqlite:///{died}") as store:
         store.vacuum()  # the log begins again

@@ -561,9 +561,16 @@ PROTECTIONS = {
     "whole-log": Protection(
         "of a log, only whole transactions are read",
         "eventstore/recorders/sqlite/damaged/pages.py",
-        "if frame_salts != salts or sums != (one, two):",
-        "if frame_salts != salts:",
-        _SALVAGE,
+        "self._take(frames[:read])",
+        "self._take(frames)",
+        f"{_SALVAGE} -k newest_state",
+    ),
+    "witness": Protection(
+        "… and of those after a damaged frame, only where a later frame shows that they were complete",
+        "eventstore/recorders/sqlite/damaged/pages.py",
+        "if any(one.is_of_the_log and one.size and other.follows",
+        "if any(other.follows",
+        f"{_SALVAGE} -k crash_leaves",
     ),
     "terminal": Protection(
         "nothing steers a terminal",

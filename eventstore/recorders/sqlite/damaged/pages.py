@@ -184,7 +184,7 @@ class PageFile:
         self._take(frames[:read])
         # A frame after a commit was written when the commit was on disk. Other frames may be what a crash left.
         later = frames[end:]
-        if any(one.follows and one.size and other.follows for one, other in pairwise(later)):
+        if any(one.is_of_the_log and one.size and other.follows for one, other in pairwise(later)):
             stop = 1 + max(n for n, frame in enumerate(frames) if frame.follows and frame.size)
             self.frames_read, self.frames_not_read = read, stop - read
             self._take(frames[read:stop])
