@@ -128,12 +128,15 @@ def _inspect_conversation(
 
 
 FORKS = {"f": 12, "f2": 13, "branch": 14, "leaf": 16}
-"""Forks, and the first event of their own: those before are followed as events of their parent."""
+"""Forks, and the first event of their own: those before are followed as events of their parent, and once more as events
+of the fork when it is detached.
+"""
 
 
 def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
     erased: list[str] = []
-    last, seen = 0, {name: FORKS.get(name, 0) for name in versions}
+    last, own = 0, {name: FORKS.get(name, 0) for name in versions}
+    taken_over: dict[str, int] = {}
     for position, conversation, _, event in store.follow():
         if position <= last:
             yield f"out of order: position {position} behind {last}"
@@ -141,12 +144,17 @@ def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
         if isinstance(event, Erased):
             erased.append(conversation)
             continue
-        if event.id != seen.get(conversation):
-            yield f"out of order: event {event.id} of {conversation} is followed where {seen.get(conversation)} was due"
-        seen[conversation] = event.id + 1
+        is_own = event.id >= FORKS.get(conversation, 0)
+        due = own.get(conversation) if is_own else taken_over.get(conversation, 0)
+        if event.id != due:
+            yield f"out of order: event {event.id} of {conversation} is followed where {due} was due"
+        (own if is_own else taken_over)[conversation] = event.id + 1
+    detached = {name: FORKS[name] for name in versions if name in FORKS and store.conversation(name).parent is None}
+    if taken_over != detached:
+        yield f"the forks {detached} are detached, and of their shared events {taken_over} were followed"
     tombstones = [row.id for row in store.iter_conversations() if row.erased_at is not None]
     if sorted(erased) != sorted(tombstones):
         yield f"the erasures of {sorted(erased)} are followed, and {sorted(tombstones)} are erased"
-    if seen != versions:
-        differing = next(c for c in versions if seen.get(c) != versions[c])
-        yield f"not followed: {differing} has {versions[differing]} events, {seen.get(differing)} were followed"
+    if own != versions:
+        differing = next(c for c in versions if own.get(c) != versions[c])
+        yield f"not followed: {differing} has {versions[differing]} events, {own.get(differing)} were followed"
