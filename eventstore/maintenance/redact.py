@@ -142,7 +142,7 @@ def redact(
         first.by,
         first.reason,
         position,
-        tuple(each._replace(redacted=(each.conversation, each.event_id) in redacted) for each in done.quotes),
+        tuple(each if each[:2] not in redacted else each._replace(redacted=True) for each in done.quotes),
         done.forks,
         tuple(unconfirmed),
         not gone,
@@ -171,11 +171,12 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
     first = _read(writing, found, ids[0])[1]
     own = _quotes(writing, [(each, _read(writing, found, each)[1]) for each in ids])
     forks = [*_forks_that_share(database, transaction, found.key, first.id)]
-    quotes = [Quote(conversation, each, redacted=False) for each in own]
+    quotes = [Quote(conversation, each, _is_redacted(writing, each)) for each in own]
     for fork in forks:
         reading = ReadTransaction(transaction, fork, database)
         shared = [(each, event) for each, event in _events(writing, [*ids, *own]) if each < fork.begins]
-        quotes += [Quote(fork.id, each, redacted=False) for each in _quotes(reading, shared) if each >= fork.begins]
+        their_own = (each for each in _quotes(reading, shared) if each >= fork.begins)
+        quotes += [Quote(fork.id, each, _is_redacted(reading, each)) for each in their_own]
     receipts: dict[int, Redacted] = {}
     rows: list[Row] = []
     now = max(database.now(), found.updated_at or 0)
@@ -272,6 +273,10 @@ def _commitment(conversation: str, row: Row, event: Event) -> bytes:
             f"chain of that version needs its content; erase the conversation instead"
         )
     return commitment
+
+
+def _is_redacted(reading: ReadTransaction, event_id: int) -> bool:
+    return next(reading.events(event_id, event_id + 1)).redacted is not None
 
 
 def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> list[int]:

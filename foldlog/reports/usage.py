@@ -35,7 +35,7 @@ def calls_of_events(events: Iterable[tuple[datetime, Event]]) -> Iterator[ModelC
         told = event.metadata if isinstance(event, CondensationAction) else event.meta
         if not told or not (told.get("model") or isinstance(told.get("usage"), dict)):
             continue
-        usage = told.get("usage")
+        usage = told.get("usage", _inner(told, "metrics").get("usage"))  # condensers have it among their metrics
         counted = usage if isinstance(usage, dict) else told
         prompt, completion = _prompt(counted), _completion(counted)
         if not prompt and not completion:

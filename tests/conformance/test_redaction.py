@@ -191,6 +191,8 @@ def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: St
     receipt = redacted(store, 2, with_summaries=True)
     assert receipt.event_ids == (2, 4, 6)
     assert receipt.quotes == (Quote("c", 4, redacted=True), Quote("c", 6, redacted=True))
+    assert redacted(store, 2).quotes == receipt.quotes, "they are redacted already"
+    assert redacted(store, 3).quotes == (Quote("c", 6, redacted=True),)
     assert b"SECRET" not in stored(store)
     assert [getattr(e, "content", None) for e in Views(store).current("c")] == ["[redacted]", "of x", "[redacted]"]
     assert [getattr(e, "content", None) for e in Views(store).at("c", 7)] == ["[redacted]", "[redacted]", "x"]
@@ -224,6 +226,7 @@ def test_forks_show_it_and_their_summaries_are_named(store: Store):
     receipt = redacted(store, 1, with_summaries=True)
     assert receipt.forks == ("f", "g")
     assert receipt.quotes == (Quote("f", 3, redacted=True),)
+    assert redacted(store, 1).quotes == receipt.quotes, "it is redacted already"
     assert {name: len(views.current(name)) for name in "cfgh"} == seen
     assert views.current("g").events[1].redacted is not None
     assert views.current("f").events[1].content == "[redacted]"

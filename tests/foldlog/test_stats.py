@@ -73,6 +73,17 @@ def test_condensations_are_counted_by_strategy():
     assert (unnamed.cost, unnamed.costs_recorded) == (None, 0)
 
 
+def test_the_tokens_of_a_condensers_own_model_are_counted():
+    """A condenser records them under ``metrics``."""
+    metrics = {"usage": {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050}, "cost": None}
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content="word") for _ in range(8)])
+        history.append(CondensationAction(forgotten_event_ids=(1, 2), metadata={"model": "m", "metrics": metrics}))
+        [figures] = history.stats().models.values()
+    assert (figures.calls, figures.prompt_tokens, figures.completion_tokens) == (1, 1000, 50)
+
+
 CLAUDE = [
     {"timestamp": "2026-03-01T10:00:00Z", "message": {"id": "m1", "model": "opus", "usage": {"output_tokens": 1}}},
     {

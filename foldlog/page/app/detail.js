@@ -326,7 +326,7 @@ export class Detail {
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
         el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${history.about}${short(change.tokens_saved)}` : "–"),
-        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${idOf(until.by)}` : "stands"),
+        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until version ${grouped(until.stop)}` : "stands"),
         el("td", {}, change.reason || "no reason given"),
       );
     });
