@@ -107,7 +107,7 @@ class Store:
         ``TypeError`` where an argument is of a wrong type. Durability: on disk when it returns. Cost: the events
         appended; the length of the conversation does not matter.
         """
-        work = self._prepare_append(conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
+        work = prepare_append(self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
         try:
             try:
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
@@ -269,33 +269,6 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _prepare_append(
-        self,
-        conversation: str,
-        events: Event | Iterable[Event],
-        expected_version: int | Literal[AnyVersion.ANY_VERSION],
-        idempotency_key: str | None = None,
-        dedupe: Literal["origin"] | None = None,
-        guard: Callable[[ReadTransaction], object] | None = None,
-        generation: Generation | None = None,
-    ) -> Appending:
-        """Encode the events of an append, and return its work. Raises what ``append`` raises before it writes."""
-        if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
-            _check_given(conversation, idempotency_key, dedupe)
-        batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
-        return Appending(
-            self.database,
-            conversation,
-            batch,
-            expected_version,
-            idempotency_key,
-            guard,
-            self._project,
-            dedupe,
-            generation,
-            guard is None and self._own_clock and not (self._projections and any(map(_is_structural, batch))),
-        )
-
     def _encode(self, event: Event, *, finite: bool = True) -> Encoded:
         encoded = encode(event, finite=finite)
         body = encoded.body
@@ -427,12 +400,26 @@ def prepare_append(
     events: Event | Iterable[Event],
     expected_version: int | Literal[AnyVersion.ANY_VERSION],
     idempotency_key: str | None = None,
+    dedupe: Literal["origin"] | None = None,
+    guard: Callable[[ReadTransaction], object] | None = None,
     generation: Generation | None = None,
 ) -> Appending:
-    """Encode the events of an append, and return its work, for ``append_all``. Raises what ``Store.append`` raises
-    before it writes.
-    """
-    return store._prepare_append(conversation, events, expected_version, idempotency_key, generation=generation)
+    """Encode the events of an append, and return its work. Raises what ``Store.append`` raises before it writes."""
+    if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
+        _check_given(conversation, idempotency_key, dedupe)
+    batch = [store._encode(events)] if isinstance(events, Event) else store._encoded(events)
+    return Appending(
+        store.database,
+        conversation,
+        batch,
+        expected_version,
+        idempotency_key,
+        guard,
+        store._project,
+        dedupe,
+        generation,
+        guard is None and store._own_clock and not (store._projections and any(map(_is_structural, batch))),
+    )
 
 
 def _check_given(conversation: object, idempotency_key: object, dedupe: object) -> None:
