@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from benchmarks.workload import history
 from eventstore import Message, open_store
 from eventstore.maintenance.erase import erase
 from foldlog.formats import open_sources
@@ -433,3 +434,21 @@ def test_the_pictures_of_the_documentation_are_made(chromium, tmp_path):
         header = path.read_bytes()[:24]
         assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (WIDTH, HEIGHT)
         assert (Path(__file__).parents[2] / "docs" / "pictures" / path.name).is_file()
+
+
+def test_the_list_follows_each_chain_of_summaries_once(chromium, report):
+    """A summary of summaries is looked up once for each condensation, not once more for each before it."""
+    with chromium.new_page() as page:
+        page.open(report(history(6_000)))
+        condensations, lookups = page.ask(
+            f"""(() => {{
+              const history = {V}.history, lastSpan = history.lastSpan;
+              let lookups = 0;
+              history.lastSpan = function (...of) {{ lookups += of[0] < 0; return lastSpan.apply(this, of); }};
+              history.entries(history.version, null, "all", new Set());
+              history.lastSpan = lastSpan;
+              return [history.changes.size, lookups];
+            }})()"""
+        )
+    assert condensations >= 90
+    assert lookups <= 5 * condensations

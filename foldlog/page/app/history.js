@@ -337,14 +337,16 @@ export class History {
     return most;
   }
 
-  // The summary that stands for a departed event at a version, and the changes that led there.
-  standsFor(id, version) {
+  // The summary that stands for a departed event at a version, and the changes that led there. ``known`` has the summaries
+  // that stand for what earlier changes removed; the path ends at the first of them.
+  standsFor(id, version, known = NOTHING_KNOWN) {
     const path = [];
     let followed = id;
     for (;;) {
       const span = this.lastSpan(followed, version);
       if (!span) return { path, summary: null };
       path.push(span.by);
+      if (known.has(span.by)) return { path, summary: known.get(span.by) };
       const summary = this.changes.get(span.by)?.summary ?? null;
       if (summary === null) return { path, summary: null };
       if (this.isShown(summary, version)) return { path, summary };
@@ -382,7 +384,10 @@ export class History {
         if (only !== "entered") entries.push({ id, mark: "−" });
       } else if (this.isGone(id, version)) {
         const by = this.goneBy(id, version);
-        if (!standing.has(by)) standing.set(by, this.standsFor(id, version).summary);
+        if (!standing.has(by)) {
+          const { path, summary } = this.standsFor(id, version, standing);
+          for (const each of path) standing.set(each, summary);
+        }
         const kind = this.departure(by, version);
         const summary = standing.get(by);
         if (gap?.kind !== kind || gap.summary !== summary) close();
@@ -420,6 +425,7 @@ export class History {
 }
 
 const NONE = [];
+const NOTHING_KNOWN = new Map();
 export const SENT = new Set(["sent", "masked"]);
 const GONE = new Set(["summarized", "forgotten", "taken back"]);
 const MASK = 4;
