@@ -25,7 +25,6 @@ __all__ = [
     "open_existing",
     "open_or_create",
     "open_to_read",
-    "refuse_damaged_log",
     "resolved",
     "whole",
 ]
@@ -120,28 +119,6 @@ def open_existing(db: str) -> Store:
     folder = os.path.dirname(os.path.abspath(location.path))
     mode = "rw" if os.access(location.path, os.W_OK) and os.access(folder, os.W_OK) else "ro"
     return _opened(f"{db}{'&' if location.options else '?'}mode={mode}")
-
-
-def refuse_damaged_log(db: str) -> None:
-    """Raise ``Refused`` if the store's log has frames that SQLite would not read, and delete: they are after a damaged
-    one. Call it before the store is opened. Cost: the log.
-    """
-    from eventstore.recorders.sqlite.damaged.pages import PageFile
-    from eventstore.recorders.urls import as_url, parse
-
-    location = parse(as_url(db))
-    if location.scheme != "sqlite" or not os.access(location.path, os.R_OK) or not os.path.isfile(location.path):
-        return
-    read, not_read = 0, 0
-    for _ in range(2):  # a writer may begin the log again while it is read
-        with PageFile(location.path) as pages:
-            read, not_read = pages.frames_read, pages.frames_not_read
-        if not not_read:
-            return
-    raise Refused(
-        f"{location.path}-wal is damaged: SQLite reads {read:,} of its frames, and would delete the {not_read:,} after "
-        f"them; copy what is sound with 'foldlog salvage' before any other command opens the store"
-    )
 
 
 def open_to_read(db: str) -> Store:

@@ -303,7 +303,7 @@ def test_a_file_that_was_cut_off_says_how_much_of_it_is_there(foldlog, tmp_path)
     assert foldlog("salvage", "new.db", "again.db").status == 0
 
 
-def test_a_damaged_log_is_a_finding_before_sqlite_deletes_it(foldlog, store, tmp_path):
+def test_no_command_opens_a_store_whose_log_is_damaged(foldlog, store, tmp_path):
     with open_store(f"sqlite:///{store}") as opened:
         for n in range(30):
             opened.append("in the log", Message(source="user", content="x" * 900), expected_version=n)
@@ -312,8 +312,8 @@ def test_a_damaged_log_is_a_finding_before_sqlite_deletes_it(foldlog, store, tmp
     log = tmp_path / "died.db-wal"
     log.write_bytes(bytes(32) + log.read_bytes()[32:])
     content = log.read_bytes()
-    for command in ("verify", "list"):
-        ran = foldlog(command, "--db", "died.db")
+    for command in (["verify"], ["list"], ["log", "two"], ["search", "x"], ["recent"], ["backup", "b.db"]):
+        ran = foldlog(*command, "--db", "died.db")
         assert ran.status == 2
         assert "died.db-wal is damaged: SQLite reads 0 of its frames" in ran.err
         assert "'foldlog salvage died.db NEW.db'" in ran.err

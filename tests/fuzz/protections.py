@@ -561,16 +561,30 @@ PROTECTIONS = {
     "whole-log": Protection(
         "of a log, only whole transactions are read",
         "eventstore/recorders/sqlite/damaged/pages.py",
-        "self._take(frames[:read])",
-        "self._take(frames)",
+        "for frame in frames[:committed] if frame.follows]",
+        "for frame in frames if frame.follows]",
         f"{_SALVAGE} -k newest_state",
     ),
     "witness": Protection(
         "… and of those after a damaged frame, only where a later frame shows that they were complete",
-        "eventstore/recorders/sqlite/damaged/pages.py",
+        "eventstore/recorders/sqlite/log/frames.py",
         "if any(one.is_of_the_log and one.size and other.follows",
         "if any(other.follows",
         f"{_SALVAGE} -k crash_leaves",
+    ),
+    "log-index": Protection(
+        "… or where the index of the log counts them",
+        "eventstore/recorders/sqlite/log/frames.py",
+        "committed = _counted(described, salts)",
+        "committed = 0",
+        f"{_SALVAGE} -k last_commit",
+    ),
+    "log-refused": Protection(
+        "a store with a damaged log is not opened",
+        "eventstore/recorders/sqlite/store_file.py",
+        "    check_undamaged(file.path)\n",
+        "",
+        f"{_SALVAGE} -k no_store_is_opened",
     ),
     "terminal": Protection(
         "nothing steers a terminal",

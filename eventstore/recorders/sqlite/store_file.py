@@ -457,9 +457,8 @@ def _descriptors() -> dict[int, tuple[int, int]]:
 
 def _check_log(file: _Held) -> bool:
     """Return whether a log, maybe an empty one, lies beside a file. Raise ``WrongFile`` if the file is not in WAL mode,
-    such as a backup, and the log has content.
-
-    That log belongs to the file that had the name before, and SQLite would write it into this one.
+    such as a backup, and the log has content. That log belongs to the file that had the name before, and SQLite would
+    write it into this one. Raise ``DatabaseError`` if the log is damaged.
 
     A file gets into WAL mode before its log gets content, so the log is looked at first.
     """
@@ -478,6 +477,9 @@ def _check_log(file: _Held) -> bool:
             f"{file.path}-wal is the log of a file that {file.path} has replaced; remove it and {file.path}-shm, then "
             f"open the store again ('foldlog restore BACKUP' does that)"
         )
+    from eventstore.recorders.sqlite.log.frames import check_undamaged  # few files have such a log
+
+    check_undamaged(file.path)
     return True
 
 

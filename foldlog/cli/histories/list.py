@@ -15,7 +15,7 @@ from foldlog.cli.moments import given_moment
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
-from foldlog.cli.stores import open_existing, refuse_damaged_log
+from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,7 +94,6 @@ def run(
     if sort in _OF_LONG and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     after = given_moment("--since", since)
-    refuse_damaged_log(db)
     with open_existing(db) as store:
         rows: Iterator[ConversationRow] = store.iter_conversations()
         if match is not None:

@@ -106,8 +106,8 @@ def _warn(done: list[Salvaged], source: str, target: str, carved: Carved | None)
         )
     if not_read:
         terminal.warn(
-            f"{source}-wal is damaged: SQLite reads {read:,} of its frames, and not the {not_read:,} after them; their "
-            f"events were copied too"
+            f"{source}-wal is damaged: SQLite reads {read:,} of its frames, and not the {not_read:,} after them; the "
+            f"sound ones of these were copied too"
         )
 
 

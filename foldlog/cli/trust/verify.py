@@ -13,7 +13,7 @@ from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import events_total, open_existing, refuse_damaged_log, resolved
+from foldlog.cli.stores import events_total, open_existing, resolved
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -42,7 +42,6 @@ def run(
     from foldlog.words.gist import count
 
     published = {} if heads is None else _published(heads)
-    refuse_damaged_log(db)
     found = _Found()
     with open_existing(db) as store, terminal.progress() as bars:
         names = [resolved(store, name) for name in conversations or ()]

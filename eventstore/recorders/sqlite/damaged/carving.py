@@ -54,8 +54,8 @@ class Carved(NamedTuple):
     """The numbers of rows that were found: sound and damaged events, and conversations.
 
     ``nameless`` is the number of conversations of which only events were found, without their id. ``pages`` is how many
-    pages are there, and how many there were; ``frames`` how many frames of a damaged log SQLite reads, and how many
-    later ones it does not, both 0 for a sound log. ``ends`` has, by key, each conversation whose end is lost, or may
+    pages are there, and how many there were; ``frames`` how many frames of the log SQLite reads, and how many later
+    ones it would delete though they were committed. ``ends`` has, by key, each conversation whose end is lost, or may
     be.
     """
 
@@ -111,7 +111,7 @@ def carve(path: str, into: str) -> Carved:
         lost_ends = {key: end for key in conversations if (end := ends.lost(key)) is not None}
         nameless = names.strangers() | ends.named.keys() - names.known()
         target.execute("COMMIT")
-        frames = pages.frames_read, pages.frames_not_read
+        frames = pages.log.read, pages.log.committed - pages.log.read
         return Carved(sound, damaged, carved, len(nameless), pages.there_and_recorded(), frames, lost_ends)
 
 

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+from eventstore.recorders.sqlite.log.frames import USUAL_PAGE_BYTES, Frames, frames_of
 
 __all__ = ["PageFile", "StoredRow"]
 
 _MAGIC = b"SQLite format 3\0"
-_USUAL_PAGE_BYTES = 4_096
 _TABLE_LEAF, _TABLE_INTERIOR, _INDEX_LEAF, _INDEX_INTERIOR = 0x0D, 0x05, 0x0A, 0x02
 _DEPTH_MAX = 20
 """The greatest depth of a tree that SQLite reads."""
-_WAL_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}
-_WAL_HEADER, _FRAME_HEADER = 32, 24
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 
 Value = int | float | bytes | None
@@ -42,46 +40,32 @@ class StoredRow(NamedTuple):
     """The places of the text columns."""
 
 
-class _Frame(NamedTuple):
-    """A page in the log: its number, the number of pages after a commit or 0, and its place.
-
-    ``is_of_the_log``: it has the salts of the log. ``follows``: its checksum is right too.
-    """
-
-    number: int
-    size: int
-    at: int
-    is_of_the_log: bool
-    follows: bool
-
-
 class PageFile:
     """A SQLite file with its log. A context manager. Raises ``OSError`` where it cannot be read at all."""
 
     def __init__(self, path: str) -> None:
         self._file: BinaryIO = Path(path).open("rb")  # noqa: SIM115 - closed with this
-        self._log: BinaryIO | None = None
         header = self._file.read(100)
-        self.page_bytes = _page_bytes(header)
+        log = Path(f"{path}-wal")
+        self._log: BinaryIO | None = log.open("rb") if log.exists() else None
+        self.log = Frames(_page_bytes(header))
+        if self._log is not None:
+            self.log = frames_of(self._log, f"{path}-shm", self.log.page_bytes)
+        self.page_bytes = self.log.page_bytes
         self._usable = self.page_bytes - (header[20] if header.startswith(_MAGIC) else 0)
-        self._in_log: dict[int, int] = {}
         size = self._file.seek(0, 2)
         self._whole_in_file = size // self.page_bytes
         self.pages = -(-size // self.page_bytes)
+        self._in_log: dict[int, int] = {}
         self._committed = 0
         """The number of pages after the last commit in the log; 0 without one."""
-        self.frames_read = self.frames_not_read = 0
-        """The frames that SQLite reads of a damaged log, and those after them; 0 for a sound log."""
         self._unsure: set[int] = set()
         """The pages whose newest image is in a damaged frame."""
         self.is_any_page_unsure = False
         """Whether a damaged frame does not tell its page."""
         self._spare: list[tuple[int, int]] = []
         """Other images of unsure pages, by their places: a damaged one in the log, then that of the file."""
-        log = Path(f"{path}-wal")
-        if log.exists():
-            self._log = log.open("rb")
-            self._read_log()
+        self._find_newer_pages()
 
     def __enter__(self) -> PageFile:
         return self
@@ -174,70 +158,24 @@ class PageFile:
         page = file.read(self.page_bytes)
         return page if len(page) == self.page_bytes else None
 
-    def _read_log(self) -> None:
-        """Find the newer pages in the log: those of all commits before its first wrong checksum, and of later commits
-        that were certainly complete.
+    def _find_newer_pages(self) -> None:
+        """Find the newer pages in the log: those of the frames that SQLite reads, and of later ones that were committed
+        and are sound.
         """
-        frames, is_sound = self._frames()
-        end = next((n for n, frame in enumerate(frames) if not frame.follows), len(frames)) if is_sound else 0
-        read = 1 + max((n for n in range(end) if frames[n].size), default=-1)
-        self._take(frames[:read])
-        # A frame after a commit was written when the commit was on disk. Other frames may be what a crash left.
-        later = frames[end:]
-        if any(one.is_of_the_log and one.size and other.follows for one, other in pairwise(later)):
-            stop = 1 + max(n for n, frame in enumerate(frames) if frame.follows and frame.size)
-            self.frames_read, self.frames_not_read = read, stop - read
-            self._take(frames[read:stop])
-            newest = {frame.number: n for n, frame in enumerate(frames[:stop]) if frame.follows}
-            for n, frame in enumerate(frames[read:stop], read):
-                if not frame.follows and newest.get(frame.number, -1) < n:
-                    self._unsure.add(frame.number)
-                    in_file = (frame.number - 1) * self.page_bytes
-                    self._spare += [(frame.number, frame.at), (frame.number, in_file)]
-                self.is_any_page_unsure |= not frame.follows and not frame.is_of_the_log
-
-    def _take(self, frames: Sequence[_Frame]) -> None:
-        for frame in frames:
-            if frame.follows:
-                self._in_log[frame.number] = frame.at
-                if frame.size:  # the last frame of a transaction
-                    self.pages = self._committed = frame.size
-
-    def _frames(self) -> tuple[Sequence[_Frame], bool]:
-        """Return the frames of the log, and whether its header is sound. The salts of frames with a damaged header are
-        their own.
-        """
-        assert self._log is not None
-        header = self._log.read(_WAL_HEADER)
-        if len(header) < _WAL_HEADER:
-            return (), True
-        magic, _, page_bytes, _, *salts, one, two = struct.unpack(">8I", header)
-        order = _WAL_MAGIC.get(magic)
-        if order is not None and page_bytes == self.page_bytes and _sum(header[:24], order, 0, 0) == (one, two):
-            return self._chained(order, salts, (one, two)), True
-        first = self._log.read(2 * (_FRAME_HEADER + self.page_bytes))[-self.page_bytes - _FRAME_HEADER :]
-        if len(first) < _FRAME_HEADER + self.page_bytes:
-            return (), True
-        own = list(struct.unpack(">2I", first[8:16]))
-        found = [self._chained(order, own, None) for order in _WAL_MAGIC.values()]
-        return max(found, key=lambda frames: sum(frame.follows for frame in frames)), False
-
-    def _chained(self, order: str, salts: Sequence[int], sums: tuple[int, int] | None) -> Sequence[_Frame]:
-        """Return all whole frames of the log. Each is checked against the checksum that is stored in the one before it,
-        so a damaged one does not hide that the next ones are sound.
-        """
-        assert self._log is not None
-        frames: list[_Frame] = []
-        self._log.seek(_WAL_HEADER)
-        while len(frame := self._log.read(_FRAME_HEADER + self.page_bytes)) == _FRAME_HEADER + self.page_bytes:
-            number, size, *own, one, two = struct.unpack(">6I", frame[:_FRAME_HEADER])
-            at = self._log.tell() - self.page_bytes
-            follows = False
-            if own == salts and sums is not None:
-                follows = (one, two) == _sum(frame[_FRAME_HEADER:], order, *_sum(frame[:8], order, *sums))
-            frames.append(_Frame(number, size, at, own == salts, follows))
-            sums = (one, two)
-        return frames
+        _, frames, read, committed = self.log
+        sound = [frame for frame in frames[:committed] if frame.follows]
+        for frame in sound:
+            self._in_log[frame.number] = frame.at
+            if frame.size:  # the last frame of a transaction
+                self.pages = self._committed = frame.size
+        newest = {frame.number: frame.at for frame in sound}
+        for frame in frames[read:committed]:
+            if not frame.follows and newest.get(frame.number, -1) < frame.at:
+                self._unsure.add(frame.number)
+                in_file = (frame.number - 1) * self.page_bytes
+                self._spare += [(frame.number, frame.at), (frame.number, in_file)]
+            self.is_any_page_unsure |= not frame.follows and not frame.is_of_the_log
+        self.is_any_page_unsure |= len(frames) < committed
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -304,7 +242,7 @@ class PageFile:
 def _page_bytes(header: bytes) -> int:
     size = int.from_bytes(header[16:18], "big")
     size = 65_536 if size == 1 else size
-    return size if size >= 512 and size & (size - 1) == 0 else _USUAL_PAGE_BYTES
+    return size if size >= 512 and size & (size - 1) == 0 else USUAL_PAGE_BYTES
 
 
 def _recorded_pages(first: bytes) -> int:
@@ -366,12 +304,3 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
-
-
-def _sum(data: bytes, order: str, one: int, two: int) -> tuple[int, int]:
-    """Return the checksum of a log, continued."""
-    words = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for n in range(0, len(words), 2):
-        one = (one + words[n] + two) & 0xFFFFFFFF
-        two = (two + words[n + 1] + one) & 0xFFFFFFFF
-    return one, two
