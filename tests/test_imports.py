@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.cli.application import COMMANDS, module_of
+
 ROOT = Path(__file__).parent.parent
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "matplotlib", "cryptography", "psycopg"]
 
@@ -41,8 +43,8 @@ def test_the_policy_reference_is_imported_when_it_is_asked_for():
     assert module in _modules_after(f"{view}; projections.cut_points(view, policy='reference')")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["view", "--help"]])
-def test_help_imports_nothing_heavy(arguments):
+@pytest.mark.parametrize("arguments, commands", [(["--help"], set()), (["view", "--help"], {"view"})])
+def test_help_imports_nothing_heavy_and_no_other_command(arguments, commands):
     code = f"""
 import contextlib, io, sys
 from foldlog.cli import main
@@ -51,7 +53,9 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main()
 """
     typers_own = {"pydantic"}  # newer releases check the values of options with it
-    assert _modules_after(code) & set(HEAVY) - typers_own == set()
+    modules = _modules_after(code)
+    assert modules & set(HEAVY) - typers_own == set()
+    assert {name for names in COMMANDS.values() for name in names if module_of(name) in modules} == commands
 
 
 def test_opening_a_store_needs_no_event_sourcing_library(tmp_path):

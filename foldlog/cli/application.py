@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import gc
 import importlib
@@ -9,8 +10,9 @@ import inspect
 import keyword
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,21 +28,8 @@ __all__ = ["COMMANDS", "build", "main", "module_of"]
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": (
-        *(
-            "import",
-            "list",
-            "log",
-            "show",
-            "search",
-            "view",
-            "fork",
-            "report",
-            "serve",
-            "documents",
-            "attributes",
-            "recent",
-        ),
-        "export",
+        *("import", "list", "log", "show", "search", "view", "fork", "report", "serve"),
+        *("documents", "attributes", "recent", "export"),
     ),
     "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
@@ -131,15 +120,17 @@ def _tell_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def build() -> typer.Typer:
-    """Return the application with all its commands."""
+def build(only: str | None = None) -> typer.Typer:
+    """Return the application with all its commands. With ``only``, the others have no parameters, and their modules are
+    not imported: a list of commands needs no more of them. ``only`` may be the name of no command.
+    """
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
     application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
     for heading, names in COMMANDS.items():
         for name in names:
-            _add(application, name, heading)
+            _add(application, name, name, heading, described=only not in (None, name))
     for alias, name in _ALIASES.items():
-        _add(application, name, None, alias=alias)
+        _add(application, alias, name, None, described=only not in (None, alias))
     return application
 
 
@@ -149,19 +140,30 @@ def module_of(name: str) -> str:
     return f"foldlog.cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{folder}{name}"
 
 
-def _add(application: typer.Typer, name: str, heading: str | None, alias: str | None = None) -> None:
-    module = importlib.import_module(module_of(name))
-    settings = {**_SETTINGS, **getattr(module, "SETTINGS", {})}
-    told = _unwrapped(inspect.getdoc(module.run) or "")
+def _add(application: typer.Typer, name: str, of: str, heading: str | None, *, described: bool) -> None:
+    """Add the command ``of`` under a name; ``described``: only its name and its help."""
+    module = None if described else importlib.import_module(module_of(of))
+    run = _description_of(of) if module is None else module.run
     command = application.command(
-        alias or name,
+        name,
         cls=_Command,
-        help=told,
+        help=_unwrapped(inspect.getdoc(run) or ""),
         rich_help_panel=heading,
-        context_settings=settings,
-        hidden=alias is not None,
+        context_settings={**_SETTINGS, **getattr(module, "SETTINGS", {})},
+        hidden=heading is None,
     )
-    command(module.run)
+    command(run)
+
+
+def _description_of(name: str) -> Callable[[], None]:
+    """Return a function with the docstring of a command, which is read from the source of its module."""
+    path = Path(__file__).parent.joinpath(*module_of(name).split(".")[2:]).with_suffix(".py")
+    runs = (node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef))
+
+    def command() -> None: ...
+
+    command.__doc__ = next(ast.get_docstring(node) for node in runs if node.name == "run")
+    return command
 
 
 def _foldlog(
@@ -179,9 +181,8 @@ def _unwrapped(text: str) -> str:
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    gc.set_threshold(
-        100_000, 20, 100
-    )  # events are many objects without cycles: the search for cycles took half of the time
+    # Events are many objects without cycles: the search for cycles took half of the time.
+    gc.set_threshold(100_000, 20, 100)
     arguments = sys.argv[1:]
     status = _run(arguments or ["--help"])
     sys.exit(status if arguments else REFUSED)
@@ -191,7 +192,7 @@ def _run(arguments: Sequence[str]) -> int:
     terminal.prepare()
     use_store(None)
     try:
-        command = typer.main.get_command(build())
+        command = typer.main.get_command(build(_first_word(arguments)))
         status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -217,6 +218,13 @@ def _run(arguments: Sequence[str]) -> int:
     if status == _INTERRUPTED:
         terminal.complain("interrupted: completed work was kept, no partial data was written")
     return DONE if status is None else int(status)
+
+
+def _first_word(arguments: Sequence[str]) -> str:
+    """Return the word in the place of the command, also of a line that a shell completes; or an empty text."""
+    completed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    words = completed.split()[1:] if "_FOLDLOG_COMPLETE" in os.environ else arguments
+    return next(iter(words), "")
 
 
 def _command_of(arguments: Sequence[str]) -> str:
