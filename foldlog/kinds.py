@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import ModuleType
-
-    from eventstore import Event
+from eventstore import Event, InvalidArgument, events
 
 __all__ = ["KINDS", "WIDER", "kind_words", "label", "narrowed"]
 
@@ -42,7 +37,6 @@ _STORED = {"document_changes": "documents", "condensation_request": "request", "
 
 def label(event: Event) -> str:
     """Return the kind of an event in one word."""
-    events = _events()
     match event:
         case events.SystemMessage():
             return "system"
@@ -73,8 +67,6 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
     """Return the kinds, each as its one word. Raises ``InvalidArgument`` for a word that names no kind."""
     words = frozenset(_STORED.get(kind, kind) for kind in given)
     for word in sorted(words.difference(KINDS)):
-        from eventstore import InvalidArgument
-
         raise InvalidArgument(f"{word!r} is not a kind of event; give one of {', '.join(KINDS)}")
     return words
 
@@ -83,11 +75,3 @@ def narrowed(kinds: Iterable[str]) -> frozenset[str]:
     """Return the labels that these kinds stand for: ``message`` stands for three."""
     chosen = frozenset(kinds)
     return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {"message"}
-
-
-@cache
-def _events() -> ModuleType:
-    """Return the module of the event kinds, imported when the first event is seen: the help does without it."""
-    from eventstore import events
-
-    return events

@@ -2,8 +2,8 @@
 
 To add a command: write ``<name>.py``, in the folder of its heading, with a function ``run`` (its signature is the
 command line, its docstring the help, its result the exit status) and put ``<name>`` into ``COMMANDS`` in
-``application.py``. At the top of the file import only typer and what lies in this package; import what is heavy inside
-``run``, so that ``--help`` and shell completion answer at once.
+``application.py``. The module of a command is imported only when it is called. Import inside ``run`` what only some of
+its options need, and what is not installed everywhere.
 
 The rules of every command:
 

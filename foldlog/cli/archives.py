@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from eventstore import Store
+from eventstore.maintenance.copy import Copied
+from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing
-
-if TYPE_CHECKING:
-    from eventstore import Store
-    from eventstore.maintenance.copy import Copied
-    from foldlog.archives import LeftOut, Problem
+from foldlog.words.gist import count
 
 __all__ = ["parted", "read", "write"]
 
 
 def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
     """Write conversations, or all of them, to an archive."""
-    from foldlog.archives import write_archive
-    from foldlog.words.gist import count
-
     with open_existing(db) as store, terminal.replacing(path), terminal.progress() as bars:
         names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
         if str(path) in names:
@@ -54,8 +49,6 @@ def parted(
     paths: Sequence[Path], conversation: str | None, prefix: str, *, strict: bool
 ) -> tuple[list[Path], list[Path]]:
     """Return the archives and the other paths. Refuse an option that archives do not have."""
-    from foldlog.archives import is_archive
-
     archives = [path for path in paths if path.is_file() and is_archive(path)]
     given = {"--conversation": conversation is not None, "--prefix": bool(prefix), "--strict": strict}
     refused = [option for option, is_given in given.items() if is_given]
@@ -69,8 +62,6 @@ def parted(
 
 def read(store: Store, path: Path, *, tombstones: bool) -> Iterator[Copied | Problem | LeftOut | str]:
     """Yield the outcome of each conversation of an archive; at the end the problem, if the archive is damaged."""
-    from foldlog.archives import NotAnArchive, read_archive
-
     try:
         yield from read_archive(store, path, tombstones=tombstones)
     except NotAnArchive as error:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eventstore import Store
+from eventstore.stored.results import Border
 from foldlog.cli import terminal
 from foldlog.words.gist import count
-
-if TYPE_CHECKING:
-    from eventstore import Store
-    from eventstore.stored.results import Border
 
 __all__ = ["Borders", "border_words", "borders_document", "borders_of", "common_past", "tell_of_forks"]
 

@@ -6,25 +6,41 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from msgspec.structs import replace
+from rich.text import Text
 
+from condensers import Condensation
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Observation,
+    Store,
+    UnknownEvent,
+    is_structural,
+)
+from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
+from foldlog.cli.histories.import_ import import_sources
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_or_create
+from foldlog.cli.tables import Column, print_rows
+from foldlog.formats import open_sources
+from foldlog.histories import Histories
+from foldlog.history import History
+from foldlog.kinds import label
+from foldlog.words.gist import gist
 from foldlog.words.reasons import because, requests_before
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eventstore import CondensationAction, Event, Store
-    from foldlog.histories import Histories
-    from foldlog.history import History
-    from projections import Why
+from projections import Why
 
 __all__ = ["LIVE", "SAMPLE", "run"]
 
@@ -70,8 +86,6 @@ def run(
 
     Example: foldlog demo --db try.db
     """
-    from foldlog.histories import Histories
-
     with open_or_create(db) as store:
         added = _import_sample(store)
         histories = Histories(store, condenser=_CONDENSER)
@@ -88,9 +102,6 @@ def run(
 
 
 def _import_sample(store: Store) -> int:
-    from foldlog.cli.histories.import_ import import_sources
-    from foldlog.formats import open_sources
-
     (imported,) = import_sources(store, open_sources([SAMPLE]), _IMPORTED, quiet=True)
     if not imported.version:
         raise Refused(f"{imported.findings[0]}; give the demo a store of its own with --db STORE")
@@ -102,11 +113,6 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
 
     Yields each event. Events that an interrupted demo appended are not appended again.
     """
-    from msgspec.structs import replace
-
-    from condensers import Condensation
-    from eventstore import ANY_VERSION, Action, UnknownEvent, is_structural
-
     ids: dict[int | None, int] = {}
     response: str | None = None
     for event in store.events(_IMPORTED):
@@ -125,8 +131,6 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
 
 def _is_done(store: Store, history: History) -> bool:
     """Return whether all of the work was appended before: it ends with an annotation."""
-    from eventstore import Annotation
-
     last = store.version(_IMPORTED) - 1
     wanted = next(iter(store.events(_IMPORTED, last)))
     return any(
@@ -136,8 +140,6 @@ def _is_done(store: Store, history: History) -> bool:
 
 
 def _figures(histories: Histories, added: int) -> _Shown:
-    from eventstore import Action, Observation, is_structural
-
     history = histories[LIVE]
     view, lifetimes = history.view, history.lifetimes()
     sizes = lifetimes.sizes
@@ -172,13 +174,6 @@ def _figures(histories: Histories, added: int) -> _Shown:
 
 
 def _show(db: str, shown: _Shown) -> None:
-    from rich.text import Text
-
-    from eventstore.recorders.urls import without_password
-    from foldlog.cli.tables import Column, print_rows
-    from foldlog.kinds import label
-    from foldlog.words.gist import gist
-
     console = terminal.console()
     where = terminal.printable(without_password(db))
     what = "imported into" if shown.added else "already in"
@@ -219,8 +214,6 @@ def _show(db: str, shown: _Shown) -> None:
 
 
 def _heading(text: str) -> None:
-    from rich.text import Text
-
     terminal.console().print(Text(f"\n{text}", style="bold"))
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
+from eventstore import Content, Event, events
 from eventstore.values.json_values import said
 from foldlog.cli import terminal
 from foldlog.cli.moments import event_moment, moment_words
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words
 from foldlog.kinds import label
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rich.console import Console
-    from rich.text import Text
-
-    from eventstore import Content, Event
 
 __all__ = ["show_event"]
 
@@ -34,8 +31,6 @@ _Part = tuple[str, str, str]
 
 def show_event(console: Console, event: Event, recorded_at: datetime | None) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
-    from rich.text import Text
-
     kind = label(event)
     heading = Text.assemble((f"{event.id:>6}  ", "bold"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
     heading.append(event_moment(event, recorded_at) or "no time of its own", style="dim")
@@ -80,8 +75,6 @@ def _facts(event: Event, recorded_at: datetime | None) -> Iterator[tuple[str, st
 
 def _parts(event: Event) -> Iterator[_Part]:
     """Yield the long fields of an event."""
-    from eventstore import events
-
     match event:
         case events.SystemMessage(content=content, tools=tools):
             yield from _content("", content)
@@ -186,11 +179,9 @@ def _language(text: str) -> str:
 
 def _coloured(console: Console, text: str, language: str) -> Text:
     """Return the text in the colours of its language, if the console has colours."""
-    from rich.text import Text
-
     if not language or console.color_system is None or len(text) > _COLOURED_MAX:
         return Text(text)
-    from rich.syntax import Syntax
+    from rich.syntax import Syntax  # with its languages, which few commands need
 
     if language.startswith("file:"):
         language = Syntax.guess_lexer(language.removeprefix("file:"), text)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from eventstore import CondensationAction, CondensationSummary, Event, Origin
 from foldlog.cli.outcome import Refused
 from foldlog.words.safe_text import printable
-
-if TYPE_CHECKING:
-    from eventstore import CondensationAction, CondensationSummary, Event
 
 __all__ = ["comparable_time", "event_moment", "given_moment", "moment_words", "summary_at", "time_of"]
 
@@ -44,10 +43,6 @@ def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | No
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
     """Return a summary with the time and the format of its condensation."""
-    from msgspec.structs import replace
-
-    from eventstore import Origin
-
     origin = None if action.origin is None else Origin(format=action.origin.format, time=action.origin.time)
     return replace(summary, timestamp=action.timestamp, origin=origin)
 

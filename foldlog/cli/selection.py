@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
+from eventstore import Event
 from foldlog.cli.moments import comparable_time, given_moment
 from foldlog.cli.outcome import Refused
 from foldlog.kinds import KINDS, WIDER, kind_words, label
-
-if TYPE_CHECKING:
-    from eventstore import Event
 
 __all__ = ["Kinds", "NoNotes", "Selection", "Since", "Until", "selection"]
 

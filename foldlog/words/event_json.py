@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from datetime import datetime
+from typing import Any
 
-if TYPE_CHECKING:
-    from datetime import datetime
+import msgspec
 
-    from eventstore import Event
+from eventstore import Event, UnknownEvent
 
 __all__ = ["event_document"]
 
@@ -16,12 +17,6 @@ def event_document(event: Event, recorded_at: datetime | None = None) -> dict[st
     """Return the event as it is stored, with its id, its ``timestamp`` (None where it has none), and, where it is
     given, ``recorded_at``. An event that this version does not know: as its writer wrote it.
     """
-    import json
-
-    import msgspec
-
-    from eventstore import UnknownEvent
-
     times = {} if recorded_at is None else {"recorded_at": recorded_at.isoformat()}
     if isinstance(event, UnknownEvent):
         fields = {"schema": event.stored_schema, **json.loads(event.body), "kind": event.stored_kind}

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from eventstore import CondensationAction, Content, Event, events
 from eventstore.values.json_values import said
 from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from eventstore import Content, Event
-    from eventstore.events import CondensationAction
+from projections.intervals import normalize
 
 __all__ = [
     "INTERVALS_MAX",
@@ -41,7 +36,6 @@ def gist(event: Event, length_max: int) -> str:
 
 
 def _words(event: Event, length_max: int) -> str:
-    events = _kinds()
     match event:
         case events.SystemMessage(content=content, tools=tools):
             said = _plain(content)
@@ -64,8 +58,6 @@ def _words(event: Event, length_max: int) -> str:
         case events.Retraction(version=version, reason=reason):
             return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
         case events.Redaction(event_ids=ids, reason=reason):
-            from projections.intervals import normalize
-
             erased = interval_words(normalize((event_id, event_id) for event_id in ids))
             return f"erased the content of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
@@ -77,7 +69,7 @@ def _document(name: str, change: dict[str, Any]) -> str:
     """Return the name of a document; of the attributes also their values, as ``foldlog attributes`` shows them."""
     if "deleted" in change:
         return f"{name} (deleted)"
-    if name != _kinds().ATTRIBUTES or "value" not in change:
+    if name != events.ATTRIBUTES or "value" not in change:
         return name
     pairs = (f"{each}={one if isinstance(one, str) else _compact(one)}" for each, one in change["value"].items())
     return f"{name} {' '.join(pairs)}".strip()
@@ -89,14 +81,6 @@ def _thought(data: Any) -> str:
     blocks = blocks if isinstance(blocks, list) else []
     texts = (block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict))
     return " ".join(text for text in texts if isinstance(text, str))
-
-
-@cache
-def _kinds() -> ModuleType:
-    """Return the module of the event kinds, imported when the first event is shown: the help does without it."""
-    from eventstore import events
-
-    return events
 
 
 def _condensation(event: CondensationAction, intervals_max: int) -> str:

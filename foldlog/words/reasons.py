@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eventstore import CondensationAction, CondensationRequest, Event, Store
 from foldlog.words.safe_text import printable
-
-if TYPE_CHECKING:
-    from eventstore import CondensationAction, CondensationRequest, Event, Store
 
 __all__ = ["because", "requests_before"]
 
@@ -54,8 +52,6 @@ def requests_before(store: Store, conversation: str, condensation_id: int) -> tu
 
     Cost: the structural events back to the condensation before it, and at most a few times as many.
     """
-    from eventstore import CondensationAction, CondensationRequest
-
     found: list[CondensationRequest] = []
     stop, span = condensation_id, _FEW
     while stop > 0:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from condensers import LLM, AgentModel, Condenser, ModelCallFailed, NoOpCondenser, Replay
+from condensers.replays import Replaying
+from condensers.strategies.default import default_condenser
+from eventstore import Message, Store
+from eventstore.maintenance.whole_file import check_target
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.forgetting.fork_replays import make_forks
@@ -16,12 +24,13 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from condensers import LLM, AgentModel, Condenser, Replay
-    from eventstore import Store
+from foldlog.cli.styles import interval_words
+from foldlog.reports.comparison import comparison, verdict_of
+from foldlog.reports.comparison_page import write_page
+from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
+from foldlog.words.gist import count
+from projections.intervals import contains, normalize
+from projections.retractions import intervals_kept
 
 __all__ = ["run"]
 
@@ -70,11 +79,6 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
-    from eventstore.maintenance.whole_file import check_target
-    from foldlog.reports.comparison import comparison, verdict_of
-    from foldlog.reports.comparison_page import write_page
-    from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
-
     model = agent_model(agent)
     condensers = _condensers(configs or [], agent, model)
     if fork is not None:
@@ -113,9 +117,6 @@ def run(
 
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
     """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
-    from condensers import NoOpCondenser
-    from condensers.strategies.default import default_condenser
-
     if not configs:
         return {"default": default_condenser(), "noop": NoOpCondenser()}
     paths = list(dict.fromkeys(configs))
@@ -128,11 +129,6 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from condensers.replays import Replaying
-    from eventstore import Message
-    from projections.intervals import contains
-    from projections.retractions import intervals_kept
-
     replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
     asks: list[int] = []
     with terminal.progress() as bars:
@@ -159,8 +155,6 @@ def _replays(
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Add the name of the condenser to an error of its model: the comparison stops."""
-    from condensers import ModelCallFailed
-
     try:
         yield
     except ModelCallFailed as error:
@@ -228,11 +222,6 @@ def _show(
     rows: list[dict[str, Any]],
     verdict: list[str],
 ) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from foldlog.words.gist import count
-
     name = terminal.printable(conversation, one_line=True)
     calls = count(rows[0]["turns"], "call")
     console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
@@ -265,7 +254,4 @@ def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _ids(ids: list[int]) -> str:
-    from foldlog.cli.styles import interval_words
-    from projections.intervals import normalize
-
     return interval_words(normalize((event_id, event_id) for event_id in ids)) or "none"

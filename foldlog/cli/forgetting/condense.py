@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from condensers import LLM, Condensation, NoCondensationAvailable
+from condensers.models.budget import tokens_of
+from condensers.reports import Report, metrics_of, model_cost, on_a_model, reports_of
+from eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import open_existing, whole
+from foldlog.cli.styles import interval_words, summary_text
+from foldlog.histories import Histories
+from foldlog.words.gist import count, forgotten_words
 from foldlog.words.reasons import because, requests_before
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from condensers import LLM
-    from condensers.reports import Report
-    from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary
-    from foldlog.histories import Histories
-    from projections import View
+from projections import View
 
 __all__ = ["run"]
 
@@ -56,9 +59,6 @@ def run(
 
     Example: foldlog condense tidewatch --dry-run
     """
-    from condensers import NoCondensationAvailable
-    from foldlog.histories import Histories
-
     model = agent_model(agent)
     condenser = None if config is None else load_condenser_for(config, agent, model)
     with open_existing(db) as store:
@@ -92,8 +92,6 @@ class _Made(NamedTuple):
 
 def _condense(histories: Histories, conversation: str) -> _Made | None:
     """Request a condensation and take a step; None if the condenser did not fulfil the request."""
-    from condensers import Condensation
-
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None
@@ -104,11 +102,6 @@ def _condense(histories: Histories, conversation: str) -> _Made | None:
 
 def _preview(histories: Histories, conversation: str) -> _Made | None:
     """Do what ``_condense`` does, in memory and without appending."""
-    from msgspec.structs import replace
-
-    from condensers import Condensation
-    from eventstore import CondensationRequest
-
     histories.handler.check_handles_requests()
     view = histories.views.current(conversation)
     request = CondensationRequest(id=view.version, reason=_REASON)
@@ -141,8 +134,6 @@ class _Spending(NamedTuple):
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> _Spending:
-        from condensers.reports import metrics_of, model_cost, on_a_model
-
         asked = on_a_model(reports)
         metrics = list(map(metrics_of, asked))
         return cls(
@@ -169,9 +160,6 @@ class _Account(NamedTuple):
     @property
     def summary(self) -> tuple[int, CondensationSummary] | None:
         """The summary in the View after it, and its index there."""
-        from eventstore import summary_id
-        from eventstore.events import CondensationSummary
-
         for index, event in enumerate(self.after):
             if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
                 return index, event
@@ -179,9 +167,6 @@ class _Account(NamedTuple):
 
 
 def _account(made: _Made, model: LLM | None) -> _Account:
-    from condensers.models.budget import tokens_of
-    from condensers.reports import reports_of
-
     counts = tokens_of(made.before, model), tokens_of(made.after, model)
     return _Account(
         made.action,
@@ -226,12 +211,6 @@ def _tokens(tokens: tuple[int, int] | None, counter: LLM | None) -> str:
 
 
 def _show(console: Console, conversation: str, dry_run: bool, account: _Account) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from foldlog.cli.styles import interval_words, summary_text
-    from foldlog.words.gist import count, forgotten_words
-
     action, before, after, tokens, counter, spending, requests = account
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.printable(conversation, one_line=True)
@@ -264,8 +243,6 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
 
 
 def _cost(spending: _Spending) -> str:
-    from foldlog.words.gist import count
-
     if not spending.calls:
         return "nothing: no model was asked"
     price = "price unknown" if spending.cost is None else f"${spending.cost:.4f}"

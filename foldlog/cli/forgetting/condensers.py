@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pydantic_core import to_jsonable_python
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from condensers import list_strategies
+from condensers.config.parameters import Strategy
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from condensers.config.parameters import Strategy
 
 __all__ = ["run"]
 
@@ -22,8 +24,6 @@ def run(as_json: AsJson = False) -> int:
 
     Example: foldlog condensers
     """
-    from condensers import list_strategies
-
     if as_json:
         terminal.emit({"condensers": [_document(strategy) for strategy in list_strategies()]})
     else:
@@ -32,8 +32,6 @@ def run(as_json: AsJson = False) -> int:
 
 
 def _document(strategy: Strategy) -> dict[str, Any]:
-    from pydantic_core import to_jsonable_python
-
     return {
         "type": strategy.type,
         "aliases": list(strategy.aliases),
@@ -52,9 +50,6 @@ def _document(strategy: Strategy) -> dict[str, Any]:
 
 
 def _show(console: Console, strategies: list[Strategy]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     for strategy in strategies:
         also = f"  also {', '.join(strategy.aliases)}" if strategy.aliases else ""
         console.print(Text.assemble((strategy.type, "bold cyan"), (also, "dim")))

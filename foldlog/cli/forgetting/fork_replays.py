@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from condensers import AgentModel, Condenser, ModelCallFailed
+from condensers.fork_replay import replay_as_fork
+from eventstore import InvalidArgument, Store
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.kinds import label
 from foldlog.words.gist import count
-
-if TYPE_CHECKING:
-    from condensers import AgentModel, Condenser
-    from eventstore import Store
-    from projections import Views
+from projections import Views
 
 __all__ = ["make_forks"]
 
@@ -30,8 +30,6 @@ def make_forks(
     as_json: bool,
 ) -> int:
     """Replay a conversation from version ``at`` on under each condenser, as a fork. Print what the forks show."""
-    from projections import Views
-
     with open_existing(db) as store:
         version = store.conversation(whole(store, conversation)).version
         if not 1 <= at <= version:
@@ -76,10 +74,6 @@ def _replayed(
     model: AgentModel | None,
 ) -> dict[str, Any]:
     """Make the fork. Return its figures, for programs. Raises ``Refused``."""
-    from condensers import ModelCallFailed
-    from condensers.fork_replay import replay_as_fork
-    from eventstore import InvalidArgument
-    from foldlog.kinds import label
 
     def progressed(event_id: int) -> None:
         bars.update(bar, completed=event_id - at)

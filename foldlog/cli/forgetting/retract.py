@@ -11,6 +11,7 @@ from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.histories import Histories
 from foldlog.words.gist import count
 
 __all__ = ["run"]
@@ -29,8 +30,6 @@ def run(
 
     Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """
-    from foldlog.histories import Histories
-
     with open_existing(db) as store:
         version = store.conversation(whole(store, conversation)).version
         if not 0 <= to < version:

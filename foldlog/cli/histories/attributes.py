@@ -11,6 +11,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved, whole
+from foldlog.histories import Histories
 
 __all__ = ["pairs", "run"]
 
@@ -29,8 +30,6 @@ def run(
 
     Example: foldlog attributes tidewatch --set project=tides
     """
-    from foldlog.histories import Histories
-
     changes = pairs(changed or ())
     with open_existing(db) as store:
         conversation = (whole if changes else resolved)(store, conversation)

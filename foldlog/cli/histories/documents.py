@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from eventstore import Documents, Store
+from eventstore.events import ATTRIBUTES
 from eventstore.values.json_values import said
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved
-
-if TYPE_CHECKING:
-    from eventstore import Store
 
 __all__ = ["run"]
 
@@ -62,9 +61,6 @@ def _version(store: Store, conversation: str, at: int | None) -> int:
 
 def _documents(store: Store, conversation: str, name: str, version: int) -> dict[str, Any]:
     """Return the documents, or the one with this name."""
-    from eventstore import Documents
-    from eventstore.events import ATTRIBUTES
-
     found = Documents(store)
     if not name:
         documents = found.all(conversation, version=version)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from eventstore import EventStoreError, Store
 from eventstore.maintenance.whole_file import whole_file
-from foldlog.cli import terminal
+from foldlog.cli import archives, terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.formats import FORMATS, UnknownFormat, encode
+from foldlog.words.gist import count
 from foldlog.words.safe_text import json_lines
-
-if TYPE_CHECKING:
-    from eventstore import Store
 
 __all__ = ["run"]
 
@@ -30,8 +30,6 @@ _RECORDS_AT_ONCE = 32
 
 
 def _formats() -> list[str]:
-    from foldlog.formats import FORMATS
-
     return list(FORMATS)
 
 
@@ -70,8 +68,6 @@ def run(
     Example: foldlog export tidewatch --output tidewatch.jsonl
     """
     if archive is not None:
-        from foldlog.cli import archives
-
         if format is not None or output is not None:
             raise Refused("--all writes an archive; leave out --format and --output")
         if archive.name.startswith("-"):
@@ -85,9 +81,6 @@ def run(
 
 
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
-    from foldlog.formats import UnknownFormat, encode
-    from foldlog.words.gist import count
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         chosen = format or _format_of(store, conversation)
@@ -123,8 +116,6 @@ def _noted(notes: list[str]) -> dict[str, list[str]]:
 
 def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
     """Yield the records up to the first that cannot be read or written: that one is a finding."""
-    from eventstore import EventStoreError
-
     try:
         yield from records
     except (EventStoreError, ValueError) as error:

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from eventstore import ConversationErased, InvalidArgument, VersionConflict
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.formats.tips import version_of_tip
 from foldlog.words.gist import count
 
 __all__ = ["run"]
@@ -40,9 +42,6 @@ def run(
 
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """
-    from eventstore import ConversationErased, InvalidArgument, VersionConflict
-    from foldlog.formats.tips import version_of_tip
-
     if at is not None and at_source is not None:
         raise Refused("--at and --at-source both say where the fork begins; give one of them")
     with open_existing(db) as store:

@@ -10,22 +10,25 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
+from rich.progress import Progress, TaskID
+from rich.text import Text
 
+from eventstore import ConversationErased, Event, EventStoreError, HistoryDiverged, InvalidEvent, Store, VersionConflict
+from eventstore.recorders.urls import without_password
+from foldlog.archives import LeftOut, Problem, is_archive
 from foldlog.cli import terminal
 from foldlog.cli.archives import parted, read
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_or_create
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from eventstore import Event, EventStoreError, Store
-    from foldlog.formats import ImportFinding, Source, Sources
+from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources, UnknownFormat, open_sources
+from foldlog.importing import Imported, import_source
+from foldlog.words.gist import count
+from projections import Views
 
 __all__ = ["ImportedHistory", "import_sources", "run"]
 
@@ -57,8 +60,6 @@ class ImportedHistory(NamedTuple):
 
 
 def _formats() -> list[str]:
-    from foldlog.formats import FORMATS
-
     return ["auto", *FORMATS]
 
 
@@ -138,8 +139,6 @@ def _import(
     tombstones: bool,
     as_json: bool,
 ) -> int:
-    from eventstore import EventStoreError
-
     archives, paths = parted(paths, conversation, prefix, strict=strict)
     sources = _sources(paths, format, prefix)
     if conversation is not None and prefix:
@@ -176,8 +175,6 @@ def _import(
 
 def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
     """Return the histories under the paths. Refuse, before anything is imported, a path without a history."""
-    from foldlog.formats import NotAHistory, UnknownFormat, open_sources
-
     try:
         return open_sources(paths, format, prefix=prefix)
     except NotAHistory as error:
@@ -188,8 +185,6 @@ def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
 
 def _archives_in(folder: Path) -> str:
     """Return what to do with the archives in a folder: a folder is searched for histories only."""
-    from foldlog.archives import is_archive
-
     found = (
         [path for path in sorted(folder.iterdir()) if path.is_file() and is_archive(path)] if folder.is_dir() else []
     )
@@ -215,8 +210,6 @@ def _everything(
 
 def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> str:
     """Return the message for a store that failed after some histories were imported."""
-    from foldlog.words.gist import count
-
     there = [one for one in imported if one.version]
     histories, events = count(len(there), "conversation"), count(sum(one.version for one in there), "event")
     return f"{error}; the import ended after {histories} with {events}, which stay; run it again to continue"
@@ -224,8 +217,6 @@ def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> 
 
 def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history in an archive; a text is a problem of the archive as a whole."""
-    from foldlog.archives import LeftOut, Problem
-
     for outcome in read(store, path, tombstones=tombstones):
         if isinstance(outcome, str):
             yield outcome
@@ -266,8 +257,6 @@ def import_sources(
     """Import each source. Yield its outcome, and print a line about it unless ``quiet``. ``size_bytes`` is the
     approximate size of all sources, for the progress bar.
     """
-    from projections import Views
-
     store.register(Views(store))  # Views are folded while their events are written
     with terminal.progress() as progress:
         task = progress.add_task("importing", total=None if size_bytes is None else size_bytes / 1e6, unit="MB")
@@ -285,9 +274,6 @@ def import_sources(
 def _import_source(
     store: Store, source: Source, conversation: str | None, progress: Progress, task: TaskID
 ) -> ImportedHistory:
-    from eventstore import ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict
-    from foldlog.importing import Imported, import_source
-
     imported, refused = Imported(source.name if conversation is None else conversation, 0, 0), []
     try:
         imported = import_source(store, source, conversation, lambda events: _counted(events, progress, task))
@@ -321,10 +307,6 @@ def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Itera
 
 
 def _tell(imported: ImportedHistory) -> None:
-    from rich.text import Text
-
-    from foldlog.words.gist import count
-
     name = terminal.printable(imported.conversation, one_line=True)
     if not imported.version:
         what, style = "not imported", "red"
@@ -338,9 +320,6 @@ def _tell(imported: ImportedHistory) -> None:
 
 
 def _sum_up(db: str, imported: list[ImportedHistory], elsewhere: int) -> None:
-    from eventstore.recorders.urls import without_password
-    from foldlog.words.gist import count
-
     added = sum(one.added for one in imported)
     findings = sum(one.findings_count for one in imported) + elsewhere
     where = terminal.printable(without_password(db))

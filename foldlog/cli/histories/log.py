@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from eventstore import CorruptEvent, Logged, Store, is_structural
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
+from foldlog.cli.full import show_event
+from foldlog.cli.moments import event_moment
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.styles import LABEL_COLUMNS, STYLES
+from foldlog.kinds import label
 from foldlog.words.event_json import event_document
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from eventstore import Logged, Store
+from foldlog.words.gist import gist
 
 __all__ = ["run"]
 
@@ -133,8 +135,6 @@ class _Reading:
             return
 
     def _sound(self, start: int, stop: int) -> Iterator[Logged]:
-        from eventstore import CorruptEvent
-
         while start < stop:
             try:
                 yield from self._store.log(self._conversation, start, stop)
@@ -147,13 +147,6 @@ class _Reading:
 
 def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *, full: bool) -> None:
     """Print the events, with a border before the first event of the fork, or after the last shared event."""
-    from eventstore import is_structural
-    from foldlog.cli.full import show_event
-    from foldlog.cli.moments import event_moment
-    from foldlog.cli.styles import LABEL_COLUMNS, STYLES
-    from foldlog.kinds import label
-    from foldlog.words.gist import gist
-
     if full:
         console = terminal.console()
         for recorded_at, event in events:

@@ -12,6 +12,7 @@ from foldlog.cli.histories.attributes import pairs
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.histories import Histories
 
 __all__ = ["run"]
 
@@ -28,8 +29,6 @@ def run(
 
     Example: foldlog recent project=tides --limit 10
     """
-    from foldlog.histories import Histories
-
     with open_existing(db) as store:
         found = Histories(store).recent(pairs(attributes or ()), limit=limit, age_max_s=0)
     if as_json:

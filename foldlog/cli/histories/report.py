@@ -12,6 +12,7 @@ from foldlog.cli.agent_model import CountingModelName, counting_model
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.page.report import write_report
 
 __all__ = ["run"]
 
@@ -38,8 +39,6 @@ def run(
 
     Example: foldlog report tidewatch --output tidewatch.html
     """
-    from foldlog.page.report import write_report
-
     model = counting_model(agent)
     if limit is None and model is not None:
         limit = model.max_input_tokens

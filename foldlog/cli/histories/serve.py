@@ -7,19 +7,19 @@ import secrets
 import socket
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from condensers import LLM
+from eventstore import Store
+from eventstore.recorders.urls import as_url, parse
 from foldlog.cli.agent_model import CountingModelName, counting_model
+from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_to_read
 from foldlog.cli.terminal import complain
-
-if TYPE_CHECKING:
-    from condensers import LLM
-    from eventstore import Store
 
 __all__ = ["run"]
 
@@ -112,8 +112,6 @@ def _serve(
 ) -> None:
     import uvicorn
 
-    from eventstore.recorders.urls import as_url, parse
-    from foldlog.cli.hints import completed
     from foldlog.web.app import application
 
     port = listener.getsockname()[1]

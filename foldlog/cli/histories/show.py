@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from eventstore import CondensationAction
 from foldlog.cli import terminal
 from foldlog.cli.borders import border_words, borders_document, borders_of
+from foldlog.cli.full import show_event
 from foldlog.cli.hints import command
 from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
@@ -11,6 +13,7 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.words.event_json import event_document
+from projections.fold import summary_event
 
 __all__ = ["SETTINGS", "run"]
 
@@ -28,8 +31,6 @@ def run(
 
     Example: foldlog show tidewatch 17
     """
-    from foldlog.cli.full import show_event
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.version(conversation)
@@ -42,9 +43,6 @@ def run(
         borders = borders_of(store, conversation)
         ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
     if event < 0:
-        from eventstore import CondensationAction
-        from projections.fold import summary_event
-
         if not isinstance(found, CondensationAction) or found.summary is None:
             hint = f"'{command('audit', conversation)}' lists its summaries"
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")

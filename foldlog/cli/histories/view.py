@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
+from eventstore import NOT_RECORDED, CondensationSummary, Event, Store, summary_of
+from eventstore.stored.results import Border
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.moments import summary_at
@@ -14,16 +19,11 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.styles import LABEL_COLUMNS, STYLES, summary_text
+from foldlog.kinds import label
 from foldlog.words.event_json import event_document
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rich.console import Console
-
-    from eventstore import Event, Store
-    from eventstore.stored.results import Border
-    from projections import View
+from foldlog.words.gist import events_and_summaries, gist
+from projections import View, Views
 
 __all__ = ["run", "show"]
 
@@ -44,8 +44,6 @@ def run(
 
     Example: foldlog view tidewatch --at 120
     """
-    from projections import Views
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         views = Views(store)
@@ -62,8 +60,6 @@ def run(
 
 def _head(conversation: str, view: View) -> dict[str, Any]:
     """Return the View for programs, without its events."""
-    from eventstore import CondensationSummary
-
     return {
         "conversation": conversation,
         "version": view.version,
@@ -81,9 +77,6 @@ def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime
     """Return when each event of the View was recorded; for a summary, when its condensation was recorded. Cost: these
     events, and a smaller number of events between them.
     """
-    from eventstore import summary_of
-    from eventstore.events import NOT_RECORDED
-
     ids = sorted({event.id if event.id > NOT_RECORDED else summary_of(event.id) for event in view})
     recorded: dict[int, datetime] = {}
     start = 0
@@ -100,9 +93,6 @@ def _event_documents(view: View, recorded: dict[int, datetime]) -> Iterator[dict
     """Yield the events of the View for programs. ``role`` is the role of the chat message of an event, None if a model
     is not sent it. A summary has the time of its condensation.
     """
-    from eventstore import CondensationSummary, summary_of
-    from eventstore.events import NOT_RECORDED
-
     roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
     shown = {summary_of(event.id) for event in view if event.id < NOT_RECORDED}
     made_by = {action.id: action for action in view.condensations if action.id in shown} if shown else {}
@@ -122,13 +112,6 @@ def show(console: Console, conversation: str, view: View, borders: Sequence[Bord
     """Print the View for people: one line for each event, summaries whole, with a border before the first event of the
     fork; summaries do not count.
     """
-    from rich.text import Text
-
-    from eventstore import CondensationSummary, summary_of
-    from foldlog.cli.styles import LABEL_COLUMNS, STYLES, summary_text
-    from foldlog.kinds import label
-    from foldlog.words.gist import events_and_summaries, gist
-
     name = terminal.printable(conversation, one_line=True)
     asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
     summaries = sum(isinstance(event, CondensationSummary) for event in view)

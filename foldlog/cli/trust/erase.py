@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
+from eventstore.maintenance.erase import erase as erase_conversation
+from eventstore.maintenance.erase import forks_of
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
+from foldlog.search import erase_from_index
 from foldlog.words.gist import count, gist
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventstore import ConversationRow, Store
 
 __all__ = ["check_audit", "erase_there", "run", "warn_of_unconfirmed", "without_audit"]
 
@@ -52,10 +53,6 @@ def run(
 
     Example: foldlog erase tidewatch --reason "asked to"
     """
-    from eventstore import ConversationHasForks
-    from eventstore.maintenance.erase import erase as erase_conversation
-    from eventstore.maintenance.erase import forks_of
-
     if with_forks and detach:
         raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
     if not reason.strip():
@@ -160,8 +157,6 @@ def _ask(store: Store, conversation: str) -> None:
 
 def _first_words(store: Store, conversation: str) -> str:
     """Return the user's first message, by which a person recognizes the history. Cost: the events before it."""
-    from eventstore import EventStoreError, Message
-
     try:
         for event in islice(store.events(conversation), _LOOKED_AT_MAX):
             if isinstance(event, Message) and event.source == "user":
@@ -183,9 +178,6 @@ def check_audit(store: Store, audit: Path, so: str) -> None:
 
 def _erase_from_search(store: Store) -> str | None:
     """Erase the conversation from the search index, if there is one. Return the problem, or None."""
-    from eventstore import EventStoreError
-    from foldlog.search import erase_from_index
-
     try:
         erase_from_index(store)
     except (EventStoreError, OSError) as error:
@@ -195,9 +187,7 @@ def _erase_from_search(store: Store) -> str | None:
 
 def erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
     """Erase the conversations from the audit database. Return the problem, or None."""
-    import sqlite3
 
-    from eventstore import EventStoreError
     from foldlog.reports.audit_database import update
 
     try:

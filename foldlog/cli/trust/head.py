@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from eventstore import ConversationRow
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing, resolved
-
-if TYPE_CHECKING:
-    from eventstore import ConversationRow
 
 __all__ = ["run"]
 

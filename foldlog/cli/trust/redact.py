@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from eventstore import CannotRedact, InvalidArgument, Store, summary_of
+from eventstore.maintenance.redact import RedactionReceipt
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust.erase import check_audit, erase_there, warn_of_unconfirmed, without_audit
+from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count, gist
-
-if TYPE_CHECKING:
-    from eventstore import Store
-    from eventstore.maintenance.redact import RedactionReceipt
 
 __all__ = ["SETTINGS", "run"]
 
@@ -53,9 +52,6 @@ def run(
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
-    from eventstore import CannotRedact, InvalidArgument
-    from foldlog.maintenance import Maintenance
-
     if not reason.strip():
         raise Refused("--reason is empty; give a reason, which the receipt keeps")
     with open_existing(db) as store:
@@ -114,8 +110,6 @@ def _show(receipt: RedactionReceipt) -> None:
 
 def _ask(store: Store, conversation: str, event_id: int) -> None:
     """Raise ``Refused`` unless a person in a terminal agrees. A redacted event is not asked about."""
-    from eventstore.events import summary_of
-
     wanted = summary_of(event_id) if event_id < -1 else event_id
     events = list(store.events(conversation, wanted, wanted + 1)) if wanted >= 0 else []
     if not events or events[0].redacted is not None:

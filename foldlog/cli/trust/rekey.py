@@ -6,10 +6,14 @@ from typing import Annotated
 
 import typer
 
+from eventstore.maintenance.rekey import Rekeyed
+from eventstore.maintenance.rekey import rekey as rekey_store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import bytes_pending_words, conversations_total, open_existing, whole
+from foldlog.search.index import remove_index
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -34,11 +38,6 @@ def run(
 
     Example: FOLDLOG_KEY_FILE=key foldlog rekey
     """
-    from eventstore.maintenance.rekey import Rekeyed
-    from eventstore.maintenance.rekey import rekey as rekey_store
-    from foldlog.search.index import remove_index
-    from foldlog.words.gist import count
-
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
         if store.database.settings.keys is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
+from foldlog.adapters.catalog import ADAPTERS
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE
@@ -18,10 +21,6 @@ def run(as_json: AsJson = False) -> int:
 
     Example: foldlog adapters
     """
-    from rich.text import Text
-
-    from foldlog.adapters.catalog import ADAPTERS
-
     if as_json:
         terminal.emit(
             {

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.progress import Progress, TaskID
 
+from eventstore.maintenance.backup import back_up
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import open_existing
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -31,9 +31,6 @@ def run(
 
     Example: foldlog backup monday.db
     """
-    from eventstore.maintenance.backup import back_up
-    from foldlog.words.gist import count
-
     with open_existing(db) as store, terminal.progress() as bars:
         bar = bars.add_task("copying", unit="pages", total=None)
         done = back_up(store, str(file), partial(_advance, bars, bar))

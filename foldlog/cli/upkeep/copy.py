@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from eventstore.maintenance.copy_store import compare_stores, copy_store
+from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing, open_or_create
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -32,10 +35,6 @@ def run(
 
     Example: foldlog copy history.db postgresql://agent@db/foldlog
     """
-    from eventstore.maintenance.copy_store import compare_stores, copy_store
-    from eventstore.recorders.urls import without_password
-    from foldlog.words.gist import count
-
     if source == target:
         raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
     histories = events = already = 0

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from eventstore import restore_store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -29,9 +31,6 @@ def run(
 
     Example: foldlog restore monday.db
     """
-    from eventstore import restore_store
-    from foldlog.words.gist import count
-
     done = restore_store(db, str(backup))
     if as_json:
         terminal.emit(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from eventstore.maintenance.status import follower_status
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -18,9 +20,6 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
 
     Example: foldlog status --db postgresql://agent@db/foldlog
     """
-    from eventstore.maintenance.status import follower_status
-    from foldlog.words.gist import count
-
     with open_existing(db) as store:
         status = follower_status(store)
     holder = status.held_by

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from eventstore.maintenance.backup import vacuum as vacuum_store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -17,9 +19,6 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
 
     Example: foldlog vacuum
     """
-    from eventstore.maintenance.backup import vacuum as vacuum_store
-    from foldlog.words.gist import count
-
     with open_existing(db) as store:
         done = vacuum_store(store)
     if as_json:

@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import Progress
+from rich.text import Text
 
+from eventstore import EventStoreError, Store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import chosen, events_total, open_existing
+from foldlog.cli.styles import interval_words, summary_text
+from foldlog.cli.tables import Column, print_rows
+from foldlog.words.gist import count
 from foldlog.words.reasons import because
+from projections import Auditing, Finding, Forgetting
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-    from rich.text import Text
-
-    from eventstore import Store
     from foldlog.reports.audit_database import Updated
-    from projections import Auditing, Finding, Forgetting
 
 __all__ = ["run"]
 
@@ -107,9 +109,6 @@ class _Audits:
 
     def audit(self, name: str) -> Auditing | None:
         """Begin the audit of one conversation; None if it cannot be read. Iterate with ``forgettings``."""
-        from eventstore import EventStoreError
-        from projections import Auditing
-
         self._bar = self.bars.add_task(terminal.printable(name, one_line=True), unit="events", total=None)
         try:
             return Auditing(self.store, name, self._advance)
@@ -121,9 +120,6 @@ class _Audits:
         """Yield the condensations of an audit, and put its findings into ``found``. It ends before a damaged event,
         which is a finding; other conversations are still audited.
         """
-        from eventstore import EventStoreError
-        from projections import Forgetting
-
         try:
             for one in auditing:
                 if isinstance(one, Forgetting):
@@ -206,8 +202,6 @@ def _condensation(forgetting: Forgetting) -> dict[str, Any]:
 
 
 def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updated | None:
-    from foldlog.words.gist import count
-
     for name in names:
         auditing = audits.audit(name)
         if auditing is not None:
@@ -226,11 +220,6 @@ def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updat
 
 def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> None:
     """Show the condensations of one conversation, a table for each page of them."""
-    from rich.text import Text
-
-    from foldlog.cli.tables import Column, print_rows
-    from foldlog.words.gist import count
-
     columns = (
         Column("id", justify="right"),
         Column("forgot", justify="right"),
@@ -250,10 +239,6 @@ def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> N
 
 
 def _row(forgetting: Forgetting) -> Sequence[str | Text]:
-    from rich.text import Text
-
-    from foldlog.cli.styles import interval_words, summary_text
-
     action = forgetting.condensation
     summaries = action.forgotten.summaries
     tokens = [forgetting.said(key) for key in ("tokens_before", "tokens_after")]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
+import statistics
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from eventstore import Store
+from eventstore.recorders.urls import as_url, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import chosen, open_existing
-
-if TYPE_CHECKING:
-    from eventstore import Store
+from foldlog.cli.tables import Column, print_rows
+from projections import View, Views
 
 __all__ = ["run"]
 
@@ -37,8 +40,6 @@ def run(
 
     Example: foldlog bench --rounds 9
     """
-    import heapq
-
     with open_existing(_for_reading(db)) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations)) if conversations else []
         if not names:
@@ -59,8 +60,6 @@ def run(
 
 
 def _for_reading(db: str) -> str:
-    from eventstore.recorders.urls import as_url, parse
-
     db = as_url(db)
     location = parse(db)
     if location.scheme != "sqlite" or "mode" in location.options:
@@ -69,8 +68,6 @@ def _for_reading(db: str) -> str:
 
 
 def _measured(store: Store, conversation: str, rounds: int) -> dict[str, Any]:
-    from projections import View, Views
-
     version = store.version(conversation)
     view = Views(store).current(conversation)
     folded = View.from_events(store.events(conversation, 0, view.version))
@@ -91,8 +88,6 @@ def _measured(store: Store, conversation: str, rounds: int) -> dict[str, Any]:
 
 
 def _median(work: Callable[[], object], rounds: int) -> float:
-    import statistics
-
     seconds = []
     for _ in range(rounds):
         begun = time.perf_counter()
@@ -102,8 +97,6 @@ def _median(work: Callable[[], object], rounds: int) -> float:
 
 
 def _show(measured: list[dict[str, Any]]) -> None:
-    from foldlog.cli.tables import Column, print_rows
-
     headings = ("events", "View", "open", "past", "fold all", "events/s", "faster")
     columns = (
         Column("conversation", least=24),

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
+from eventstore import CondensationRequest, Event
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.styles import LABEL_COLUMNS, summary_text
+from foldlog.cli.views.divergence import divergence, divergence_document, show_divergence
+from foldlog.kinds import label
+from foldlog.words.gist import count, gist
 from foldlog.words.reasons import because, requests_before
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from eventstore import CondensationRequest, Event
-    from projections import Difference
+from projections import Difference, Views
 
 __all__ = ["run"]
 
@@ -54,8 +56,6 @@ def _version(given: str) -> int:
 
 
 def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> int:
-    from foldlog.cli.views.divergence import divergence, divergence_document, show_divergence
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         try:
@@ -76,8 +76,6 @@ def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> int:
 
 
 def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> int:
-    from projections import Views
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         difference = Views(store).difference(conversation, before, after)
@@ -119,12 +117,6 @@ def _show(
     difference: Difference,
     requests: Mapping[int, Sequence[CondensationRequest]],
 ) -> None:
-    from rich.text import Text
-
-    from foldlog.cli.styles import LABEL_COLUMNS, summary_text
-    from foldlog.kinds import label
-    from foldlog.words.gist import count, gist
-
     name = terminal.printable(conversation, one_line=True)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"

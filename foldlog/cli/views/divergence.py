@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+from rich.text import Text
+
+from eventstore import Event, Logged, Store
 from foldlog.cli import terminal
 from foldlog.cli.borders import common_past
 from foldlog.cli.outcome import Refused
+from foldlog.cli.styles import LABEL_COLUMNS
+from foldlog.kinds import label
 from foldlog.words.event_json import event_document
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eventstore import Event, Logged, Store
+from foldlog.words.gist import count, gist
 
 __all__ = ["Divergence", "divergence", "divergence_document", "show_divergence"]
 
@@ -52,8 +55,6 @@ def divergence(store: Store, one: str, other: str) -> Divergence:
 
 def _equal(one: Event, other: Event) -> bool:
     """Return whether two events are equal except for their times: a replay has the times of the replay."""
-    from msgspec.structs import replace
-
     return replace(one, timestamp=None) == replace(other, timestamp=None)
 
 
@@ -74,12 +75,6 @@ def divergence_document(found: Divergence) -> dict[str, Any]:
 
 def show_divergence(store: Store, found: Divergence) -> None:
     """Print the divergence for people, and the events of each conversation from the first divergent one on."""
-    from rich.text import Text
-
-    from foldlog.cli.styles import LABEL_COLUMNS
-    from foldlog.kinds import label
-    from foldlog.words.gist import count, gist
-
     one, other = (terminal.printable(name, one_line=True) for name in found.conversations)
     said = f"{one} and {other} share {count(found.shared, 'event')}"
     if found.first is None:

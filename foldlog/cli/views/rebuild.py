@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from rich.progress import Progress, TaskID
+
+from eventstore import CorruptEvent, UnknownEventType
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import chosen, open_existing, whole
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from foldlog.words.gist import count
+from projections import Views
 
 __all__ = ["run"]
 
@@ -24,10 +25,6 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
 
     Example: foldlog rebuild tidewatch
     """
-    from eventstore import CorruptEvent, UnknownEventType
-    from foldlog.words.gist import count
-    from projections import Views
-
     rebuilt: dict[str, int] = {}
     findings: list[str] = []
     with open_existing(db) as store, terminal.progress() as bars:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
+from eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.styles import LABEL_COLUMNS, STYLES, summary_text
+from foldlog.kinds import label
+from foldlog.words.gist import gist
 from foldlog.words.reasons import because, requests_before
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from eventstore import CondensationRequest, CondensationSummary, Store
-    from projections import Why
+from projections import Views, Why
 
 __all__ = ["SETTINGS", "run"]
 
@@ -37,8 +39,6 @@ def run(
 
     Example: foldlog why tidewatch 17
     """
-    from projections import Views
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         answer = Views(store).why(conversation, event_id=event)
@@ -53,8 +53,6 @@ def run(
 
 def _requests(store: Store, conversation: str, answer: Why) -> Sequence[CondensationRequest]:
     """Return the requests that the condensation which forgot the event fulfilled."""
-    from eventstore import CondensationAction
-
     if not isinstance(answer.by, CondensationAction):
         return ()
     return requests_before(store, conversation, answer.by.id)
@@ -83,8 +81,6 @@ def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
     """Return the answer in words; a condensation's reason in the words of every command."""
-    from eventstore import CondensationAction
-
     if not isinstance(answer.by, CondensationAction):
         return answer.reason
     why = because(answer.by, requests)
@@ -92,12 +88,6 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 
 
 def _show(console: Console, conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
-    from rich.text import Text
-
-    from foldlog.cli.styles import LABEL_COLUMNS, STYLES
-    from foldlog.kinds import label
-    from foldlog.words.gist import gist
-
     kind = label(answer.event)
     colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
     line = Text.assemble(
@@ -115,10 +105,6 @@ def _show(console: Console, conversation: str, answer: Why, requests: Sequence[C
 
 
 def _show_summary(console: Console, words: str, summary: CondensationSummary | None, conversation: str) -> None:
-    from rich.text import Text
-
-    from foldlog.cli.styles import summary_text
-
     if summary is not None:
         console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))
         lines = summary_text(summary.content).split("\n")
