@@ -11,34 +11,10 @@ from eventstore import CondensationAction, CondensationSummary, Event, Origin
 from foldlog.cli.outcome import Refused
 from foldlog.words.safe_text import printable
 
-__all__ = ["comparable_time", "event_moment", "given_moment", "moment_words", "summary_at", "time_of"]
+__all__ = ["event_moment", "given_moment", "moment_words", "summary_at"]
 
 _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-
-
-def time_of(event: Event, recorded_at: datetime | None) -> datetime | None:
-    """Return when the event happened: its own time; without one, the time of its recording.
-
-    For an imported event without a time of its own, return None: the time of the import says nothing about the event.
-    """
-    if event.timestamp is not None or event.origin is not None:
-        return event.timestamp
-    return recorded_at
-
-
-def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | None:
-    """Return the time of ``time_of`` for comparisons. A source's time without a zone is compared as if it
-    were UTC.
-    """
-    at = time_of(event, recorded_at)
-    if at is None and event.origin is not None and event.origin.time is not None:
-        try:
-            written = datetime.fromisoformat(event.origin.time)
-        except ValueError:
-            return None
-        return written if written.tzinfo else written.replace(tzinfo=UTC)
-    return at
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
@@ -56,10 +32,10 @@ def event_moment(event: Event, recorded_at: datetime | None) -> str:
     """Return when the event happened, as ``moment_words`` does. A time without a zone is shown as its source wrote it.
     Empty if the event has no time.
     """
-    at = time_of(event, recorded_at)
-    if at is not None:
-        return moment_words(at)
-    written = None if event.origin is None else event.origin.time
+    if event.timestamp is not None or event.origin is None:
+        at = event.timestamp or recorded_at
+        return "" if at is None else moment_words(at)
+    written = event.origin.time
     return "" if written is None else printable(written, one_line=True).replace("T", " ", 1)[:19]
 
 

@@ -9,9 +9,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 from eventstore import Event
-from foldlog.cli.moments import comparable_time, given_moment
+from foldlog.cli.moments import given_moment
 from foldlog.cli.outcome import Refused
 from foldlog.kinds import KINDS, WIDER, kind_words, label
+from foldlog.words.times import happened_at
 
 __all__ = ["Kinds", "NoNotes", "Selection", "Since", "Until", "selection"]
 
@@ -60,7 +61,7 @@ class Selection(NamedTuple):
                 return False
         if self.since is None and self.until is None:
             return True
-        at = comparable_time(event, recorded_at)
+        at = happened_at(event, recorded_at)
         if at is None:
             return False
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlite_utils import Database
@@ -21,6 +22,7 @@ from eventstore import (
     CorruptEvent,
     Erased,
     Event,
+    Logged,
     Observation,
     Recorded,
     Redaction,
@@ -30,13 +32,9 @@ from eventstore.codec import encode_ours
 from eventstore.maintenance.erase import forks_of
 from eventstore.maintenance.status import confirm
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
+from foldlog.unreadable import followed, logged
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from eventstore import Logged
 
 __all__ = [
     "Damaged",
@@ -122,19 +120,19 @@ def path_of(name: str) -> Path | None:
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:
     """Add the new events. Return them, their conversations, and whether anything was erased."""
     gone = False
-    followed = table_of(database, "followed")
+    positions = table_of(database, "followed")
     position = followed_up_to(database.conn)
     events = condensations = 0
     damaged: list[Damaged] = []
     touched: set[str] = set()
-    recorded = _followed(store, position)
+    recorded = followed(store, position)
     while chunk := list(islice(recorded, _CHUNK)):
         lost = [Damaged(r.conversation, r.event_id, r.problem) for r in chunk if isinstance(r, CorruptEvent)]
         rows = events_among(chunk)
         with database.conn:
             condensations += add_events(database, rows, lost)
             gone |= replace_redacted(store, database, rows)
-            followed.upsert({"scope": WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
+            positions.upsert({"scope": WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
         events += len(rows)
         damaged += lost
         touched.update(r.conversation for r in chunk)
@@ -164,19 +162,6 @@ def replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str,
                         add_events(database, again, ())
                         gone = True
     return gone
-
-
-def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events after a position, and an error in the place of an event that cannot be read."""
-    while True:
-        try:
-            yield from store.follow(position)
-            return
-        except CorruptEvent as error:
-            if error.position is None:
-                raise
-            yield error
-            position = error.position
 
 
 def _follow_some(
@@ -227,16 +212,12 @@ def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | Co
     """Yield the events of one conversation, from an event on, and an error in the place of an event that cannot be
     read. Yield nothing for an erased conversation.
     """
-    while True:
-        try:
-            if store.conversation(conversation).erased_at is None:
-                yield from store.log(conversation, start)
-            return
-        except CorruptEvent as error:
-            yield error
-            if error.event_id < start:  # it is the conversation itself that cannot be read
-                return
-            start = error.event_id + 1
+    try:
+        is_erased = store.conversation(conversation).erased_at is not None
+    except CorruptEvent as error:
+        yield error
+    else:
+        yield from () if is_erased else logged(store, conversation, start)
 
 
 def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from eventstore import ConversationRow, Event, EventStoreError, Logged, Message, Store
+from condensers.models.event_tokens import event_tokens, view_tokens
+from eventstore import (
+    CondensationAction,
+    CondensationSummary,
+    ConversationRow,
+    Event,
+    EventStoreError,
+    Logged,
+    Message,
+    Store,
+)
 from eventstore.documents.values import newest_value
-from eventstore.events import ATTRIBUTES, CondensationAction, CondensationSummary
+from eventstore.events import ATTRIBUTES
+from eventstore.stored.read_transaction import ReadTransaction
 from foldlog.reports.savings import is_declined
-
-if TYPE_CHECKING:
-    from eventstore.stored.read_transaction import ReadTransaction
-    from projections import Views
+from projections import Views
 
 __all__ = ["NATIVE", "Overview", "overview_of", "title_in"]
 
@@ -59,8 +67,6 @@ def overview_of(
 
     Cost: the events of its View, its structural events, and some at either end of the conversation.
     """
-    from condensers.models.event_tokens import event_tokens, view_tokens
-
     if row.erased_at is not None:
         return Overview()
     found = Overview()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from condensers.replays import Replay
-from eventstore.errors import EventStoreError
+from eventstore import EventStoreError
 from eventstore.maintenance.whole_file import whole_file
 from foldlog.reports.stats import Stats
 

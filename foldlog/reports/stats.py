@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from condensers import event_tokens
-from eventstore import Action, CondensationAction, CorruptEvent, Event, EventStoreError, Logged, Observation, Store
+from eventstore import Action, CondensationAction, Event, EventStoreError, Observation, Store
+from foldlog.formats import encode
 from foldlog.kinds import label
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
+from foldlog.unreadable import sound
+from foldlog.words.times import happened_at
 from projections import Views
 
 __all__ = ["CondensationFigures", "ModelFigures", "Stats", "ToolFigures", "collect_stats"]
@@ -120,7 +123,9 @@ def collect_stats(
     for conversation in conversations:
         stats.conversations += 1
         formats, made = set[str](), list[CondensationAction]()
-        for recorded_at, event in _sound(store, conversation, stats.findings):
+        end = store.conversation(conversation).version
+        store.version(conversation)  # of an erased one nothing is counted
+        for recorded_at, event in sound(store, conversation, 0, end, stats.findings):
             _count(stats, recorded_at, event, formats, made)
             counted += 1
             if counted % _TELL_EVERY == 0:
@@ -140,26 +145,13 @@ def collect_stats(
     return stats
 
 
-def _sound(store: Store, conversation: str, findings: list[str]) -> Iterator[Logged]:
-    start, end = 0, store.conversation(conversation).version
-    store.version(conversation)  # of an erased one nothing is counted
-    while start < end:
-        try:
-            yield from store.log(conversation, start, end)
-        except CorruptEvent as error:
-            findings.append(str(error))
-            start = error.event_id + 1
-        else:
-            return
-
-
 def _count(
     stats: Stats, recorded_at: datetime, event: Event, formats: set[str], made: list[CondensationAction]
 ) -> None:
     stats.events[label(event)] += 1
     if event.origin is not None:
         formats.add(event.origin.format)
-    at = _time_of(event, recorded_at)
+    at = happened_at(event, recorded_at)
     stats.days[NO_DAY if at is None else at.date().isoformat()] += 1
     if at is not None:
         stats.first_at = at if stats.first_at is None else min(stats.first_at, at)
@@ -218,20 +210,8 @@ def _imported_calls(store: Store, conversation: str, formats: set[str], findings
     """Yield the calls that imported events hold: their usage is in the records from which they were imported. If these
     cannot be made again, that is a finding.
     """
-    from foldlog.formats import encode
-
     for format in sorted(formats):
         try:
             yield from calls_of_records(encode(store.events(conversation), format), format)
         except (EventStoreError, ValueError) as error:
             findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
-
-
-def _time_of(event: Event, recorded_at: datetime) -> datetime | None:
-    if event.timestamp is not None or event.origin is None:
-        return event.timestamp or recorded_at
-    try:
-        written = datetime.fromisoformat(event.origin.time or "")
-    except ValueError:
-        return None
-    return written if written.tzinfo else written.replace(tzinfo=UTC)

@@ -7,10 +7,11 @@ have them in their records, each format in its own way; other formats than those
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from eventstore import CondensationAction, Event
+from foldlog.words.times import time_in
 
 __all__ = ["ModelCall", "calls_of_events", "calls_of_records"]
 
@@ -70,7 +71,9 @@ def _of_claude_code(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]
             continue
         cached = _whole(usage, "cache_read_input_tokens")
         prompt = _whole(usage, "input_tokens") + _whole(usage, "cache_creation_input_tokens") + cached
-        call = ModelCall(_time(record.get("timestamp")), _name(message), prompt, cached, _whole(usage, "output_tokens"))
+        call = ModelCall(
+            time_in(record.get("timestamp")), _name(message), prompt, cached, _whole(usage, "output_tokens")
+        )
         replies[str(message.get("id") or number)] = call
     yield from replies.values()
 
@@ -88,7 +91,7 @@ def _of_codex(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(last, dict) and info.get("total_token_usage") != seen:
             seen = info.get("total_token_usage")  # the same count is often written twice
-            yield ModelCall(_time(record.get("timestamp")), model, _prompt(last), _cached(last), _completion(last))
+            yield ModelCall(time_in(record.get("timestamp")), model, _prompt(last), _cached(last), _completion(last))
 
 
 def _of_langchain(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
@@ -113,7 +116,7 @@ def _of_openhands_v0(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall
             continue
         cost = _cost(_inner(record, "llm_metrics").get("accumulated_cost"))
         total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
-        yield from _since(before, total, _time(record.get("timestamp")))
+        yield from _since(before, total, time_in(record.get("timestamp")))
         before = total
 
 
@@ -127,7 +130,7 @@ def _of_openhands_v1(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall
             usage, cost = _inner(metrics, "accumulated_token_usage"), _cost(_inner(metrics).get("accumulated_cost"))
             model = str(_inner(metrics).get("model_name") or UNNAMED)
             total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
-            yield from _since(before.get(use, ModelCall(None, model)), total, _time(record.get("timestamp")))
+            yield from _since(before.get(use, ModelCall(None, model)), total, time_in(record.get("timestamp")))
             before[use] = total
 
 
@@ -192,13 +195,3 @@ def _cost(value: Any) -> float:
 def _name(told: Mapping[str, Any]) -> str:
     model = told.get("model")
     return model if isinstance(model, str) and model else UNNAMED
-
-
-def _time(value: Any) -> datetime | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

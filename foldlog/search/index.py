@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 
 from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store
@@ -16,7 +16,9 @@ from eventstore.stored.database import translated
 from eventstore.values.arguments import to_microseconds
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
+from foldlog.unreadable import followed
 from foldlog.words.texts import storable, text_of
+from foldlog.words.times import happened_at
 
 __all__ = ["SearchIndex", "erase_from_index", "index_path", "indexed"]
 
@@ -214,13 +216,7 @@ def remove_index(store: Store) -> None:
 def indexed(recorded: Recorded) -> IndexedText:
     """Return an event as it goes into the index."""
     position, conversation, recorded_at, event = recorded
-    at = event.timestamp
-    if at is None and event.origin is not None and event.origin.time is not None:
-        with contextlib.suppress(ValueError):
-            written = datetime.fromisoformat(event.origin.time)
-            at = written if written.tzinfo else written.replace(tzinfo=UTC)
-    if at is None and event.origin is None:
-        at = recorded_at
+    at = happened_at(event, recorded_at)
     return IndexedText(
         position,
         conversation,
@@ -261,19 +257,11 @@ def _removals(store: Store) -> str:
 
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     """Yield the events after a position; in place of an event that cannot be read, the error."""
-    while True:
-        try:
-            yield from store.follow(position)
-        except KeyUnavailable as error:
-            remove_index(store)
-            raise SearchRefused(_ENCRYPTED) from error
-        except CorruptEvent as error:
-            if error.position is None:
-                raise
-            yield error
-            position = error.position
-        else:
-            return
+    try:
+        yield from followed(store, position)
+    except KeyUnavailable as error:
+        remove_index(store)
+        raise SearchRefused(_ENCRYPTED) from error
 
 
 def _readable(entries: Iterable[Recorded | CorruptEvent]) -> list[Recorded]:

@@ -3,6 +3,7 @@
 gist         an event in one line
 reasons      why something was forgotten
 event_json   an event as JSON
+times        when events happened
 texts        all words of an event, for full-text indexes
 safe_text    text and JSON that steer no terminal
 """

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from eventstore import CorruptEvent, Logged, Store, is_structural
+from eventstore import Logged, Store, is_structural
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.full import show_event
@@ -23,6 +23,7 @@ from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selec
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES
 from foldlog.kinds import label
+from foldlog.unreadable import sound
 from foldlog.words.event_json import event_document
 from foldlog.words.gist import gist
 
@@ -105,7 +106,7 @@ class _Reading:
     def events(self, start: int, stop: int | None) -> Iterator[Logged]:
         end = self.end(stop)
         takes, everything = self._wanted.takes, self._wanted.everything
-        for one in self._sound(start, end):
+        for one in sound(self._store, self._conversation, start, end, self.findings):
             if everything or takes(one.event, one.recorded_at):
                 yield one
 
@@ -133,16 +134,6 @@ class _Reading:
                 time.sleep(_POLL_S)
         except KeyboardInterrupt:
             return
-
-    def _sound(self, start: int, stop: int) -> Iterator[Logged]:
-        while start < stop:
-            try:
-                yield from self._store.log(self._conversation, start, stop)
-            except CorruptEvent as error:
-                self.findings.append(str(error))
-                start = error.event_id + 1
-            else:
-                return
 
 
 def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *, full: bool) -> None:
