@@ -23,104 +23,58 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from condensers.base import (
-        AgentModel,
-        Condensation,
-        Condenser,
-        CondenserBase,
-        Reason,
-        Reply,
-        Requirement,
-        Step,
-        Summarizer,
-        ToolCall,
-    )
-    from condensers.config.parameters import condenser_from_config, list_strategies
-    from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
-    from condensers.config.toml import load_condenser, load_condenser_config
-    from condensers.errors import (
-        CondenserError,
-        InvalidCondenser,
-        ModelCallFailed,
-        NoCondensationAvailable,
-        TokensUnknown,
-    )
-    from condensers.handler import CondenseHandler
-    from condensers.metadata import get_condensation_metadata
-    from condensers.models.client import LLM
-    from condensers.models.event_tokens import event_tokens
-    from condensers.models.llm_config import LLMConfig
-    from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
-    from condensers.replays import Replay, replay
-    from condensers.reports import CONDENSER_METADATA_KEY
-    from condensers.rolling import PipelinableCondenserBase, RollingCondenser
-    from condensers.strategies.amortized import AmortizedForgettingCondenser
-    from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-    from condensers.strategies.conversation_window import ConversationWindowCondenser
-    from condensers.strategies.default import default_condenser
-    from condensers.strategies.digest import DigestCondenser
-    from condensers.strategies.llm_attention import LLMAttentionCondenser
-    from condensers.strategies.llm_summary import LLMSummarizingCondenser
-    from condensers.strategies.noop import NoOpCondenser
-    from condensers.strategies.observation_masking import ObservationMaskingCondenser
-    from condensers.strategies.pipeline import PipelineCondenser
-    from condensers.strategies.recent import RecentEventsCondenser
-    from condensers.strategies.structured_summary import StructuredSummaryCondenser
+    from condensers.base import AgentModel as AgentModel
+    from condensers.base import Condensation as Condensation
+    from condensers.base import Condenser as Condenser
+    from condensers.base import CondenserBase as CondenserBase
+    from condensers.base import Reason as Reason
+    from condensers.base import Reply as Reply
+    from condensers.base import Requirement as Requirement
+    from condensers.base import Step as Step
+    from condensers.base import Summarizer as Summarizer
+    from condensers.base import ToolCall as ToolCall
+    from condensers.config.parameters import condenser_from_config as condenser_from_config
+    from condensers.config.parameters import list_strategies as list_strategies
+    from condensers.config.registry import CONDENSER_REGISTRY as CONDENSER_REGISTRY
+    from condensers.config.registry import CondenserConfig as CondenserConfig
+    from condensers.config.registry import from_config as from_config
+    from condensers.config.registry import register_config as register_config
+    from condensers.config.toml import load_condenser as load_condenser
+    from condensers.config.toml import load_condenser_config as load_condenser_config
+    from condensers.errors import CondenserError as CondenserError
+    from condensers.errors import InvalidCondenser as InvalidCondenser
+    from condensers.errors import ModelCallFailed as ModelCallFailed
+    from condensers.errors import NoCondensationAvailable as NoCondensationAvailable
+    from condensers.errors import TokensUnknown as TokensUnknown
+    from condensers.handler import CondenseHandler as CondenseHandler
+    from condensers.metadata import get_condensation_metadata as get_condensation_metadata
+    from condensers.models.client import LLM as LLM
+    from condensers.models.event_tokens import event_tokens as event_tokens
+    from condensers.models.llm_config import LLMConfig as LLMConfig
+    from condensers.models.requests import condensation_request as condensation_request
+    from condensers.models.requests import is_context_window_error as is_context_window_error
+    from condensers.models.requests import request_condensation_tool as request_condensation_tool
+    from condensers.replays import Replay as Replay
+    from condensers.replays import replay as replay
+    from condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
+    from condensers.rolling import PipelinableCondenserBase as PipelinableCondenserBase
+    from condensers.rolling import RollingCondenser as RollingCondenser
+    from condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+    from condensers.strategies.browser_output_masking import BrowserOutputCondenser as BrowserOutputCondenser
+    from condensers.strategies.conversation_window import ConversationWindowCondenser as ConversationWindowCondenser
+    from condensers.strategies.default import default_condenser as default_condenser
+    from condensers.strategies.digest import DigestCondenser as DigestCondenser
+    from condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
+    from condensers.strategies.llm_summary import LLMSummarizingCondenser as LLMSummarizingCondenser
+    from condensers.strategies.noop import NoOpCondenser as NoOpCondenser
+    from condensers.strategies.observation_masking import ObservationMaskingCondenser as ObservationMaskingCondenser
+    from condensers.strategies.pipeline import PipelineCondenser as PipelineCondenser
+    from condensers.strategies.recent import RecentEventsCondenser as RecentEventsCondenser
+    from condensers.strategies.structured_summary import StructuredSummaryCondenser as StructuredSummaryCondenser
 
 __foldlog__ = "0.1.0"
 
-__all__ = [
-    "CONDENSER_METADATA_KEY",
-    "CONDENSER_REGISTRY",
-    "LLM",
-    "AgentModel",
-    "AmortizedForgettingCondenser",
-    "BrowserOutputCondenser",
-    "Condensation",
-    "CondenseHandler",
-    "Condenser",
-    "CondenserBase",
-    "CondenserConfig",
-    "CondenserError",
-    "ConversationWindowCondenser",
-    "DigestCondenser",
-    "InvalidCondenser",
-    "LLMAttentionCondenser",
-    "LLMConfig",
-    "LLMSummarizingCondenser",
-    "ModelCallFailed",
-    "NoCondensationAvailable",
-    "NoOpCondenser",
-    "ObservationMaskingCondenser",
-    "PipelinableCondenserBase",
-    "PipelineCondenser",
-    "Reason",
-    "RecentEventsCondenser",
-    "Replay",
-    "Reply",
-    "Requirement",
-    "RollingCondenser",
-    "Step",
-    "StructuredSummaryCondenser",
-    "Summarizer",
-    "TokensUnknown",
-    "ToolCall",
-    "condensation_request",
-    "condenser_from_config",
-    "default_condenser",
-    "event_tokens",
-    "from_config",
-    "get_condensation_metadata",
-    "is_context_window_error",
-    "list_strategies",
-    "load_condenser",
-    "load_condenser_config",
-    "register_config",
-    "replay",
-    "request_condensation_tool",
-]
-
-_HOMES = {
+_NAMES = {
     "base": (
         *("AgentModel", "Condensation", "Condenser", "CondenserBase", "Reason", "Reply"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
@@ -151,17 +105,20 @@ _HOMES = {
     "strategies.recent": ("RecentEventsCondenser",),
     "strategies.structured_summary": ("StructuredSummaryCondenser",),
 }
+"""The public names, by the module that they are imported from when they are first used."""
 
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_HOMES)
 
 if not typing.TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
 
     def __getattr__(name: str) -> typing.Any:
-        if name not in __all__:
+        if name not in _HOMES:
             raise AttributeError(f"module 'condensers' has no attribute {name!r}")
-        home = next(module for module, names in _HOMES.items() if name in names)
-        value = getattr(importlib.import_module(f"condensers.{home}"), name)
+        value = getattr(importlib.import_module(f"condensers.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *_HOMES})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import condensers
 import eventstore
 import foldlog
 from eventstore.recorders.errors import RecorderError
@@ -57,9 +58,10 @@ def test_help_fits_two_screens_and_names_everything():
     assert [name for name in NAMES if name not in page and name != "ANY_VERSION"] == []
 
 
-def test_type_checkers_see_every_public_name():
-    shown = set(re.findall(r"import \w+ as ([A-Za-z]\w+)$", Path(foldlog.__file__).read_text(), re.MULTILINE))
-    assert shown == set(NAMES)
+@pytest.mark.parametrize("package", [condensers, foldlog])
+def test_type_checkers_see_every_public_name(package):
+    shown = set(re.findall(r"import \w+ as ([A-Za-z]\w+)$", Path(package.__file__).read_text(), re.MULTILINE))
+    assert shown == set(_promised(package))
 
 
 def test_every_error_is_an_event_store_error():

@@ -32,7 +32,7 @@ from eventstore.codec import encode_ours
 from eventstore.maintenance.erase import forks_of
 from eventstore.maintenance.status import confirm
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
-from foldlog.unreadable import followed, logged
+from foldlog.reports.unreadable import followed, logged
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 

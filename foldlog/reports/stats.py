@@ -13,8 +13,8 @@ from eventstore import Action, CondensationAction, Event, EventStoreError, Obser
 from foldlog.formats import encode
 from foldlog.kinds import label
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
+from foldlog.reports.unreadable import sound
 from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
-from foldlog.unreadable import sound
 from foldlog.words.times import happened_at
 from projections import Views
 

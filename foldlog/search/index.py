@@ -15,8 +15,8 @@ from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.database import translated
 from eventstore.values.arguments import to_microseconds
 from foldlog.kinds import kind_words, label, narrowed
+from foldlog.reports.unreadable import followed
 from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
-from foldlog.unreadable import followed
 from foldlog.words.texts import storable, text_of
 from foldlog.words.times import happened_at
 

@@ -23,7 +23,7 @@ from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selec
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES
 from foldlog.kinds import label
-from foldlog.unreadable import sound
+from foldlog.reports.unreadable import sound
 from foldlog.words.event_json import event_document
 from foldlog.words.gist import gist
 
