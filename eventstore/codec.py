@@ -26,20 +26,15 @@ from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
     NOT_RECORDED,
     Action,
-    Annotation,
     CondensationAction,
-    CondensationRequest,
-    CondensationSummary,
-    DocumentChanges,
     Erased,
     Event,
+    KnownEvent,
     Message,
     Observation,
     Origin,
     Redaction,
-    Retraction,
     Source,
-    SystemMessage,
     UnknownEvent,
 )
 from eventstore.values.bodies import BEGINS_WITH_LIST, NotListed, put_back, taken_out, with_list, without_list
@@ -49,21 +44,6 @@ from eventstore.values.json_values import not_json, plain
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode", "encode_ours"]
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
-
-_Known = (
-    SystemMessage
-    | Message
-    | Action
-    | Observation
-    | Annotation
-    | DocumentChanges
-    | CondensationRequest
-    | CondensationAction
-    | Retraction
-    | Redaction
-    | Erased
-    | CondensationSummary
-)
 
 _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -76,8 +56,11 @@ def _condensation_2(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+_UPCASTS: Mapping[type[KnownEvent], tuple[_Upcast, ...]] = {CondensationAction: (_condensation_2,)}
+
+
 class _Kind(NamedTuple):
-    type: type[_Known]
+    type: type[KnownEvent]
     upcasts: tuple[_Upcast, ...] = ()
     """``upcasts[n]`` upgrades a body from schema version n+1 to n+2."""
 
@@ -87,18 +70,7 @@ class _Kind(NamedTuple):
 
 
 KINDS: Mapping[str, _Kind] = {
-    "system": _Kind(SystemMessage),
-    "message": _Kind(Message),
-    "action": _Kind(Action),
-    "observation": _Kind(Observation),
-    "annotation": _Kind(Annotation),
-    "document_changes": _Kind(DocumentChanges),
-    "condensation_request": _Kind(CondensationRequest),
-    "condensation": _Kind(CondensationAction, (_condensation_2,)),
-    "retraction": _Kind(Retraction),
-    "redaction": _Kind(Redaction),
-    "erased": _Kind(Erased),
-    "condensation_summary": _Kind(CondensationSummary),
+    str(type_.__struct_config__.tag): _Kind(type_, _UPCASTS.get(type_, ())) for type_ in get_args(KnownEvent)
 }
 """The registry: every stored kind, its type, and the upgrades of older schema versions."""
 
@@ -130,7 +102,7 @@ class Undecodable(ValueError):
 _new = tuple.__new__  # what Encoded(...) calls, without the call around it
 _encoder = msgspec.json.Encoder(enc_hook=plain)
 _to_json = _encoder.encode
-_strict = msgspec.json.Decoder(_Known, strict=True)
+_strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()
 _flat_sources = frozenset({"user", "agent", "environment"})
 
@@ -315,7 +287,7 @@ def encode_ours(event: Event) -> Encoded:
     return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
 
 
-def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
+def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event]:
     if event.id != NOT_RECORDED:
         event = replace(event, id=NOT_RECORDED)
     if not event.extra:
@@ -337,13 +309,13 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
     return body, decode(kind, schema, body, NOT_RECORDED)
 
 
-def _builtins(event: _Known) -> dict[str, Any]:
+def _builtins(event: KnownEvent) -> dict[str, Any]:
     """Return the fields as JSON has them. Values that are bytes stay bytes."""
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     return fields
 
 
-def _differs(event: _Known, read_back: Event) -> bool:
+def _differs(event: KnownEvent, read_back: Event) -> bool:
     """Return whether a field was read back as another value. A list counts as equal in a field that holds a tuple."""
     for given, read in zip(astuple(event), astuple(read_back), strict=True):
         if given != read and not (type(given) is list and tuple(given) == read):
@@ -351,20 +323,20 @@ def _differs(event: _Known, read_back: Event) -> bool:
     return False
 
 
-def _refuse_not_json(event: _Known) -> None:
+def _refuse_not_json(event: KnownEvent) -> None:
     problem = _not_storable(event)
     if problem is not None:
         raise ValueError(problem)
 
 
-def _not_storable(event: _Known) -> str | None:
+def _not_storable(event: KnownEvent) -> str | None:
     """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be bytes itself."""
     values = _values(event)
     alone = {name: value for name, value in values.items() if isinstance(value, bytes) and name != "data"}
     return not_json(alone) or not_json(values, or_bytes=True)
 
 
-def _values(event: _Known) -> dict[str, Any]:
+def _values(event: KnownEvent) -> dict[str, Any]:
     """Return the fields that hold any JSON. The other fields have types of their own, which check them."""
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
@@ -382,7 +354,7 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
     if _SCHEMA_OF.get(kind) != schema:
         return _decode_other_schema(kind, schema, body, event_id, shown, structural)
     try:
-        event: _Known = _strict.decode(body)
+        event: KnownEvent = _strict.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         event = _convert(kind, _parsed(body))
     if type(event) is not _TYPE_OF[kind]:
@@ -408,7 +380,7 @@ def decode_all(
     return events
 
 
-def _slow_body(event: _Known) -> bytes:
+def _slow_body(event: KnownEvent) -> bytes:
     """Return the body of an event that has extra fields of a newer version, or text, numbers and bytes that JSON cannot
     hold. Extra fields are put back beside the event's own.
 
@@ -513,7 +485,7 @@ def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, sho
     return event
 
 
-def _convert(kind: str, fields: dict[str, Any]) -> _Known:
+def _convert(kind: str, fields: dict[str, Any]) -> KnownEvent:
     """Convert on the slow path: keep the fields that this version does not know."""
     type_ = KINDS[kind].type
     if fields.get("kind") != kind:
@@ -521,7 +493,7 @@ def _convert(kind: str, fields: dict[str, Any]) -> _Known:
     known = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
     extra = {name: value for name, value in fields.items() if name not in known and name != "kind"}
     try:
-        event: _Known = msgspec.convert(known, type_)
+        event: KnownEvent = msgspec.convert(known, type_)
     except (msgspec.ValidationError, RecursionError) as error:
         raise Undecodable(str(error)) from error
     if extra:

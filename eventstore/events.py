@@ -46,6 +46,7 @@ __all__ = [
     "Erased",
     "Event",
     "Forgotten",
+    "KnownEvent",
     "Message",
     "Observation",
     "Origin",
@@ -136,18 +137,7 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
-    """The fields that every event has. All arguments are given by name.
-
-    ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic events
-    ``timestamp``  when it happened, aware, UTC; None where the writer does not know
-    ``cause``      id of the earlier event that this one answers
-    ``origin``     where an imported event comes from
-    ``meta``       open map: trace, correlation, writer, tenant
-    ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that one without it: they
-                   are forgotten and sent together, as a reasoning item and the call that it led to
-    ``extra``      fields that a newer version wrote and this one does not know, kept whole
-    ``redacted``   that its content was erased, and by whom; None for other events. Only the store sets it
-    """
+    """The fields that every event has. All arguments are given by name. ``_COMMON_FIELDS`` says what each is."""
 
     structural: ClassVar[bool] = False
 
@@ -511,7 +501,7 @@ class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
     is_structural: bool = False
 
 
-Event = (
+KnownEvent = (
     SystemMessage
     | Message
     | Action
@@ -524,8 +514,10 @@ Event = (
     | Redaction
     | Erased
     | CondensationSummary
-    | UnknownEvent
 )
+"""The kinds that this version knows. Each is stored under the tag of its class."""
+
+Event = KnownEvent | UnknownEvent
 
 MAY_BE_STRUCTURAL: Final = frozenset(kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent)
 """The types of structural events. Code asks whether ``map(type, events)`` is disjoint from them before it examines
@@ -542,9 +534,10 @@ _COMMON_FIELDS = """
     ``cause``      id of the earlier event that this one answers
     ``origin``     where an imported event comes from
     ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
-    ``stays_with_next``  it and the agent's event after it are forgotten and sent together
+    ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that one without it: they
+                   are forgotten and sent together, as a reasoning item and the call that it led to
     ``extra``      fields that a newer version wrote and this one does not know, kept whole
-    ``redacted``   that its content was erased, and by whom; only the store sets it
+    ``redacted``   that its content was erased, and by whom; None for other events. Only the store sets it
     """
 for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"

@@ -49,9 +49,7 @@ T = TypeVar("T")
 
 _PAGE = 1_000
 _SHORT_PAGE = 64
-_NO_SUMMARIES: frozenset[int] = frozenset()
 _is_structural = attrgetter("structural")
-_new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
 class Store:

@@ -19,11 +19,14 @@ from eventstore.events import (
     CondensationRequest,
     CondensationSummary,
     DocumentChanges,
+    Erased,
     Event,
+    KnownEvent,
     Message,
     Observation,
     Origin,
     Redacted,
+    Redaction,
     Retraction,
     SystemMessage,
 )
@@ -44,19 +47,7 @@ def can_be_redacted(event: Event) -> bool:
     """Return whether foldlog knows which fields of this event are content: not for a kind of a later version or a
     receipt.
     """
-    return isinstance(
-        event,
-        SystemMessage
-        | Message
-        | Action
-        | Observation
-        | Annotation
-        | DocumentChanges
-        | CondensationRequest
-        | CondensationAction
-        | Retraction
-        | CondensationSummary,
-    )
+    return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
