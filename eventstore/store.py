@@ -25,7 +25,7 @@ from eventstore.events import (
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
-from eventstore.stored.database import Database, translated, unavailable
+from eventstore.stored.database import Database, paged, translated, unavailable
 from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing, read_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
@@ -196,11 +196,7 @@ class Store:
 
         Cost: the conversations yielded, read a page at a time; memory for one page.
         """
-        while page := self.conversations(after=after, limit=_PAGE):
-            yield from page
-            if len(page) < _PAGE:
-                return
-            after = page[-1].id
+        return paged(partial(self.conversations, limit=_PAGE), attrgetter("id"), _PAGE, after)
 
     def conversation(self, conversation: str) -> ConversationRow:
         """Return one conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""

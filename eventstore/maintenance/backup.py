@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,14 +16,13 @@ from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verdicts
 from eventstore.maintenance.whole_file import new_beside, sync_folder
-from eventstore.recorders.base import Recorder, RecorderOfFile, Transaction
+from eventstore.recorders.base import Recorder, RecorderOfFile
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
+from eventstore.stored.staging import delete_rows
 
 __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
 
-_CHUNK = 1_000
-_REST_S = 0.005
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
 has to be run again.
@@ -110,20 +107,12 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
 def _vacuumed(database: Database, patience_s: float) -> Vacuumed:
     file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
     before = _size(file.path)
-    for key in file.left_of_erased():
-        while not recorder.transact(partial(_delete, key=key)):
-            time.sleep(_REST_S)
     stale = _stale(recorder, database.now() - _STALE_US)
-    for key in stale:
-        while not recorder.transact(partial(_delete, key=key)):
-            time.sleep(_REST_S)
+    for key in (*file.left_of_erased(), *stale):
+        delete_rows(recorder, key)
     if not file.compact() and recorder.value("bytes_pending"):
         purge(recorder, patience_s, "the file is rewritten")
     return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "")
-
-
-def _delete(transaction: Transaction, key: int) -> bool:
-    return transaction.delete(key, _CHUNK)
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
@@ -16,12 +17,13 @@ from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, start_after
+from eventstore.stored.database import Database, paged, start_after
 from eventstore.stored.past import Link, follows
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
-from eventstore.stored.write_transaction import WriteTransaction, staged
+from eventstore.stored.staging import REST_S, delete_rows, staged
+from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.bodies import size_of
 from eventstore.writing.generation import tombstones_before
 
@@ -40,8 +42,7 @@ __all__ = [
 
 CHUNK = 1_000
 _CHUNK_BYTES = 8 * 2**20
-_REST_S = 0.005
-"""The pause between two transactions, in which other writers get the write lock."""
+_name = itemgetter(0)
 
 RememberedKey = tuple[str, int, int]
 """An idempotency key, the first id that it stands for, and the number of ids."""
@@ -156,23 +157,17 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
     ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
 
-    def some(reader: Reader, start: str) -> Sequence[tuple[str, RecalledKey]]:
-        page = reader.recalled(found.key, start, CHUNK)
+    def some(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
+        page = reader.recalled(found.key, start_after(after), CHUNK)
         if sound_by is None:
             ReadTransaction(reader, found, source).check_proofs(page)
         return page
 
-    start = ""
-    while True:
-        page = source.recorder.query(partial(some, start=start))
-        for name, recalled in page:
-            key = name, recalled.first_id, recalled.events
-            # A key of an event after those that are copied now is copied with that event.
-            if stands_for_events(key, found.version) and (sound_by is None or sound_by.is_proved(name, recalled)):
-                yield key
-        if len(page) < CHUNK:
-            return
-        start = start_after(page[-1][0])
+    for name, recalled in paged(lambda after: source.recorder.query(partial(some, after=after)), _name, CHUNK):
+        key = name, recalled.first_id, recalled.events
+        # A key of an event after those that are copied now is copied with that event.
+        if stands_for_events(key, found.version) and (sound_by is None or sound_by.is_proved(name, recalled)):
+            yield key
 
 
 def stands_for_events(key: RememberedKey, version: int) -> bool:
@@ -235,7 +230,7 @@ class CopyTarget:
             self._staged = self._staged or self._target.recorder.transact(self._begin)
             self._target.recorder.transact(partial(self._stage, key=self._staged.key, rows=new))
         self._added += len(new)
-        time.sleep(_REST_S)
+        time.sleep(REST_S)
 
     def expect(self, version: int, head: bytes) -> None:
         """Expect another number of events than was announced, and another last head."""
@@ -253,7 +248,7 @@ class CopyTarget:
             if len(some) == CHUNK:
                 self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
                 some = []
-                time.sleep(_REST_S)
+                time.sleep(REST_S)
         if some:
             self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
 
@@ -279,9 +274,7 @@ class CopyTarget:
 
     def __exit__(self, *_: object) -> None:
         if self._staged is not None:
-            key = self._staged.key
-            while not self._target.recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
-                time.sleep(_REST_S)
+            delete_rows(self._target.recorder, self._staged.key)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -390,9 +383,7 @@ def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> 
         if row.id != expected:
             raise CorruptEvent(copied.id, expected, "it is missing")
         before, salt = follows(copied.id, copied.salt, links, row.id, head)
-        head = hash_chain.link(
-            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body, row.proof
-        )
+        head = hash_chain.link_of(before, salt, row)
         if head != row.head:
             raise CorruptEvent(
                 copied.id, row.id, "its head is not the head of the copied event: one of the two was changed"

@@ -7,18 +7,18 @@ has are skipped, so a copy that was stopped resumes. Positions are new: follower
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.types import Conversation
 from eventstore.store import Store
-from eventstore.stored.database import Database, translated
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.database import Database, paged, translated
+from eventstore.stored.staging import discard_staged
 from eventstore.values.arguments import whole
 
 __all__ = ["Moved", "UnequalConversation", "compare_stores", "copy_store"]
@@ -97,7 +97,7 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
         return Moved(found.id, 0, _version(found))
     try:
         if there is None:
-            _clear_staging(target, found.id)
+            discard_staged(target.recorder, found.id)
         _, added, version = copy_conversation(source, target, found.id)
     except (CorruptEvent, HistoryDiverged, ConversationErased, VersionConflict) as error:
         problem = error.problem if isinstance(error, ConversationErased) else str(error)
@@ -105,22 +105,13 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
     return Moved(found.id, added, version)
 
 
-def _clear_staging(target: Database, conversation: str) -> None:
-    """Remove the remains of a killed copy of the conversation."""
-    for key in target.recorder.query(lambda reader: staged_keys(reader, conversation)):
-        while not target.recorder.transact(lambda transaction, key=key: transaction.delete(key, CHUNK)):  # type: ignore[misc]
-            time.sleep(0)
-
-
 def _conversations(database: Database) -> Iterator[Conversation]:
     """Yield all conversations that have events or a tombstone. Cost: a page at a time."""
-    after: str | None = None
-    while True:
-        page = database.recorder.query(lambda reader, after=after: database.listed(reader, after, CHUNK))  # type: ignore[misc]
-        yield from (found for found in page if found.version or found.erasure)
-        if len(page) < CHUNK:
-            return
-        after = page[-1].id
+
+    def page(after: str | None) -> Sequence[Conversation]:
+        return database.recorder.query(lambda reader: database.listed(reader, after, CHUNK))
+
+    return (found for found in paged(page, attrgetter("id"), CHUNK) if found.version or found.erasure)
 
 
 def _found(database: Database, conversation: str) -> Conversation | None:

@@ -14,13 +14,12 @@ from eventstore.recorders.base import Transaction
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from eventstore.stored.rows import not_erased, sound
+from eventstore.stored.staging import REST_S
 from eventstore.stored.write_transaction import WriteTransaction
 
 __all__ = ["detach"]
 
 _CHUNK = 1_000
-_REST_S = 0.005
-"""The pause between two transactions, in which other writers get the write lock."""
 _PROJECTIONS_MAX = 1_000
 
 
@@ -33,7 +32,7 @@ def detach(database: Database, fork: str) -> None:
     copied: int | None = 0
     while copied is not None:
         copied = database.recorder.transact(partial(_copy_on, database=database, fork=fork, start=copied))
-        time.sleep(_REST_S)
+        time.sleep(REST_S)
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str, start: int) -> int | None:

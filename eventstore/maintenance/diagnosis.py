@@ -208,10 +208,7 @@ class _Ward:
         if type(head) is not bytes or row.encoding != PLAIN:
             return None
         try:
-            return hash_chain.link(
-                head, self._salt, event_id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
-                row.body, row.proof,
-            )  # fmt: skip
+            return hash_chain.link_of(head, self._salt, row._replace(id=event_id))
         except (TypeError, ValueError, AttributeError):  # a column of another type
             return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from uuid import uuid4
 
 from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable, VersionConflict
@@ -17,16 +18,14 @@ from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transact
 from eventstore.recorders.errors import RecorderError, StillRead
 from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
-from eventstore.stored.database import Database, start_after, translated
+from eventstore.stored.database import Database, paged, start_after, translated
 from eventstore.stored.results import ConversationRow, listed
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import delete_rows, discard_staged
 from eventstore.writing import origins
 
 __all__ = ["erase", "forks_of", "forks_of_key", "purge"]
 
-_CHUNK = 1_000
-_REST_S = 0.005
-"""The pause between two transactions, in which other writers get the write lock."""
+_PAGE = 1_000
 _RETRY_S = 0.05
 
 
@@ -118,9 +117,8 @@ def _erased(
     recorder, now = database.recorder, database.now()
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now, expected=expected))
     try:
-        while not recorder.transact(lambda transaction: transaction.delete(erased.key, _CHUNK)):
-            time.sleep(_REST_S)
-        _discard_staged(recorder, conversation)
+        delete_rows(recorder, erased.key)
+        discard_staged(recorder, conversation)
     except RecorderError as error:
         begun = f"conversation {conversation!r} is erased for every reader, but not all of its rows are deleted"
         error.args = (f"{begun} ({error}); run the same command again to finish it",)
@@ -143,10 +141,7 @@ def _names(reader: Reader, key: int) -> list[str]:
 
 def forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
     """Yield the forks of the conversation with this key, without erased ones."""
-    after: str | None = None
-    while page := reader.conversations(start_after(after), _CHUNK, forks_of=key):
-        yield from page
-        after = page[-1].id
+    return paged(lambda after: reader.conversations(start_after(after), _PAGE, forks_of=key), attrgetter("id"), _PAGE)
 
 
 def _mark(
@@ -164,13 +159,6 @@ def _mark(
     transaction.change(found.key, erasure)
     transaction.set_value("removals", uuid4().hex)
     return found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
-
-
-def _discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Discard imports of this conversation that are running or were killed. A running import then fails at its end."""
-    for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
-        while not recorder.transact(lambda transaction, key=key: transaction.delete(key, _CHUNK)):  # type: ignore[misc]
-            time.sleep(_REST_S)
 
 
 def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:

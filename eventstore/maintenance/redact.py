@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, start_after, translated
+from eventstore.stored.database import Database, paged, translated
 from eventstore.stored.read_transaction import ReadTransaction, find_existing
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.row_codec import PLAIN
@@ -48,6 +49,7 @@ _PATIENCE_S = 60.0
 _KEPT = ("views", ATTRIBUTES)
 """Projections whose records a redaction keeps: records of Views hold only numbers, and attributes are listed again."""
 _PROJECTIONS_MAX = 1_000
+_name = itemgetter(0)
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
@@ -342,16 +344,11 @@ def _hide_keys(writing: WriteTransaction, event: Event) -> None:
 
 
 def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, RecalledKey]]:
-    found: list[tuple[str, RecalledKey]] = []
-    start = ""
-    while page := writing.recalled_from(start, _PAGE):
-        found += [
-            (name, recalled)
-            for name, recalled in page
-            if recalled.first_id <= event_id < recalled.first_id + recalled.events and not origins.is_of_index(name)
-        ]
-        start = start_after(page[-1][0])
-    return found
+    return [
+        (name, recalled)
+        for name, recalled in paged(partial(writing.recalled_after, limit=_PAGE), _name, _PAGE)
+        if recalled.first_id <= event_id < recalled.first_id + recalled.events and not origins.is_of_index(name)
+    ]
 
 
 def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, redacted: Sequence[int]) -> None:

@@ -28,7 +28,7 @@ from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
 from eventstore.stored.past import decode_past, encode_past, follows
 from eventstore.stored.row_codec import DAMAGED, RowCodec
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import REST_S, staged_keys
 from eventstore.values.bodies import size_of
 
 __all__ = ["Rekeyed", "rekey"]
@@ -37,7 +37,6 @@ _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
 """The approximate number of bytes that one transaction changes."""
 _KEYS = 500
-_REST_S = 0.005
 _ATTEMPTS = 5
 
 
@@ -126,7 +125,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
                 change.run()
                 break
             except (_KeyChanged, KeyReplaced):  # another process changed or erased it: begin with what is there now
-                time.sleep(_REST_S)
+                time.sleep(REST_S)
         else:
             raise StoreUnavailable(
                 f"the key of conversation {found.id!r} was changed {_ATTEMPTS} times by other processes; run "
@@ -276,7 +275,7 @@ class _Change:
             start = stop
             size = max(size // 2, 1) if stored_bytes > _BYTES else min(2 * size, _ROWS_MAX)
             if changed:
-                time.sleep(_REST_S)
+                time.sleep(REST_S)
 
     def _replace(
         self, transaction: Transaction, target: RowCodec, changed: Sequence[tuple[Row, Row]], stop: int
@@ -415,19 +414,7 @@ class _Chain:
             before, salt = follows(self._found.id, self._salt, self._links, row.id, self._head)
             if row.id == self._found.begins != 0:
                 before = hash_chain.border(self._found.id, salt, row.id, self._head)
-            head = hash_chain.link(
-                before,
-                salt,
-                row.id,
-                row.kind,
-                row.schema,
-                row.shown,
-                row.structural,
-                row.recorded_at,
-                row.body,
-                row.proof,
-            )
-            if head != row.head:
+            if hash_chain.link_of(before, salt, row) != row.head:
                 return False
         if self._salt:
             self._head = row.head

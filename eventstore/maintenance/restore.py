@@ -7,9 +7,10 @@ import glob
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, InvalidOption, StoreUnavailable, StoreUnusable
@@ -17,7 +18,7 @@ from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database, start_after, translated
+from eventstore.stored.database import Database, paged, start_after, translated
 from eventstore.stored.row_codec import WriteSettings
 
 __all__ = ["Restored", "restore"]
@@ -107,14 +108,11 @@ def _conversations_of(path: str) -> Iterator[Conversation]:
     if not os.path.exists(path):
         return
     with suppress(EventStoreError), translated(), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
-        after = None
-        while True:
-            with old.read() as reader:
-                page = reader.conversations(start_after(after), _PAGE)
-            yield from (found for found in page if _is_erased(found) or found.redactions)
-            if len(page) < _PAGE:
-                return
-            after = page[-1].id
+
+        def page(after: str | None) -> Sequence[Conversation]:
+            return old.query(lambda reader: reader.conversations(start_after(after), _PAGE))
+
+        yield from (each for each in paged(page, attrgetter("id"), _PAGE) if _is_erased(each) or each.redactions)
 
 
 def _name_for_the_old(path: str) -> str:

@@ -176,10 +176,7 @@ class Pass:
         if row.encoding != PLAIN or self._head is None or not self._salt:
             return row.encoding == PLAIN
         try:
-            head = hash_chain.link(
-                self._head, self._salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
-                row.body, row.proof,
-            )  # fmt: skip
+            head = hash_chain.link_of(self._head, self._salt, row)
         except (TypeError, ValueError):  # a column of another type
             return False
         self.proved |= head == row.head

@@ -275,7 +275,5 @@ def _linked(what: CopiedConversation, rows: Iterable[Row]) -> Iterator[Row]:
     head: bytes | None = None
     for row in rows:
         before, salt = follows(what.id, what.salt, what.past, row.id, head)
-        head = hash_chain.link(
-            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body, row.proof
-        )
+        head = hash_chain.link_of(before, salt, row)
         yield row._replace(proof=head + row.proof[HEAD_BYTES:])

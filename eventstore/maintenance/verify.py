@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
@@ -17,14 +18,14 @@ from eventstore.maintenance.receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
 from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Erasure, as_rows
+from eventstore.recorders.types import Conversation, Erasure, RecalledKey, as_rows
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
-from eventstore.stored.database import Database, Segment, columns_are_sound, start_after, translated
+from eventstore.stored.database import Database, Segment, columns_are_sound, paged, start_after, translated
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import staged_keys
 from eventstore.writing.generation import tombstones_before
 
 __all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
@@ -356,23 +357,21 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
             if type(records[-1].version) is not int:
                 break
             version = max(version + 1, records[-1].version)
-    start, proved = "", 0
-    while page := reader.recalled(found.key, start, 1_000):
-        for name, recalled in page:
-            first, count, proof, _ = recalled
-            proved += proof is not None
-            if type(first) is not int or type(count) is not int or first < 0 or count < 1:
-                yield VerifyFinding(None, None, f"the record of idempotency key {name!r} is damaged")
-            elif not codec.is_proved(name, recalled):
-                yield VerifyFinding(
-                    None, None, f"idempotency key {name!r} was changed without the key of the conversation"
-                )
-            elif first + count > found.version:
-                problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
-                yield VerifyFinding(
-                    None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
-                )
-        start = start_after(page[-1][0])
+    proved = 0
+
+    def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
+        return reader.recalled(found.key, start_after(after), _PAGE)
+
+    for name, recalled in paged(page, itemgetter(0), _PAGE):
+        first, count, proof, _ = recalled
+        proved += proof is not None
+        if type(first) is not int or type(count) is not int or first < 0 or count < 1:
+            yield VerifyFinding(None, None, f"the record of idempotency key {name!r} is damaged")
+        elif not codec.is_proved(name, recalled):
+            yield VerifyFinding(None, None, f"idempotency key {name!r} was changed without the key of the conversation")
+        elif first + count > found.version:
+            problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
+            yield VerifyFinding(None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off")
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved
         yield VerifyFinding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")

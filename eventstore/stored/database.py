@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
@@ -37,10 +37,13 @@ __all__ = [
     "columns_are_sound",
     "encrypted",
     "is_moment",
+    "paged",
     "start_after",
     "translated",
     "unavailable",
 ]
+
+T = TypeVar("T")
 
 _KNOWN_MAX = 10_000
 _LIMIT = "event_bytes_max"
@@ -458,6 +461,18 @@ class Database:
 def start_after(conversation: str | None) -> str:
     """Return the id that follows one at once, from which a list goes on; None for the beginning."""
     return "" if conversation is None else conversation + "\0"
+
+
+def paged(
+    page: Callable[[str | None], Sequence[T]], name: Callable[[T], str], size: int, after: str | None = None
+) -> Iterator[T]:
+    """Yield the items of all pages. ``page(after)`` returns at most ``size`` items with names after ``after``."""
+    while True:
+        items = page(after)
+        yield from items
+        if len(items) < size:
+            return
+        after = name(items[-1])
 
 
 @contextmanager

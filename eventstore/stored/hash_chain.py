@@ -35,7 +35,7 @@ from operator import add
 from os import urandom
 from typing import Any, NamedTuple
 
-from eventstore.recorders.types import HEAD_BYTES, Record
+from eventstore.recorders.types import HEAD_BYTES, Record, Row
 from eventstore.stored.crc import crc32
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "is_redacted",
     "is_sound_record",
     "link",
+    "link_of",
     "new_salt",
     "record_checksum",
     "seed",
@@ -110,6 +111,14 @@ def link(
     if committed is None:
         return sha256(b"%b%b%b%b" % (head, salt, fields, body)).digest()
     return sha256(b"%b%bsalted %b%b" % (head, salt, fields, committed)).digest()
+
+
+def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
+    """Return the head after the event of a plain row. Raises ``TypeError``, ``ValueError`` or ``AttributeError`` where
+    a column is of another type.
+    """
+    event_id, kind, schema, shown, structural, recorded_at, _, body, proof, *_ = row
+    return link(head, salt, event_id, kind, schema, shown, structural, recorded_at, body, proof)
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:

@@ -23,7 +23,7 @@ from eventstore.recorders.types import (
     Row,
     head_of,
 )
-from eventstore.stored.database import Database, Segment, translated
+from eventstore.stored.database import Database, Segment, start_after, translated
 from eventstore.stored.results import Border
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import (
@@ -441,9 +441,9 @@ class ReadTransaction:
         self.check_proofs(recalled)
         return {names[name] for name, _ in recalled}
 
-    def recalled_from(self, start: str, limit: int) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys from ``start`` on. Raises what ``recall`` raises."""
-        recalled = self._reader.recalled(self.found.key, start, limit)
+    def recalled_after(self, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
+        """Return idempotency keys after ``after``. Raises what ``recall`` raises."""
+        recalled = self._reader.recalled(self.found.key, start_after(after), limit)
         self.check_proofs(recalled)
         return recalled
 

@@ -13,8 +13,7 @@ from typing import Protocol, TypeVar
 
 from eventstore.codec import Encoded
 from eventstore.events import Event
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import IntegrityError
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import (
     Conversation,
     ForgottenKey,
@@ -45,11 +44,10 @@ from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
 from eventstore.values.bodies import Body
 
-__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "project", "staged", "staged_keys"]
+__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "project"]
 
 T = TypeVar("T")
 
-_PAGE = 1_000
 _body = attrgetter("body")
 _new = tuple.__new__  # what Known(...) calls, without the call around it
 
@@ -270,19 +268,6 @@ def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransact
 
     with translated():
         return database.recorder.transact(in_transaction)
-
-
-def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
-    """Return the staged conversation with this key. Raises ``IntegrityError`` where it was discarded."""
-    found = database.find_key(transaction, key)
-    if found is None:
-        raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
-    return WriteTransaction(transaction, found, database)
-
-
-def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    """Return the keys of the staged conversations with an id: imports that are running, or were killed."""
-    return [found.key for found in reader.conversations(conversation, _PAGE, staged=True) if found.id == conversation]
 
 
 class InlineProjection(Protocol):

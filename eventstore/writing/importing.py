@@ -35,8 +35,9 @@ from eventstore.stored.rows import (
     stored_event_of,
     with_times,
 )
-from eventstore.stored.write_transaction import WriteTransaction, staged_keys
-from eventstore.stored.write_transaction import staged as staged_in
+from eventstore.stored.staging import REST_S, delete_rows, discard_staged
+from eventstore.stored.staging import staged as staged_in
+from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.bodies import size_of
 from eventstore.writing.after_receipts import ids_moved
 from eventstore.writing.origins import source_key
@@ -49,10 +50,6 @@ CHUNK = 1_000
 _CHUNK_BYTES = 8 * 2**20
 _RECEIPT = "redaction"
 """The kind of the receipt of a redaction."""
-_REST_S = 0.005
-"""The pause between two chunks, in which waiting writers get the write lock. The time to encode the next chunk is part
-of it.
-"""
 
 _event = attrgetter("event")
 
@@ -80,7 +77,7 @@ class Ingestion:
         there = self._recorder.query(lambda reader: self._database.find(reader, self._conversation))
         found = beginning_with_an_event(not_erased(there))
         outcome = self._begin(history) if found is None else self._extend(found, history)
-        self._discard_left_over()
+        discard_staged(self._recorder, self._conversation)
         return outcome
 
     def _begin(self, history: Iterator[Encoded]) -> tuple[int, int]:
@@ -159,7 +156,7 @@ class Ingestion:
             # Also on Ctrl-C: a partial import is useless. What cannot be removed now stays invisible, and
             # the next import or 'foldlog vacuum' removes it.
             with contextlib.suppress(RecorderError):
-                self._discard(staged.key)
+                delete_rows(self._recorder, staged.key)
             raise
         return staged.version, staged.version
 
@@ -191,15 +188,6 @@ class Ingestion:
         rival = not_erased(self._database.find(transaction, self._conversation))
         if rival is not None:
             raise VersionConflict(self._conversation, 0, rival.version)
-
-    def _discard_left_over(self) -> None:
-        """Remove from staging the remains of killed imports of this conversation."""
-        for key in self._recorder.query(lambda reader: staged_keys(reader, self._conversation)):
-            self._discard(key)
-
-    def _discard(self, key: int) -> None:
-        while not self._recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
-            time.sleep(_REST_S)
 
     # -- one transaction ----------------------------------------------------------------------------------------------
 
@@ -257,10 +245,12 @@ def _numbered(chunk: Sequence[Encoded], rows: Sequence[Row]) -> Sequence[Event]:
 
 
 def _rested(history: Iterator[Encoded]) -> list[Encoded]:
-    """Return the next chunk, after a pause."""
+    """Return the next chunk, after a pause in which waiting writers get the write lock. The time to encode the chunk is
+    part of the pause.
+    """
     begun = time.monotonic()
     chunk = _chunk(history)
-    time.sleep(max(0.0, _REST_S - (time.monotonic() - begun)))
+    time.sleep(max(0.0, REST_S - (time.monotonic() - begun)))
     return chunk
 
 

@@ -18,7 +18,7 @@ from eventstore.recorders.types import Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained
-from eventstore.stored.write_transaction import staged as staged_in
+from eventstore.stored.staging import staged as staged_in
 
 T = TypeVar("T")
 

@@ -29,6 +29,7 @@ from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.memory import MemoryRecorder
+from eventstore.stored import staging
 from eventstore.stored.hash_chain import border, link
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
@@ -160,7 +161,7 @@ def test_an_interrupted_erasure_with_forks_is_finished_when_it_is_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(erasure, "_CHUNK", 1)
+        patched.setattr(staging, "CHUNK", 1)
         patched.setattr(erasure.time, "sleep", interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             erase(store, "c", reason="asked for", with_forks=True)

@@ -13,7 +13,7 @@ from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transact
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from eventstore.recorders.types import Erasure, NewForm, NewKey, PlacedRow, RecalledKey, Record, Row, as_rows
 from eventstore.stored.database import start_after
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import staged_keys
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)

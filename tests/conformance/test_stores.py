@@ -39,7 +39,7 @@ from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.moment import Moment, query_all
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import staged_keys
 
 
 def said(text: str, **fields: object) -> Message:
@@ -298,18 +298,7 @@ def test_heads_chain_every_event_to_those_before_it(recorder: Recorder):
         rows = as_rows(reader.rows(found.key, 0, 2, 2))
     head = hash_chain.seed("c1", found.salt)
     for row in rows:
-        head = hash_chain.link(
-            head,
-            found.salt,
-            row.id,
-            row.kind,
-            row.schema,
-            row.shown,
-            row.structural,
-            row.recorded_at,
-            row.body,
-            row.proof,
-        )
+        head = hash_chain.link_of(head, found.salt, row)
         assert row.head == head
     assert store.conversations()[0].head == head.hex()
 

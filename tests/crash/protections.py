@@ -203,7 +203,7 @@ PROTECTIONS = {
     "left-over": Protection(
         "an import discards what killed ones left",
         "eventstore/writing/importing.py",
-        "        self._discard_left_over()\n",
+        "        discard_staged(self._recorder, self._conversation)\n",
         "",
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
     ),

@@ -23,6 +23,7 @@ from eventstore.recorders.sqlite import schema
 from eventstore.recorders.sqlite.log import checkpoints
 from eventstore.recorders.statements import migrations
 from eventstore.store import prepare_append
+from eventstore.stored import staging
 from eventstore.writing.together import append_all
 from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
@@ -40,8 +41,8 @@ class Scenario(NamedTuple):
 
 
 def _in_small_chunks() -> None:
-    eventstore.writing.importing.CHUNK = 5
-    eventstore.writing.importing._REST_S = 0
+    eventstore.writing.importing.CHUNK = staging.CHUNK = 5
+    eventstore.writing.importing.REST_S = staging.REST_S = 0
 
 
 def _nothing(path: Path) -> None:
@@ -263,7 +264,7 @@ def _with_a_fork(path: Path) -> None:
 
 def detach(path: Path, ledger: Ledger) -> None:
     """A conversation is erased, and its fork keeps what it shares."""
-    detachment._CHUNK, detachment._REST_S = 5, 0
+    detachment._CHUNK, detachment.REST_S = 5, 0
     with open_at(path) as store:
         erasure.erase(store, "c1", reason="asked to", detach_forks=True)
         recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
@@ -283,7 +284,7 @@ def _with_secret_forks(path: Path) -> None:
 
 def erase_with_forks(path: Path, ledger: Ledger) -> None:
     """A conversation is erased with its forks, and theirs."""
-    erasure._CHUNK, erasure._REST_S = 2, 0
+    staging.CHUNK, staging.REST_S = 2, 0
     with open_at(path) as store:
         erasure.erase(store, "c1", reason="asked to", with_forks=True)
         assert {row.id for row in store.conversations() if row.erased_at is not None} == {"c1", "branch", "leaf"}

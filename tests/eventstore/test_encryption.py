@@ -42,8 +42,8 @@ from eventstore.stored import hash_chain, row_codec
 from eventstore.stored.compression import NotAsWritten, compressed, decompressed
 from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
 from eventstore.stored.rows import chained
+from eventstore.stored.staging import staged as staged_in
 from eventstore.stored.write_transaction import WriteTransaction
-from eventstore.stored.write_transaction import staged as staged_in
 from projections import Views
 from tests.eventstore.test_golden_stores import unpacked
 

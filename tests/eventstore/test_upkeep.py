@@ -18,7 +18,7 @@ from pydantic import SecretStr
 import eventstore.writing.importing
 from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import staged_keys
 
 HI = Message(source="user", content="hi " * 100)
 

@@ -415,8 +415,8 @@ PROTECTIONS = {
     "staged": Protection(
         "imports that are going on are erased too",
         "eventstore/maintenance/erase.py",
-        "    _discard_staged(recorder",
-        "    0 and _discard_staged(recorder",
+        "    discard_staged(recorder",
+        "    0 and discard_staged(recorder",
         _ERASURE,
     ),
     "audit": Protection(

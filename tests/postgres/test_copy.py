@@ -14,7 +14,7 @@ import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
 from eventstore.events import Annotation
-from eventstore.stored.write_transaction import staged_keys
+from eventstore.stored.staging import staged_keys
 
 
 def said(text: str) -> Message:
