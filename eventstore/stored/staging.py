@@ -1,0 +1,46 @@
+"""Staged conversations, and the deletion of rows in small transactions.
+
+A staged conversation is one that an import or a copy writes. It is invisible until it is published.
+"""
+
+from __future__ import annotations
+
+import time
+
+from eventstore.recorders.base import Reader, Recorder, Transaction
+from eventstore.recorders.errors import IntegrityError
+from eventstore.stored.database import Database
+from eventstore.stored.write_transaction import WriteTransaction
+
+__all__ = ["REST_S", "delete_rows", "discard_staged", "staged", "staged_keys"]
+
+CHUNK = 1_000
+"""The number of rows that one transaction deletes."""
+REST_S = 0.005
+"""The pause between two transactions, in which other writers get the write lock."""
+_PAGE = 1_000
+
+
+def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
+    """Return the staged conversation with this key. Raises ``IntegrityError`` where it was discarded."""
+    found = database.find_key(transaction, key)
+    if found is None:
+        raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
+    return WriteTransaction(transaction, found, database)
+
+
+def staged_keys(reader: Reader, conversation: str) -> list[int]:
+    """Return the keys of the staged conversations with an id: imports that are running, or were killed."""
+    return [found.key for found in reader.conversations(conversation, _PAGE, staged=True) if found.id == conversation]
+
+
+def discard_staged(recorder: Recorder, conversation: str) -> None:
+    """Discard imports of this conversation that are running or were killed. A running import then fails at its end."""
+    for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
+        delete_rows(recorder, key)
+
+
+def delete_rows(recorder: Recorder, key: int) -> None:
+    """Delete a staged conversation, or the rows of an erased one. Cost: the rows, in small transactions."""
+    while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
+        time.sleep(REST_S)
