@@ -41,8 +41,6 @@ from eventstore.values.bodies import BEGINS_WITH_LIST, NotListed, put_back, take
 from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, exact_of_first_form, is_json, with_exact
 from eventstore.values.json_values import not_json, plain
 
-__all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode", "encode_ours"]
-
 _SOURCES = ", ".join(map(repr, get_args(Source)))
 
 _Upcast = Callable[[dict[str, Any]], dict[str, Any]]

@@ -34,19 +34,6 @@ from eventstore.events import (
     summary_of,
 )
 
-__all__ = [
-    "ANY_VERSION",
-    "UNRULED",
-    "AnyVersion",
-    "Append",
-    "State",
-    "check_changes",
-    "check_version",
-    "decide",
-    "evolve",
-    "summaries_named",
-]
-
 
 class AnyVersion(Enum):
     """The type of ``ANY_VERSION``."""

@@ -29,38 +29,6 @@ import msgspec
 from eventstore.errors import InvalidEvent
 from eventstore.values.ids import EventIds, ids_of_range
 
-__all__ = [
-    "ATTRIBUTES",
-    "LOST",
-    "MAY_BE_STRUCTURAL",
-    "NOT_RECORDED",
-    "Action",
-    "AgentCondensationObservation",
-    "Annotation",
-    "CondensationAction",
-    "CondensationRequest",
-    "CondensationRequestAction",
-    "CondensationSummary",
-    "Content",
-    "DocumentChanges",
-    "Erased",
-    "Event",
-    "Forgotten",
-    "KnownEvent",
-    "Message",
-    "Observation",
-    "Origin",
-    "Redacted",
-    "Redaction",
-    "Retraction",
-    "Source",
-    "SystemMessage",
-    "UnknownEvent",
-    "is_structural",
-    "summary_id",
-    "summary_of",
-]
-
 ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes: see ``eventstore.documents.listing``."""
 

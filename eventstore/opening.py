@@ -20,8 +20,6 @@ from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings
 if TYPE_CHECKING:
     from eventstore.maintenance.restore import Restored
 
-__all__ = ["open_recorder", "open_store", "restore_store"]
-
 
 def open_store(
     url: str | os.PathLike[str],

@@ -73,6 +73,17 @@ def test_whatever_is_imported_is_declared():
     assert undeclared == set()
 
 
+def test_a_name_with_an_underscore_is_used_in_its_own_file_only():
+    """So no file of the store needs an ``__all__`` to say what it offers; packages have one."""
+    taken = []
+    for path in PYTHON:
+        if path.relative_to(ROOT).parts[0] in PACKAGES:
+            for node in ast.walk(ast.parse(_text_of(path))):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+                    taken += [f"{_named(path)} takes {name.name}" for name in node.names if name.name.startswith("_")]
+    assert taken == []
+
+
 def test_an_extra_that_a_message_tells_people_to_install_is_there():
     told = {(extra, _named(path)) for path in PYTHON for extra in re.findall(r"foldlog\[(\w+)\]", _text_of(path))}
     assert [where for extra, where in told if extra not in EXTRAS] == []

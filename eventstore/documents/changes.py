@@ -46,8 +46,6 @@ from eventstore.values.bodies import taken_out
 from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation, find_meant
 
-__all__ = ["DELETED", "Documents"]
-
 
 class Deleted:
     """The type of ``DELETED``."""

@@ -15,8 +15,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Difference", "difference", "patched"]
-
 Difference = dict[str, Any]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -30,8 +30,6 @@ from eventstore.stored.rows import EPOCH, from_microseconds
 from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
 
-__all__ = ["RecentConversation", "RecentConversations", "list_again", "recent_conversations"]
-
 _EVERY: Final = bytes(DIGEST_BYTES)
 """A digest that the read model gives to every conversation."""
 _CODE: Final = 1

@@ -14,17 +14,6 @@ from eventstore.errors import CorruptEvent, InvalidArgument
 from eventstore.events import DocumentChanges
 from eventstore.stored.read_transaction import ReadTransaction
 
-__all__ = [
-    "CHAIN_MAX",
-    "DocumentValue",
-    "Newest",
-    "json_text",
-    "newest_documents",
-    "newest_value",
-    "newest_values",
-    "read_value",
-]
-
 CHAIN_MAX: Final = 64
 """The most differences that may build on one whole value: a reader reads their events and the event of that value."""
 _encode = msgspec.json.Encoder().encode

@@ -32,8 +32,6 @@ from eventstore.stored.database import DecodedRow
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import event_of, from_microseconds
 
-__all__ = ["BatchFollower", "BatchProjection", "BatchView", "ConversationBatches", "RecordedBatch", "ViewFactory"]
-
 BATCH_MAX = 500
 
 

@@ -30,8 +30,6 @@ from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.rows import chained, from_microseconds
 from eventstore.stored.write_transaction import WriteTransaction
 
-__all__ = ["EventRecorder", "PollingSubscription", "SnapshotRecorder", "kind_and_schema"]
-
 _SNAPSHOTS = "snapshots of the eventsourcing library"
 _PAGE = 500
 _POLL_S = 0.005

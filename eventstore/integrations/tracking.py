@@ -15,8 +15,6 @@ from eventstore.recorders.types import Record
 from eventstore.stored.database import Database
 from eventstore.stored.row_codec import RowCodec
 
-__all__ = ["StoreRecorder", "TrackingView"]
-
 T = TypeVar("T")
 
 _OF_VIEWS = 0

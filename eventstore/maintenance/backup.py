@@ -21,8 +21,6 @@ from eventstore.store import Store
 from eventstore.stored.database import Database, translated
 from eventstore.stored.staging import delete_rows
 
-__all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
-
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
 has to be run again.

@@ -27,19 +27,6 @@ from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.bodies import size_of
 from eventstore.writing.generation import tombstones_before
 
-__all__ = [
-    "Copied",
-    "CopiedConversation",
-    "CopyTarget",
-    "RememberedKey",
-    "chunked",
-    "copy_conversation",
-    "read_for_copy",
-    "remembered_keys",
-    "stands_for_events",
-    "tombstones",
-]
-
 CHUNK = 1_000
 _CHUNK_BYTES = 8 * 2**20
 _name = itemgetter(0)

@@ -21,8 +21,6 @@ from eventstore.stored.database import Database, paged, translated
 from eventstore.stored.staging import discard_staged
 from eventstore.values.arguments import whole
 
-__all__ = ["Moved", "UnequalConversation", "compare_stores", "copy_store"]
-
 _JOBS_MAX = 64
 """Conversations that are copied at a time."""
 

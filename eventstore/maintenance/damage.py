@@ -15,8 +15,6 @@ from eventstore.recorders.errors import DatabaseError, DataError, InternalError,
 from eventstore.recorders.types import Conversation, Row, as_rows
 from eventstore.stored.database import start_after
 
-__all__ = ["Unreadable", "is_damage", "next_there", "readable_conversations", "readable_rows", "staged_conversations"]
-
 _PAGE = 1_000
 
 

@@ -17,8 +17,6 @@ from eventstore.stored.rows import not_erased, sound
 from eventstore.stored.staging import REST_S
 from eventstore.stored.write_transaction import WriteTransaction
 
-__all__ = ["detach"]
-
 _CHUNK = 1_000
 _PROJECTIONS_MAX = 1_000
 

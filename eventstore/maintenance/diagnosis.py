@@ -17,8 +17,6 @@ from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
-__all__ = ["ONLY_ITS_HEAD", "UNPROVEN", "Suspects", "diagnosed"]
-
 ONLY_ITS_HEAD = "its head was changed, its content was not"
 UNPROVEN = "its checksum is right, and nothing else proves it: the row before it is not the one that was written there"
 

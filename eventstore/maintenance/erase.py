@@ -23,8 +23,6 @@ from eventstore.stored.results import ConversationRow, listed
 from eventstore.stored.staging import delete_rows, discard_staged
 from eventstore.writing import origins
 
-__all__ = ["erase", "forks_of", "forks_of_key", "purge"]
-
 _PAGE = 1_000
 _RETRY_S = 0.05
 

@@ -8,8 +8,6 @@ from eventstore.recorders.types import HEAD_BYTES, Row
 from eventstore.stored.hash_chain import is_redacted
 from eventstore.stored.redacted import can_be_redacted, without_content
 
-__all__ = ["KIND", "Receipts"]
-
 KIND = "redaction"
 """The stored kind of a receipt."""
 

@@ -42,8 +42,6 @@ from eventstore.values.arguments import whole
 from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 
-__all__ = ["Quote", "RedactionReceipt", "redact"]
-
 _PAGE = 1_000
 _PATIENCE_S = 60.0
 _KEPT = ("views", ATTRIBUTES)

@@ -31,8 +31,6 @@ from eventstore.stored.row_codec import DAMAGED, RowCodec
 from eventstore.stored.staging import REST_S, staged_keys
 from eventstore.values.bodies import size_of
 
-__all__ = ["Rekeyed", "rekey"]
-
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
 """The approximate number of bytes that one transaction changes."""

@@ -21,8 +21,6 @@ from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database, paged, start_after, translated
 from eventstore.stored.row_codec import WriteSettings
 
-__all__ = ["Restored", "restore"]
-
 _PAGE = 1_000
 
 

@@ -15,8 +15,6 @@ from eventstore.stored import hash_chain
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
-__all__ = ["MISSING", "Pass", "Start", "VerifyFinding"]
-
 _PAGE = 1_000
 _RECEIPT = KIND.encode()
 MISSING = ("it is missing", "they are missing")

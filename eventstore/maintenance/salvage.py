@@ -30,8 +30,6 @@ from eventstore.stored.database import Database, Segment, is_moment, translated
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
-__all__ = ["LOST_MAX", "Salvaged", "salvage"]
-
 LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced one by one."""
 

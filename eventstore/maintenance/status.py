@@ -14,8 +14,6 @@ from eventstore.store import Store
 from eventstore.stored.database import translated
 from eventstore.values.arguments import whole
 
-__all__ = ["confirm", "follower_status", "lost_after"]
-
 
 def follower_status(store: Store) -> Status:
     """Return which session holds the followers of a store on a server back, and how far behind they are.

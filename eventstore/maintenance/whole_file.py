@@ -18,8 +18,6 @@ from typing import BinaryIO
 
 from eventstore.errors import InvalidOption
 
-__all__ = ["check_target", "new_beside", "sync_folder", "whole_file"]
-
 _NAME_MAX = 100
 """A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
 _DATABASE = b"SQLite format 3\0"

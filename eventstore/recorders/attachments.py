@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from eventstore.recorders.types import BareRow
 from eventstore.values.bodies import Attachment, Body
 
-__all__ = ["keyed", "with_attachments"]
-
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
 

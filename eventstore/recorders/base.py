@@ -27,19 +27,6 @@ from eventstore.recorders.types import (
 )
 from eventstore.values.outcome import Outcome
 
-__all__ = [
-    "PATIENCE_S",
-    "CommitsTogether",
-    "Index",
-    "Reader",
-    "Recorder",
-    "RecorderOfFile",
-    "RecorderOnDisk",
-    "RemembersCommits",
-    "Transaction",
-    "WritableIndex",
-]
-
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0

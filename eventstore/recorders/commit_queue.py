@@ -28,8 +28,6 @@ from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested, note_committed
 from eventstore.values.outcome import Outcome
 
-__all__ = ["CommitQueue", "Fault", "Job", "Writing"]
-
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 1_000

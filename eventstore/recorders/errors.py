@@ -21,22 +21,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-__all__ = [
-    "DataError",
-    "DatabaseError",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "KeyReplaced",
-    "NotSupportedError",
-    "OperationalError",
-    "ProgrammingError",
-    "ReadOnly",
-    "RecorderError",
-    "StillRead",
-    "error_class",
-]
-
 
 class RecorderError(Exception):
     """The database did not do what was asked. ``passing`` says whether the same call may succeed later."""

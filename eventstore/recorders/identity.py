@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from uuid import UUID
 
-__all__ = ["new_store_uuid"]
-
 
 def new_store_uuid() -> str:
     """Return a random UUID, version 4, as text.

@@ -22,8 +22,6 @@ from typing import Final
 
 from eventstore.recorders.errors import InterfaceError
 
-__all__ = ["INSIDE", "Mark", "mark_of", "nested", "note_committed", "note_in_doubt"]
-
 Mark = tuple[int, str]
 """The mark of a thread that writes to a database. Two recorders on one database have the same mark in a thread."""
 

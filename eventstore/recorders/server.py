@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Holder", "Lag", "RecorderOnServer", "Status"]
-
 
 class Holder(NamedTuple):
     """The oldest transaction that was writing when the status was taken: followers wait for its end. A prepared

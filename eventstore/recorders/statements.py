@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-__all__ = ["migrations", "newest_schema", "statements"]
-
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)

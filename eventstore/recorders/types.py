@@ -8,40 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = [
-    "DIGEST_BYTES",
-    "HEAD_BYTES",
-    "HIDDEN_KEYS",
-    "SOURCE_KEYS",
-    "Ancestor",
-    "BareRow",
-    "Change",
-    "Conversation",
-    "Erasure",
-    "ForgottenKey",
-    "Fork",
-    "Grown",
-    "ListedConversation",
-    "MoreRedactions",
-    "NewContent",
-    "NewForm",
-    "NewKey",
-    "NewMark",
-    "NewPast",
-    "Only",
-    "PastRows",
-    "Place",
-    "PlacedPast",
-    "PlacedRow",
-    "RecalledKey",
-    "Record",
-    "Row",
-    "as_rows",
-    "head_of",
-    "in_order",
-    "kind_name",
-]
-
 SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of idempotency keys that can be found over all conversations."""
 

@@ -9,8 +9,6 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from eventstore.errors import InvalidOption
 
-__all__ = ["MEMORY", "Location", "absolute_hint", "as_url", "parse", "without_password"]
-
 MEMORY = "memory:"
 _EXAMPLES = (
     "history.db or ./history (files), sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), "

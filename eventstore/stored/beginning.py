@@ -7,8 +7,6 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork
 from eventstore.stored import hash_chain
 
-__all__ = ["begin_new"]
-
 
 def begin_new(
     transaction: Transaction,

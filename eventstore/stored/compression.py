@@ -11,8 +11,6 @@ from eventstore.errors import InvalidOption
 if TYPE_CHECKING:
     import zstandard
 
-__all__ = ["Compression", "NotAsWritten", "TooLarge", "checked", "compressed", "decompressed"]
-
 _NONE: Final = 0
 _ZLIB: Final = 1
 _ZSTD: Final = 2

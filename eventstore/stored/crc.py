@@ -6,5 +6,3 @@ try:
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
-
-__all__ = ["crc32"]

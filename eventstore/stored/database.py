@@ -29,20 +29,6 @@ from eventstore.stored.rows import Batch, dense_events, dense_events_of, erasure
 from eventstore.stored.written import events_between
 from eventstore.values.arguments import YEAR_10000, to_microseconds
 
-__all__ = [
-    "Database",
-    "DecodedRow",
-    "Known",
-    "Segment",
-    "columns_are_sound",
-    "encrypted",
-    "is_moment",
-    "paged",
-    "start_after",
-    "translated",
-    "unavailable",
-]
-
 T = TypeVar("T")
 
 _KNOWN_MAX = 10_000

@@ -16,8 +16,6 @@ from eventstore.recorders.types import Conversation
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey
 
-__all__ = ["NOTHING_PENDING", "Mark", "mark_of", "read_mark"]
-
 _HEAD_BYTES: Final = 32
 _FORM: Final = 1
 _says = struct.Struct(">B3Q")

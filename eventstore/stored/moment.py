@@ -11,8 +11,6 @@ from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.read_transaction import ReadTransaction, find_existing
 
-__all__ = ["Moment", "beginning_with", "query_all"]
-
 T = TypeVar("T")
 
 _FIRST_PAGE, _PAGE = 2, 1_000

@@ -16,8 +16,6 @@ from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey
 
-__all__ = ["Link", "decode_past", "encode_past", "follows"]
-
 _PLAIN: Final = b"\0"
 _ENCRYPTED: Final = b"\1"
 _PLACE: Final = b"past\0"

@@ -31,8 +31,6 @@ from eventstore.events import (
     SystemMessage,
 )
 
-__all__ = ["TEXT", "can_be_redacted", "without_content"]
-
 TEXT: Final = "[redacted]"
 """The text that replaces a text. It is stored, and ``verify`` compares it: a change needs a migration."""
 

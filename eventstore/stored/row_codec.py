@@ -32,21 +32,6 @@ from eventstore.stored.keys import DataKey, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark
 from eventstore.values.bodies import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
 
-__all__ = [
-    "DAMAGED",
-    "ENCRYPTED",
-    "ENCRYPTED_1",
-    "EVENT_BYTES_MAX",
-    "PLAIN",
-    "WITH_BYTES",
-    "Limit",
-    "RowCodec",
-    "WriteSettings",
-    "any_damaged",
-    "have_bytes",
-    "not_decompressed",
-]
-
 PLAIN: Final = 0
 ENCRYPTED: Final = 8
 ENCRYPTED_1: Final = 4

@@ -14,8 +14,6 @@ from eventstore.events import Event
 from eventstore.recorders.types import Conversation, Row
 from eventstore.stored.rows import Batch, event_of, events_of_rows
 
-__all__ = ["events_between"]
-
 _structural = attrgetter("structural")
 
 

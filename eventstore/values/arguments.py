@@ -8,8 +8,6 @@ from typing import Final
 
 from eventstore.errors import InvalidArgument
 
-__all__ = ["NUMBER_MAX", "NUMBER_MIN", "YEAR_10000", "moment", "to_microseconds", "whole"]
-
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
 """The whole numbers of 64 bits: databases store no others."""

@@ -15,21 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "BEGINS_WITH_LIST",
-    "Attachment",
-    "Body",
-    "NotListed",
-    "attachment_of",
-    "attachments_of",
-    "listed_in",
-    "put_back",
-    "size_of",
-    "taken_out",
-    "with_list",
-    "without_list",
-]
-
 BEGINS_WITH_LIST: Final = b'{"$bytes":'
 _decoder = json.JSONDecoder()
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BEGINS_EXACT", "EXACT", "exact_of", "exact_of_first_form", "is_json", "with_exact"]
-
 EXACT = "$exact"
 BEGINS_EXACT = b'{"$exact":'
 

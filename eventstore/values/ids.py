@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from operator import eq
 from typing import Any, SupportsIndex, overload
 
-__all__ = ["EventIds", "IdRange", "ids_of_range"]
-
 _TUPLE_MAX = 10_000
 """A range of more ids than this is not expanded to a tuple."""
 

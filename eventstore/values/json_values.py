@@ -10,8 +10,6 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, Final
 
-__all__ = ["not_json", "plain", "said"]
-
 _Path = tuple[Any, str] | None
 """The path before a step, and the step. Only the path that an error names becomes text."""
 

@@ -6,8 +6,6 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-__all__ = ["Outcome"]
-
 T = TypeVar("T")
 
 

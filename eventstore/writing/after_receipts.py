@@ -23,8 +23,6 @@ from eventstore.events import (
     summary_of,
 )
 
-__all__ = ["ids_moved", "place_of"]
-
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 

@@ -42,8 +42,6 @@ from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
 
-__all__ = ["Appending"]
-
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
 _event, _timestamp, _origin = attrgetter("event"), attrgetter("timestamp"), attrgetter("origin")

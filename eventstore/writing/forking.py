@@ -16,8 +16,6 @@ from eventstore.stored.rows import not_erased, sound
 from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
 
-__all__ = ["begin_fork"]
-
 
 def begin_fork(database: Database, transaction: Transaction, conversation: str, at: int, new_id: str) -> Conversation:
     """Begin the fork ``new_id`` of a conversation at a version, and return it.

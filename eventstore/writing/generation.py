@@ -11,8 +11,6 @@ from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database
 from eventstore.stored.rows import beginning_with_an_event, not_erased
 
-__all__ = ["Generation", "find_meant", "tombstones_before"]
-
 
 @dataclass
 class Generation:

@@ -23,20 +23,6 @@ from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_begun
 from eventstore.stored.write_transaction import WriteTransaction
 
-__all__ = [
-    "RESERVED",
-    "FoundEvent",
-    "NotIndexed",
-    "Unknown",
-    "find",
-    "index",
-    "index_as",
-    "is_of_index",
-    "known",
-    "source_key",
-    "unknown",
-]
-
 RESERVED = SOURCE_KEYS[:-1]
 """The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""
 _INDEXED = RESERVED + "s"

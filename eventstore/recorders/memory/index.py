@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from eventstore.recorders.memory.tables import Tables, utf8
 from eventstore.recorders.types import ListedConversation, RecalledKey
 
-__all__ = ["MemoryIndex", "MemoryWritableIndex"]
-
 
 class MemoryIndex:
     def __init__(self, tables: Tables) -> None:

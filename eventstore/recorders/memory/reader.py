@@ -11,8 +11,6 @@ from eventstore.recorders.memory.index import MemoryIndex
 from eventstore.recorders.memory.tables import Tables, bare, between, utf8
 from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, PlacedRow, RecalledKey, Record, Row
 
-__all__ = ["MemoryReader"]
-
 
 class MemoryReader:
     def __init__(self, tables: Tables) -> None:

@@ -16,8 +16,6 @@ from eventstore.recorders.memory.transaction import MemoryTransaction
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
 from eventstore.values.outcome import Outcome
 
-__all__ = ["MemoryRecorder"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from typing import TypeVar
 from eventstore.recorders.types import BareRow, Conversation, RecalledKey, Record, Row
 from eventstore.values.bodies import Attachment
 
-__all__ = ["Tables", "bare", "between", "remove", "utf8"]
-
 T = TypeVar("T")
 
 

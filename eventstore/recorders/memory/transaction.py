@@ -32,8 +32,6 @@ from eventstore.recorders.types import (
 )
 from eventstore.values.bodies import Body, attachments_of
 
-__all__ = ["MemoryTransaction"]
-
 
 class MemoryTransaction(MemoryReader):
     @property

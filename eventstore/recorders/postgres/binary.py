@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final
 
-__all__ = ["BIGINT", "BOOLEAN", "BYTEA", "INTEGER", "SMALLINT", "array", "bigint", "boolean", "integer", "smallint",
-           "text_bytes", "to_text"]  # fmt: skip
-
 BIGINT: Final = 20
 BOOLEAN: Final = 16
 BYTEA: Final = 17

@@ -13,8 +13,6 @@ from eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlo
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.writing import PostgresTransaction
 
-__all__ = ["Call"]
-
 T = TypeVar("T")
 
 

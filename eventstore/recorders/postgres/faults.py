@@ -13,8 +13,6 @@ from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.errors import KeyReplaced, OperationalError, RecorderError, error_class
 
-__all__ = ["ConnectionLost", "TryAgain", "of_driver", "of_result"]
-
 
 class ConnectionLost(OperationalError):
     """The server is gone, cannot be reached, or is not the primary any more: try again on another connection."""

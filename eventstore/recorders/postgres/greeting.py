@@ -14,8 +14,6 @@ from eventstore.recorders.postgres.binary import text_bytes, to_text
 from eventstore.recorders.postgres.faults import ConnectionLost
 from eventstore.recorders.postgres.wire import Wire
 
-__all__ = ["as_owner", "greet"]
-
 _SERVER_VERSION_MIN: Final = 14
 _TRUE: Final = b"\1"
 _seconds: Final = Struct("!d").unpack

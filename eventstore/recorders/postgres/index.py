@@ -11,8 +11,6 @@ from eventstore.recorders.postgres.binary import BYTEA, array, bigint, text_byte
 from eventstore.recorders.postgres.results import TRUE, moment, recalled_key, record_of, unsigned, values
 from eventstore.recorders.types import ListedConversation, RecalledKey
 
-__all__ = ["PostgresIndex", "PostgresWritableIndex"]
-
 _NO_POSITION: Final = 2**63 - 1
 
 

@@ -19,8 +19,6 @@ from eventstore.recorders.postgres.faults import ConnectionLost
 from eventstore.recorders.postgres.positions import Positions
 from eventstore.recorders.postgres.wire import Parameter, Wire
 
-__all__ = ["OF_EVENTS", "CommitInDoubt", "OpenTransaction", "TooSlow", "Unproven", "Witness"]
-
 OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""
 _LAST_LOOK_S: Final = 1.0

@@ -6,8 +6,6 @@ import random
 import time
 from typing import Final
 
-__all__ = ["Patience"]
-
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 

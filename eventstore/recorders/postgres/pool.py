@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from eventstore.recorders.errors import InterfaceError, OperationalError
 from eventstore.recorders.postgres.wire import Wire
 
-__all__ = ["Pool"]
-
 
 class Pool:
     """At most ``size`` connections. Each is made when it is first needed; the most recently returned one is

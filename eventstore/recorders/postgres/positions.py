@@ -21,8 +21,6 @@ from typing import Final
 
 from eventstore.recorders.errors import DataError
 
-__all__ = ["POSITIONS_MAX", "Positions", "first_of"]
-
 _BITS: Final = 20
 _START_BITS: Final = 16
 POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)

@@ -29,8 +29,6 @@ from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, Pl
 if TYPE_CHECKING:
     from eventstore.recorders.postgres.index import PostgresIndex
 
-__all__ = ["PostgresReader", "Session"]
-
 _encoding: Final = itemgetter(6)
 _NO_POSITION: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}

@@ -40,8 +40,6 @@ from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
 
-__all__ = ["PostgresRecorder"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger("eventstore")

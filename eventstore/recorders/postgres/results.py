@@ -11,21 +11,6 @@ from psycopg.pq.abc import PGresult
 from eventstore.recorders.postgres.binary import to_text
 from eventstore.recorders.types import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, head_of
 
-__all__ = [
-    "TRUE",
-    "conversation_at",
-    "first_conversation",
-    "integer_at",
-    "moment",
-    "placed_erasure",
-    "recalled_key",
-    "record_of",
-    "records_of",
-    "rows_of",
-    "unsigned",
-    "values",
-]
-
 TRUE: Final = b"\1"
 unsigned: Final = int.from_bytes  # big-endian and unsigned, as everything is that cannot be negative
 _signed: Final = Struct("!q").unpack

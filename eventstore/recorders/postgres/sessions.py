@@ -21,8 +21,6 @@ from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.patience import Patience
 from eventstore.recorders.postgres.wire import Parameter, Wire
 
-__all__ = ["ReadSession"]
-
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
 _WHY: Final = (
     "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "

@@ -13,8 +13,6 @@ from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.postgres.greeting import as_owner
 from eventstore.recorders.statements import migrations
 
-__all__ = ["command_of_owner", "prepare"]
-
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for a table. Later users of the table wait for it, so it fails early and is
 repeated.

@@ -13,8 +13,6 @@ from eventstore.recorders.errors import ProgrammingError
 from eventstore.recorders.server import Holder, Lag, Status
 from eventstore.recorders.statements import statements
 
-__all__ = ["findings", "holder", "status", "vacuum"]
-
 
 def status(connection: psycopg.Connection[Any], schema: str) -> Status:
     """Return the status. Only a role with ``pg_monitor`` sees which session of another role holds the

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from eventstore.recorders.types import Conversation
 
-__all__ = ["PostgresVersionCache"]
-
 _KEPT_MAX: Final = 10_000
 
 

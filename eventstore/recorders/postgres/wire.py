@@ -18,8 +18,6 @@ from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.postgres.faults import ConnectionLost, of_driver, of_result
 
-__all__ = ["Parameter", "Wire"]
-
 Parameter = bytes | None
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0

@@ -51,8 +51,6 @@ from eventstore.values.bodies import Body, attachments_of
 if TYPE_CHECKING:
     from eventstore.recorders.postgres.index import PostgresWritableIndex
 
-__all__ = ["PostgresTransaction"]
-
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"

@@ -19,8 +19,6 @@ from typing import Final
 
 from eventstore.recorders.types import Conversation
 
-__all__ = ["CONVERSATIONS_MAX", "Checked", "IdsFrom", "checked_in"]
-
 _FILES_MAX: Final = 64
 CONVERSATIONS_MAX: Final = 1_000
 _COARSE_NS = 2_000_000_000

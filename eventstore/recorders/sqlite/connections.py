@@ -17,20 +17,6 @@ from eventstore.recorders.errors import DatabaseError, OperationalError
 from eventstore.recorders.sqlite import process_forks, schema
 from eventstore.recorders.urls import absolute_hint
 
-__all__ = [
-    "ReaderPool",
-    "Use",
-    "check_is_file",
-    "check_unchanged",
-    "create_private",
-    "file_uri",
-    "is_empty",
-    "is_on_read_only_disk",
-    "open_reader",
-    "open_writer",
-    "status_of",
-]
-
 
 def create_private(path: str) -> os.stat_result | None:
     """Create the file with mode 0600 from its first moment, and return its status; SQLite gives its WAL the same mode.

@@ -21,8 +21,6 @@ from typing import NamedTuple
 from eventstore.recorders.sqlite.connections import file_uri
 from eventstore.recorders.sqlite.reader import SQL
 
-__all__ = ["Contents"]
-
 _INTEGER_MAX = 2**63 - 1
 """SQLite's largest integer."""
 

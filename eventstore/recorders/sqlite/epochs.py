@@ -17,8 +17,6 @@ from typing import Final
 
 from eventstore.recorders.sqlite.reader import SQL, a_position
 
-__all__ = ["begin_where_copied", "lost_after", "mark_copy"]
-
 _LEFT_OUT_MIN: Final = 2**32
 _A_COPY: Final = 0
 """No file has this inode."""

@@ -10,8 +10,6 @@ from eventstore.recorders.sqlite.checked import CONVERSATIONS_MAX, IdsFrom
 from eventstore.recorders.sqlite.reader import SQL, as_text, bound
 from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, RecalledKey, Record
 
-__all__ = ["SQLiteIndex", "SQLiteWritableIndex"]
-
 _INTEGER_MAX: Final = 2**63 - 1
 _new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 

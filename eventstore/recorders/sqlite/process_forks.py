@@ -13,8 +13,6 @@ from typing import Final, Protocol
 
 from eventstore.recorders.errors import OperationalError
 
-__all__ = ["Forkable", "check_not_inherited", "identity", "watch"]
-
 _PATIENCE_S: Final = 5.0
 """The time for which a fork waits until other threads have ended their work with a store."""
 

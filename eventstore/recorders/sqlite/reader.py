@@ -31,8 +31,6 @@ from eventstore.recorders.types import (
 if TYPE_CHECKING:
     from eventstore.recorders.sqlite.index import SQLiteIndex
 
-__all__ = ["SQL", "SQLiteReader", "a_position", "as_text", "bound", "json_text"]
-
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""

@@ -40,8 +40,6 @@ from eventstore.recorders.sqlite.writing import SQLiteWriting
 from eventstore.recorders.types import Conversation
 from eventstore.values.outcome import Outcome
 
-__all__ = ["SQLiteRecorder"]
-
 T = TypeVar("T")
 
 

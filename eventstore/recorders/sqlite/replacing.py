@@ -25,8 +25,6 @@ from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import Until, WriteLock
 
-__all__ = ["check_replaceable", "copy_of", "replace"]
-
 _BESIDE = ("-wal", "-shm")
 
 

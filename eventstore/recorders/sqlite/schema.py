@@ -14,16 +14,6 @@ from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import migrations, newest_schema
 
-__all__ = [
-    "FINGERPRINT",
-    "NEWEST",
-    "FirstLook",
-    "check_is_store",
-    "checked_number",
-    "fingerprint",
-    "migrate",
-]
-
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 NEWEST: Final = newest_schema("sqlite")
 FINGERPRINT: Final = "20790367151e0da8deb7fe0f3344e0c6"

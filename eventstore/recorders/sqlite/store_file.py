@@ -25,8 +25,6 @@ from typing import Final
 from eventstore.recorders.errors import InterfaceError, OperationalError
 from eventstore.recorders.sqlite.contents import Contents
 
-__all__ = ["StoreFile", "WrongFile"]
-
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _INTEGER_MAX: Final = 2**63 - 1
 _NAMES: Final = 3

@@ -39,8 +39,6 @@ from eventstore.values.bodies import Body, attachments_of
 if TYPE_CHECKING:
     from eventstore.recorders.sqlite.index import SQLiteWritableIndex
 
-__all__ = ["SQLiteTransaction"]
-
 _PLAIN = 0
 _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
 """The statement for one event: one for a body that is stored as text, one for other bodies."""

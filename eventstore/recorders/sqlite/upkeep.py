@@ -11,8 +11,6 @@ from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite.epochs import mark_copy
 from eventstore.recorders.sqlite.reader import SQL
 
-__all__ = ["compact", "copy", "empty_wal", "findings", "left_of_erased", "restart_log"]
-
 _PATIENCE_MS: Final = 20
 _PAGES: Final = 1_024
 """The number of pages that are copied in one step. Ctrl-C is noticed between two steps."""

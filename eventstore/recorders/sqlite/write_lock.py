@@ -12,8 +12,6 @@ from typing import Final, NamedTuple, Protocol
 
 from eventstore.recorders.errors import OperationalError
 
-__all__ = ["Until", "WriteLock", "lock_path"]
-
 _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002
 _AT_ONCE: Final = LOCK_EX | LOCK_NB

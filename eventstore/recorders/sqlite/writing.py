@@ -25,8 +25,6 @@ from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.write_lock import WriteLock
 
-__all__ = ["SQLiteWriting"]
-
 T = TypeVar("T")
 
 

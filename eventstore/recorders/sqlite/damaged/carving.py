@@ -18,8 +18,6 @@ from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.recorder import SQLiteRecorder
 from eventstore.stored import hash_chain
 
-__all__ = ["Carved", "LostEnd", "carve"]
-
 _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 21
 _EARLIER_COLUMNS = (15, 16, 18, 19, 20)

@@ -17,8 +17,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from eventstore.recorders.sqlite.log.frames import USUAL_PAGE_BYTES, Frames, frames_of
 
-__all__ = ["PageFile", "StoredRow"]
-
 _MAGIC = b"SQLite format 3\0"
 _TABLE_LEAF, _TABLE_INTERIOR, _INDEX_LEAF, _INDEX_INTERIOR = 0x0D, 0x05, 0x0A, 0x02
 _DEPTH_MAX = 20

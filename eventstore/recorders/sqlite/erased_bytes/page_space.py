@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-__all__ = ["is_tree_page", "suspicious", "unused_parts"]
-
 _INTERIOR: Final = (2, 5)
 _LEAF: Final = (10, 13)
 _HEADER: Final = Struct(">BHHHB")

@@ -36,8 +36,6 @@ from eventstore.recorders.sqlite.erased_bytes.page_space import is_tree_page, su
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 
-__all__ = ["Scrubber"]
-
 _CHUNK_BYTES: Final = 2**20
 _PAGES_MAX: Final = 4_000
 """The number of pages that are written in one hold of the lock."""

@@ -23,8 +23,6 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.sqlite import upkeep
 from eventstore.recorders.sqlite.store_file import StoreFile
 
-__all__ = ["AT", "IN_COMMITS_AT", "THREAD", "LogCheckpoints"]
-
 THREAD: Final = "foldlog-checkpoint"
 AT = 1_000
 """The log is written back when it has this number of pages: SQLite's own default."""

@@ -15,8 +15,6 @@ import os
 import sys
 from typing import Final
 
-__all__ = ["LOG_BYTES", "LogSpace"]
-
 LOG_BYTES: Final = 4_200_000
 """The size of the log between two checkpoints, which begin when it has 1,000 pages."""
 
