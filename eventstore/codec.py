@@ -407,9 +407,7 @@ def _has_wrong_source(event: Event) -> bool:
 
 
 def _check_unknown(event: UnknownEvent) -> None:
-    """Check the columns of an unknown event, whose body is stored as it is: a database must accept them, and its kind
-    must not be known.
-    """
+    """Check that a database accepts the columns of an unknown event, and that its kind is not known."""
     known = KINDS.get(event.stored_kind)
     if known is not None and event.stored_schema <= known.schema:
         raise InvalidEvent(

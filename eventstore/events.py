@@ -46,9 +46,7 @@ Content = str | tuple[dict[str, Any], ...]
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural: whether it changes a View otherwise than by adding an event to
-    its end.
-    """
+    """Return whether the event is structural: it changes a View otherwise than by adding to its end."""
     return event.is_structural if isinstance(event, UnknownEvent) else event.structural
 
 
@@ -361,9 +359,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def forgotten(self) -> Forgotten:
-        """Return the forgotten ids as normalized intervals and summary ids, without -1 ("no id"). Cost: the
-        ids given.
-        """
+        """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: the ids given."""
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
         if start is not None and end is not None:
             return Forgotten(((start, end),) if start <= end else (), ())

@@ -224,9 +224,7 @@ def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[
 
 
 def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
-    """Return the change of one document: a difference, if it is small and follows few other differences; else the
-    value.
-    """
+    """Return the change of a document: a difference, if it is small and follows few others; else the value."""
     try:
         found = difference(before.value, value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
@@ -246,9 +244,7 @@ def _checked_name(name: object) -> str:
 
 
 def _own(name: str, value: Any) -> Any:
-    """Return a copy of a value as JSON has it, with its bytes. Raises ``InvalidEvent`` where the copy would be another
-    value.
-    """
+    """Return a copy of a value as JSON has it, with its bytes. Raises ``InvalidEvent`` where that is another value."""
     try:
         copy = _decode(_encode(value))
         if copy == value:

@@ -192,9 +192,7 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
 
 
 def _is_plain(conversation: str, record: Record) -> bool:
-    """Return whether a record is plain and sound. This repeats the check of its codec, which would take longer than the
-    rest.
-    """
+    """Return whether a record is plain and sound. Its codec would check the same, and take longer than the rest."""
     try:
         return record.encoding == PLAIN and hash_chain.is_sound_record(conversation, ATTRIBUTES, record)
     except TypeError:  # a column of another type
@@ -205,9 +203,7 @@ def _is_plain(conversation: str, record: Record) -> bool:
 
 
 def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return one text for each attribute; for a list of texts, one text for each element. Raises
-    ``InvalidArgument``.
-    """
+    """Return a text for each attribute; of a list, one for each element. Raises ``InvalidArgument``."""
     return [_encode([name, value]) for name, value in _each(attributes)]
 
 

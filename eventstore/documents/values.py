@@ -56,9 +56,7 @@ def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
 
 
 def newest_value(read: ReadTransaction, name: str, version: int | None = None, default: Any = None) -> Any:
-    """Return the value of a document at a version, or now if ``version`` is None; ``default`` if there is no such
-    document.
-    """
+    """Return the value of a document at a version, or now; ``default`` if there is no such document."""
     ids = newest_documents(read, version).ids
     return _value(read, name, ids[name]) if name in ids else default
 

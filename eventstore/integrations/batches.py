@@ -98,9 +98,7 @@ class BatchFollower(Generic[V]):
         self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
 
     def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
-        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report how many events were
-        added.
-        """
+        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report the added events."""
         while not self._runner.is_interrupted.is_set():
             self._runner.run_forever(timeout=every_s)
             self.view.refresh()

@@ -67,9 +67,7 @@ class Conversations(Application[str]):
 
 
 class ConversationMapper(Mapper[str]):
-    """``ConversationEvent`` to ``StoredEvent`` and back, by our codec and registry. Transcoder and cipher are not
-    used.
-    """
+    """``ConversationEvent`` to ``StoredEvent`` and back, by our codec, without transcoder and cipher."""
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
         """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append`` does."""

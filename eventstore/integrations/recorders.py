@@ -20,7 +20,7 @@ from eventsourcing.persistence import (
 )
 
 from eventstore import codec
-from eventstore.integrations.tracking import StoreRecorder
+from eventstore.integrations.tracking import StoreRecorder, StoreTracking
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.types import Conversation, Place, Record, Row
@@ -47,11 +47,11 @@ class _RecordedNotification(Notification):
     recorded_at: datetime | None = field(default=None, compare=False)
 
 
-class EventRecorder(ProcessRecorder):
+class EventRecorder(StoreTracking, ProcessRecorder):
     """The library's recorder interfaces on one of our recorders."""
 
     def __init__(self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None) -> None:
-        self.recorder = recorder
+        super().__init__(recorder)
         self._subscription = subscription or PollingSubscription
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -63,7 +63,7 @@ class EventRecorder(ProcessRecorder):
 
         def insert(transaction: Transaction) -> list[Place]:
             if tracking is not None:
-                transaction.set_value(f"tracking {tracking.application_name}", str(tracking.notification_id))
+                self.track(transaction, tracking)
             return [_insert(self.recorder.database, transaction, stored, now) for stored in stored_events]
 
         return [place() for place in self.recorder.transact(insert)]
@@ -124,17 +124,6 @@ class EventRecorder(ProcessRecorder):
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
         return self._subscription(self, gt, topics)
-
-    def insert_tracking(self, tracking: Tracking) -> None:
-        self.recorder.transact(
-            lambda transaction: transaction.set_value(
-                f"tracking {tracking.application_name}", str(tracking.notification_id)
-            )
-        )
-
-    def max_tracking_id(self, application_name: str) -> int | None:
-        found = self.recorder.value(f"tracking {application_name}")
-        return int(found) if found else None
 
 
 class SnapshotRecorder(AggregateRecorder):

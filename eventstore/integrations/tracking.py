@@ -63,28 +63,11 @@ def errors_of_the_library() -> Iterator[None]:
         raise kind(str(error)) from error
 
 
-class TrackingView(TrackingRecorder):
-    """The base of a projection's view. The view writes its records and its position in one transaction.
-
-    class Counts(TrackingView):
-        def count(self, kind: str, tracking: Tracking) -> None:
-            def work(transaction: Transaction) -> None:
-                self.put_records(transaction, "counts", [...])
-                self.track(transaction, tracking)
-            self.recorder.transact(work)
-    """
+class StoreTracking(TrackingRecorder):
+    """Keeps the positions of projections in a store."""
 
     def __init__(self, recorder: StoreRecorder) -> None:
         self.recorder = recorder
-
-    def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
-        """Return the newest record of this view at or before a version; records belong to no conversation."""
-        found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
-        return _VIEW_CODEC.decoded_record(name, found[0]) if found else None
-
-    def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
-        """Keep records of this view, within a transaction; one of the same version is replaced."""
-        transaction.put_records(name, _OF_VIEWS, [_VIEW_CODEC.encoded_record(name, record) for record in records])
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
         """Record the position of a projection, within the caller's transaction. Raises ``IntegrityError`` where that
@@ -98,3 +81,24 @@ class TrackingView(TrackingRecorder):
     def max_tracking_id(self, application_name: str) -> int | None:
         found = self.recorder.value(f"tracking {application_name}")
         return int(found) if found else None
+
+
+class TrackingView(StoreTracking):
+    """The base of a projection's view. The view writes its records and its position in one transaction.
+
+    class Counts(TrackingView):
+        def count(self, kind: str, tracking: Tracking) -> None:
+            def work(transaction: Transaction) -> None:
+                self.put_records(transaction, "counts", [...])
+                self.track(transaction, tracking)
+            self.recorder.transact(work)
+    """
+
+    def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
+        """Return the newest record of this view at or before a version; records belong to no conversation."""
+        found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
+        return _VIEW_CODEC.decoded_record(name, found[0]) if found else None
+
+    def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
+        """Keep records of this view, within a transaction; one of the same version is replaced."""
+        transaction.put_records(name, _OF_VIEWS, [_VIEW_CODEC.encoded_record(name, record) for record in records])

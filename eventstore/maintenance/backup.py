@@ -6,7 +6,6 @@ A PostgreSQL server has its own tools for both.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from eventstore.errors import InvalidOption, StoreUnavailable
 from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verdicts
-from eventstore.maintenance.whole_file import new_beside, sync_folder
+from eventstore.maintenance.whole_file import new_beside, sync
 from eventstore.recorders.base import Recorder, RecorderOfFile
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
@@ -72,9 +71,9 @@ def _backed_up(database: Database, path: str, on_progress: Callable[[int, int], 
         recorder.copy_to(str(part), on_progress)
         with contextlib.closing(recorder.beside(str(part))) as copy:
             made = list(verdicts(Database(copy, database.settings)))
-        _sync(part)
+        sync(part)
         part.rename(target)
-        sync_folder(target.parent)
+        sync(target.parent)
     except OSError as error:
         raise StoreUnavailable(f"cannot write the backup {path}: {error.strerror or error}") from error
     finally:
@@ -127,11 +126,3 @@ def _of_file(database: Database, done: str, instead: str) -> RecorderOfFile:
 def _size(path: str) -> int:
     """Return the size of the database with its log, in bytes."""
     return sum(Path(file).stat().st_size for file in (path, f"{path}-wal") if Path(file).exists())
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -116,9 +116,7 @@ def _tombstone(found: Conversation, replaces: Erasure | None) -> CopiedConversat
 
 
 def _rows(source: Database, found: Conversation) -> Iterator[Row]:
-    """Yield the rows. Raises ``ConversationErased`` if it is erased during the copy, ``CorruptEvent`` at a missing
-    event.
-    """
+    """Yield the rows. Raises ``ConversationErased`` if it is erased by then, ``CorruptEvent`` at a missing event."""
 
     def some(reader: Reader, start: int, stop: int) -> Sequence[Row]:
         not_erased(source.find(reader, found.id))

@@ -26,9 +26,7 @@ class Unreadable(NamedTuple):
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Return whether an error of the recorder says that the file is damaged (not that it is locked, closed or out of
-    reach).
-    """
+    """Return whether a recorder's error says that the file is damaged, and not locked, closed or out of reach."""
     return type(error) in (DatabaseError, DataError, InternalError)
 
 
@@ -79,9 +77,7 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
 
 
 def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
-    """Yield every conversation in the order of ids. Where the list cannot be read further, yield a text that
-    says so.
-    """
+    """Yield every conversation in the order of ids; where the list cannot be read further, a text that says so."""
     after: str | None = None
     limit = _PAGE
     while True:

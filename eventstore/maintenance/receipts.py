@@ -20,9 +20,7 @@ class Receipts:
         self._receipts: dict[int, set[str]] = {}
 
     def take(self, row: Row) -> str | None:
-        """Take a plain row whose head is right. Return its problem, if it is redacted and not exactly what a redaction
-        leaves.
-        """
+        """Take a plain row whose head is right. Return its problem, if it is not what a redaction leaves."""
         if row.kind == KIND:
             self.take_receipt(row)
         if not is_redacted(row.proof):

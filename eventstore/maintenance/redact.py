@@ -53,9 +53,7 @@ _V0 = "openhands-v0"
 
 
 class Quote(NamedTuple):
-    """A condensation whose summary stands for a redacted event and may quote it. ``redacted``: the summary is erased
-    too.
-    """
+    """A condensation whose summary may quote a redacted event. ``redacted``: the summary is erased too."""
 
     conversation: str
     event_id: int
@@ -159,9 +157,7 @@ class _What(NamedTuple):
 
 
 def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], what: _What) -> _Done:
-    """Redact these events, except those that are redacted already; with summaries, also the condensations that may
-    quote them.
-    """
+    """Redact these events, if they are not redacted yet; with summaries, also condensations that may quote them."""
     database = what.database
     found = find_existing(database, transaction, conversation)
     writing = WriteTransaction(transaction, found, database)

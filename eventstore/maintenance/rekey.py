@@ -155,9 +155,7 @@ class _Change:
         self.damaged: list[int] = []
 
     def is_done(self) -> bool:
-        """Return whether the key and the mark already say that nothing has to change. Where a compression was chosen,
-        only the rows can say it.
-        """
+        """Return whether key and mark say that nothing has to change. Of a chosen compression only the rows tell."""
         codec = self._database.codec_of(self._found)
         if self._settings.compression is not None:
             return False
@@ -166,9 +164,7 @@ class _Change:
         return codec.is_strict and self._found.key_id == self._settings.keys.current
 
     def run(self) -> None:
-        """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if the mark does not fit the
-        conversation.
-        """
+        """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if the mark does not fit."""
         self.damaged.clear()
         begun = self._recorder.transact(self._begin)
         if begun is None:

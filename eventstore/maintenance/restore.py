@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, InvalidOption, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.verify import verdicts
+from eventstore.maintenance.whole_file import sync
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
 from eventstore.recorders.types import Conversation
@@ -66,7 +67,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
             redacted_since = tuple(
                 found.id for found in before if found.id in names and found.redactions > redactions.get(found.id, 0)
             )
-            _sync(part)
+            sync(part)
             there = replace(path, part, kept)
     finally:
         for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
@@ -129,11 +130,3 @@ def _errors_named(backup: str, path: str) -> Iterator[None]:
     except (OSError, sqlite3.Error) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error)
         raise StoreUnavailable(f"cannot restore {backup} to {path}: {problem}; nothing was replaced") from error
-
-
-def _sync(path: str) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

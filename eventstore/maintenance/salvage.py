@@ -212,9 +212,7 @@ class _Filling:
         return unchecked if unchecked.encoding == PLAIN else None
 
     def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:
-        """Yield rows that replace the lost rows before a row, then the row itself. Its counts of earlier rows are
-        trusted.
-        """
+        """Yield rows that replace the lost rows before a row, then the row. Its counts of earlier rows are trusted."""
         told = (row.shown_before, row.structural_before) if counted else None
         yield from self._stand_ins(row.id, told, self._moment or row.recorded_at)
         yield row

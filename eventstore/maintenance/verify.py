@@ -280,9 +280,7 @@ def _later_receipts(database: Database, part: Segment, version: int, receipts: R
 
 
 def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
-    """Return the names and salts under which copied events were recorded. Where these are damaged, return none and add
-    a finding.
-    """
+    """Return the names and salts under which copied events were recorded; none where these are damaged."""
     try:
         return decode_past(found.past, database.data_key(found))
     except NotAsWritten:

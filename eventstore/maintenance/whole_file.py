@@ -46,7 +46,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         if error.filename is None:  # such as on a full disk
             error.filename = str(path)
@@ -56,9 +56,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path) -> None:
-    """Raise ``InvalidOption`` if ``path`` is a folder, or a file written there would replace a SQLite database or its
-    log.
-    """
+    """Raise ``InvalidOption`` if ``path`` is a folder, or a file there would replace a SQLite database or its log."""
     if path.is_dir():
         raise InvalidOption(f"{path} is a folder; name a file")
     if _is_database(path):
@@ -102,9 +100,9 @@ def _made_beside(path: Path) -> tuple[int, str]:
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to the disk."""
-    opened = os.open(folder, os.O_RDONLY)
+def sync(path: Path | str) -> None:
+    """Sync the content of a file, or the names in a folder, to the disk."""
+    opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:

@@ -275,9 +275,7 @@ class RemembersCommits(Protocol):
 
 
 class CommitsTogether(Protocol):
-    """The additional method of a recorder whose writers wait for one another, also where they write to different
-    conversations.
-    """
+    """The additional method of a recorder whose writers always wait for one another."""
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
         """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few
@@ -297,9 +295,7 @@ class RecorderOfFile(Protocol):
         """Return another recorder of this kind, on another file, for reading."""
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
-        """Write the newest state to a new file, while readers and writers go on. ``on_progress(done, of)`` counts
-        pages.
-        """
+        """Write the newest state to a new file while the store is used. ``on_progress(done, of)`` counts pages."""
 
     def lost_after(self, position: int) -> int | None:
         """Return the last position that this file shares with the file that gave ``position``, if this file was

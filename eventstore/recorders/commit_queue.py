@@ -259,9 +259,7 @@ class CommitQueue:
             INSIDE.discard(mark)
 
     def stop(self, patience_s: float) -> bool:
-        """Let no thread write until ``go_on``, so that this process can be forked. False where one cannot be waited
-        for.
-        """
+        """Let no thread write until ``go_on``, so that the process can be forked. False where the patience ends."""
         mark = mark_of(self._database)
         if mark in INSIDE:
             return False
@@ -309,9 +307,7 @@ class CommitQueue:
         job.wake.acquire()  # the commit has begun, and its outcome comes
 
     def _attend(self, job: Job[Any]) -> None:
-        """Lead with a job that has the lock of this one, and so is of this thread; or wait until one of them may lead,
-        or is done.
-        """
+        """Lead with a job of this thread, which has the same lock; or wait until one of them may lead, or is done."""
         leader = self._leader
         attended = job if leader is None or leader.wake is not job.wake else leader
         try:

@@ -55,9 +55,7 @@ def note_in_doubt(error: BaseException) -> None:
 
 
 def _forget_other_threads() -> None:
-    """Keep only the marks of the thread that forked: the other threads do not exist in the child, and new threads may
-    get their numbers.
-    """
+    """Keep only the marks of the thread that forked: in the child, new threads may get the numbers of the others."""
     me = get_ident()
     INSIDE.intersection_update([mark for mark in INSIDE if mark[0] == me])
 

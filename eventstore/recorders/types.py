@@ -1,6 +1,4 @@
-"""The values that a recorder keeps and gets: rows, conversations, records, idempotency keys, changes of a
-conversation.
-"""
+"""The values that a recorder keeps and gets: rows, conversations, records, idempotency keys, changes."""
 
 from __future__ import annotations
 
@@ -261,9 +259,7 @@ class PastRows(NamedTuple):
 
 
 class PlacedPast(NamedTuple):
-    """The copied rows of a fork, which has this number of them, get the next positions: followers read them as events
-    of the fork.
-    """
+    """The copied rows of a fork, which are this many, get the next positions: followers read them."""
 
     events: int
 
@@ -275,9 +271,7 @@ class NewForm(NamedTuple):
 
 
 class NewContent(NamedTuple):
-    """Existing rows with redacted content: encoding, body and checksum change, and the part of their proof after the
-    head.
-    """
+    """Existing rows with redacted content: encoding, body, checksum, and their proof after the head change."""
 
     rows: Sequence[Row]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -61,9 +62,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
 
 
 def parse(url: str) -> Location:
-    """Return the location that ``url`` names. Raises ``InvalidOption`` if it names none; the message shows valid
-    ones.
-    """
+    """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if it names none."""
     if url == MEMORY:
         return Location("memory", "", {})
     scheme, _, rest = url.partition(":")
@@ -100,39 +99,34 @@ def without_password(url: str) -> str:
 def _postgresql(url: str) -> Location:
     """Take out our options; libpq checks the rest. No message shows the URL, because it may have a password."""
     address, _, query = url.partition("?")
-    options, left = {}, []
+    options: dict[str, str] = {}
+    left = []
     for part in filter(None, query.split("&")):
         key, _, value = part.partition("=")
         if key not in _POSTGRESQL_OPTIONS:
             left.append(part)
             continue
-        if key in options:
-            raise InvalidOption(f"the URL sets {key} twice; leave one of the two out")
-        options[key] = unquote(value)
-        allowed = _POSTGRESQL_OPTIONS[key]
-        if allowed is not None and options[key] not in allowed:
-            raise InvalidOption(f"the URL sets {key} to {options[key]!r}; it can be {', '.join(allowed)}")
-        _check_number(key, options[key])
+        _add(options, "the URL", key, unquote(value), _POSTGRESQL_OPTIONS[key])
     return Location("postgresql", f"{address}?{'&'.join(left)}" if left else address, options)
 
 
 def _options(url: str, query: str) -> dict[str, str]:
-    options = {}
+    options: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in _SQLITE_OPTIONS:
             raise InvalidOption(
                 f"{url!r} has an unknown option {key!r}; there are {', '.join(sorted(_SQLITE_OPTIONS))}"
             )
-        if key in options:
-            raise InvalidOption(f"{url!r} sets {key} twice; leave one of the two out")
-        _check_number(key, value)
-        allowed = _SQLITE_OPTIONS[key]
-        if allowed is not None and value not in allowed:
-            raise InvalidOption(f"{url!r} sets {key} to {value!r}; it can be {', '.join(allowed)}")
-        options[key] = value
+        _add(options, repr(url), key, value, _SQLITE_OPTIONS[key])
     return options
 
 
-def _check_number(key: str, value: str) -> None:
+def _add(options: dict[str, str], url: str, key: str, value: str, allowed: Sequence[str] | None) -> None:
+    """Add an option after checking it. ``allowed`` are its values; None for a text or a number."""
+    if key in options:
+        raise InvalidOption(f"{url} sets {key} twice; leave one of the two out")
+    if allowed is not None and value not in allowed:
+        raise InvalidOption(f"{url} sets {key} to {value!r}; it can be {', '.join(allowed)}")
     if key in _NUMBERS and not _NUMBER.fullmatch(value):
-        raise InvalidOption(f"the URL sets {key} to {value!r}; use a whole number from 1 to 999999")
+        raise InvalidOption(f"{url} sets {key} to {value!r}; use a whole number from 1 to 999999")
+    options[key] = value

@@ -6,3 +6,5 @@ try:
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
+
+__all__ = ["crc32"]

@@ -38,9 +38,7 @@ _new = tuple.__new__  # what Segment(...) calls, without the call around it
 
 
 class Known(NamedTuple):
-    """A conversation as this process found or left it, checked: as it is stored, with its salt decrypted, and its
-    codec.
-    """
+    """A checked conversation as this process found or left it: as stored, with its salt decrypted, and its codec."""
 
     stored: Conversation
     plain: Conversation
@@ -354,9 +352,7 @@ class Database:
             raise CorruptEvent(found.id, 0, str(error)) from error
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
-        """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``. An erasure is a row of
-        kind "erased".
-        """
+        """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
         met: dict[str, RowCodec] = {}
         answer: list[DecodedRow] = []
         for position, conversation, row in reader.placed_rows(after_position, limit):
@@ -480,9 +476,7 @@ _NOBODYS = RowCodec.of("")
 
 
 def encrypted(found: Conversation, data_key: DataKey | None, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return the conversation with a wrapped data key of form 2, and with a mark that says that none of its rows may be
-    of form 2 yet.
-    """
+    """Return the conversation with a data key of form 2, and a mark that none of its rows is of form 2 yet."""
     secret = DataKey.new_secret(found.salt) if data_key is None else data_key.secret
     wrapped = keys.wrap(found.id, secret)
     renewed = found._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)

@@ -68,9 +68,7 @@ pack = struct.Struct(">8q").pack
 
 
 def new_salt() -> bytes:
-    """Random bytes that make the heads of equal histories differ. Once they are erased, heads reveal nothing of the
-    events.
-    """
+    """Return bytes that make heads of equal histories differ. Once they are erased, heads reveal nothing of events."""
     return urandom(SALT_BYTES)
 
 
@@ -80,9 +78,7 @@ def seed(conversation: str, salt: bytes) -> bytes:
 
 
 def border(conversation: str, salt: bytes, version: int, head: bytes) -> bytes:
-    """Return the border that a fork's first own event follows: ``head`` is its parent's at ``version``, ``salt`` its
-    own.
-    """
+    """Return the border before a fork's first own event: ``head`` is its parent's at ``version``, ``salt`` its own."""
     return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, _bytes(conversation))).digest()
 
 
@@ -149,9 +145,7 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
-    """Return the start value for the checksums of a conversation's rows, so that a row of another conversation does not
-    match.
-    """
+    """Return the start of the checksums of a conversation's rows, so that another conversation's do not match."""
     return crc32(_bytes(conversation))
 
 
@@ -169,9 +163,7 @@ def checksum(
     shown_before: int,
     structural_before: int,
 ) -> int:
-    """Return the checksum of a row, with ``body`` as it is stored. Cost: one pass over the body, four times as fast as
-    a link.
-    """
+    """Return the checksum of a row, with ``body`` as it is stored. Cost: one pass, four times as fast as a link."""
     fields = pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
     return crc32(body, crc32(fields + _bytes(kind) + proof, seed))
 
@@ -201,9 +193,7 @@ def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
 
 
 class Chain(NamedTuple):
-    """The values that the next row must match: the head before it, its id, and the numbers of shown and structural
-    events before it.
-    """
+    """The values that the next row must match: the head before it, its id, and its counts of earlier events."""
 
     head: bytes
     next_id: int

@@ -70,9 +70,7 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:
-        """Read keys from a file, one on each line, the encrypting key first. Lines that begin with ``#`` are
-        comments.
-        """
+        """Read keys from a file, one a line, the encrypting key first. Lines that begin with ``#`` are comments."""
         try:
             with open(path, encoding="utf-8") as file:
                 status = os.fstat(file.fileno())

@@ -50,9 +50,7 @@ def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if the mark is of another state
-    of it.
-    """
+    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another state."""
     stored = conversation.mark
     if stored is None and not conversation.visible:
         return NOTHING_PENDING  # a staged import has a mark only where there is something to say

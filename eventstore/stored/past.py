@@ -51,9 +51,7 @@ def decode_past(stored: bytes | None, key: DataKey | None) -> tuple[Link, ...]:
 def follows(
     conversation: str, salt: bytes, links: Sequence[Link], event_id: int, head: bytes | None
 ) -> tuple[bytes, bytes]:
-    """Return the head that an event's head is computed from, and the salt for it. ``head`` is that of the event before
-    it.
-    """
+    """Return what an event's head is computed from: a head, and a salt. ``head`` is that of the event before it."""
     place = bisect_right([link.stop for link in links], event_id)
     name, its_salt = (links[place].id, links[place].salt) if place < len(links) else (conversation, salt)
     start = links[place - 1].stop if place else 0

@@ -389,9 +389,7 @@ class ReadTransaction:
         yield from self._records_of(projection, self.found.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Return the versions of the damaged records of a projection. Other reads skip them, so that they are made
-        again.
-        """
+        """Return the versions of damaged records of a projection, which other reads skip: they are made again."""
         codec = self._codec()
         before, last = -1, 0
         while before < last:

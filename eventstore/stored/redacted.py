@@ -42,9 +42,7 @@ _DECLINED: Final = "declined"
 
 
 def can_be_redacted(event: Event) -> bool:
-    """Return whether foldlog knows which fields of this event are content: not for a kind of a later version or a
-    receipt.
-    """
+    """Return whether it is known which fields are content: not for a kind of a later version or a receipt."""
     return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
 
@@ -96,9 +94,7 @@ def _document(name: str, change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Keep the format, a time, and an id that is a number: condensations that came from OpenHands V0 name such
-    numbers.
-    """
+    """Keep format, time, and an id that is a number: condensations from OpenHands V0 name such numbers."""
     if origin is None:
         return None
     return Origin(format=origin.format, id=origin.id if type(origin.id) is int else None, time=origin.time)

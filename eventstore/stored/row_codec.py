@@ -402,9 +402,7 @@ def have_bytes(rows: Sequence[Row]) -> bool:
 
 
 def any_damaged(rows: Sequence[Row]) -> bool:
-    """Return whether one of these rows, as ``RowCodec.decoded`` returned them, is marked as damaged. It decompresses no
-    body.
-    """
+    """Return whether one of these rows, from ``RowCodec.decoded``, is damaged. It decompresses no body."""
     return any(row.encoding == DAMAGED for row in not_decompressed(rows))
 
 
@@ -448,9 +446,7 @@ def _place_of_row(row: Row) -> bytes:
 
 
 def _place(columns: bytes, proof: bytes, name: bytes) -> bytes:
-    """Return every column of a row except its body and its checksum, as bytes; ``columns`` are those that are numbers,
-    packed.
-    """
+    """Return a row without body and checksum as bytes; ``columns`` are those that are numbers, packed."""
     what = _PLACES.get(len(proof))
     if what is None:
         raise NotAsWritten("its head is of another length")

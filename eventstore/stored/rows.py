@@ -1,6 +1,4 @@
-"""Make rows of events and events of rows: codec, hash chain and clock are joined here. Pure except for the salts of
-events.
-"""
+"""Make rows of events and events of rows, by codec, hash chain and clock. Pure except for the salts of events."""
 
 from __future__ import annotations
 
@@ -227,9 +225,7 @@ def sound(conversation: str, row: Row, position: int | None = None) -> Row:
 
 
 def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) -> Iterator[Event]:
-    """Return the events ``start`` to ``stop``, made of rows in that order. Raises ``CorruptEvent`` at the first missing
-    one.
-    """
+    """Return the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a missing one."""
     expected = start
     for row in rows:
         if row.id != expected:

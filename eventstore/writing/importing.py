@@ -182,9 +182,7 @@ class Ingestion:
         return position
 
     def _check_no_rival(self, transaction: Transaction) -> None:
-        """Refuse to continue where another writer has begun the same conversation: a new import compares with its
-        events.
-        """
+        """Refuse to continue where another writer began the conversation: a new import compares with its events."""
         rival = not_erased(self._database.find(transaction, self._conversation))
         if rival is not None:
             raise VersionConflict(self._conversation, 0, rival.version)

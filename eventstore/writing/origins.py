@@ -49,9 +49,7 @@ class Unknown(NamedTuple):
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add the events, which were inserted from ``version`` on. ``begins``: they are the first of the
-        conversation.
-        """
+        """Add the events that were inserted from ``version`` on. ``begins``: they are the conversation's first."""
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))

@@ -11,6 +11,7 @@ from eventstore.stored.results import Recorded
 from eventstore.values.outcome import Outcome
 from eventstore.writing.appending import Appending
 
+
 def can_append_all(database: Database) -> bool:
     """Return whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
     return hasattr(database.recorder, "transact_all")

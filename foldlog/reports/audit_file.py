@@ -13,7 +13,7 @@ from sqlite_utils.db import Table
 
 from eventstore import EventStoreError, Store
 from eventstore.maintenance.status import lost_after as find_lost_after
-from eventstore.maintenance.whole_file import new_beside, sync_folder
+from eventstore.maintenance.whole_file import new_beside, sync
 
 __all__ = [
     "WHOLE_STORE",
@@ -189,7 +189,7 @@ def _make(store: Store, path: Path) -> None:
             raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
     finally:
         part.unlink(missing_ok=True)
-    sync_folder(target.parent)
+    sync(target.parent)
 
 
 def _make_tables(database: Database) -> None:

@@ -571,15 +571,15 @@ PROTECTIONS = {
     "mounted": Protection(
         "a file that is mounted alone is not opened",
         f"{SQLITE}/store_file.py",
-        "        is_apart = file.mount() != _mount_of(folder)\n",
+        "        is_apart = _mount_of(file.descriptor) != _mount_of(folder)\n",
         "        is_apart = False\n",
         "tests/eventstore/test_store_file.py -k mounted_alone_is_not_opened",
     ),
     "removed-log": Protection(
         "a log that was removed is never written into the file",
         f"{SQLITE}/store_file.py",
-        "            self._abandon(connection)\n            return\n",
-        "            pass\n",
+        "                self._abandon(connection)\n                return\n",
+        "                pass\n",
         "tests/eventstore/test_store_file.py -k whose_log_was_removed",
     ),
     "stale-log": Protection(
@@ -655,8 +655,8 @@ PROTECTIONS = {
     "bytes-pending": Protection(
         "an erasure that was cut short leaves a mark, and vacuum completes it",
         "eventstore/maintenance/backup.py",
-        "    for key in file.left_of_erased():",
-        "    for key in ():",
+        "(*file.left_of_erased(), *stale)",
+        "stale",
         "tests/eventstore/test_erased_bytes.py -k vacuum_completes",
     ),
     "search-erased-bytes": Protection(

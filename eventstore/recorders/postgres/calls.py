@@ -17,9 +17,7 @@ T = TypeVar("T")
 
 
 class _Doubt(NamedTuple, Generic[T]):
-    """A commit that was sent and not answered: the result of its work, and the transaction that can find out the
-    outcome.
-    """
+    """A commit without an answer: the result of its work, and the transaction that can find out the outcome."""
 
     result: T
     transaction: PostgresTransaction

@@ -53,9 +53,7 @@ def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:
-    """Return our error for an error of the driver. An error without a state comes from the driver itself, because of a
-    broken connection.
-    """
+    """Return our error for the driver's. One without a state is of the driver itself, for a broken connection."""
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     if state == _NO_RIGHT:

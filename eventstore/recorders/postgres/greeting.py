@@ -1,6 +1,4 @@
-"""Check a server on each new connection, before it is used: its settings must keep the promises, and its epoch must be
-right.
-"""
+"""Check the server of each new connection: its settings must keep the promises, and its epoch must be right."""
 
 from __future__ import annotations
 

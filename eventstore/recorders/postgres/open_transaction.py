@@ -69,9 +69,7 @@ class OpenTransaction:
         return self._answers()[-1]
 
     def lock(self, number: int) -> None:
-        """Wait for the holder of this lock, then hold the lock until the end. The statement goes out with the next
-        question.
-        """
+        """Wait for this lock, then hold it until the end. The statement goes out with the next question."""
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", bigint(number))

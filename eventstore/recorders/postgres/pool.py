@@ -13,9 +13,7 @@ from eventstore.recorders.postgres.wire import Wire
 
 
 class Pool:
-    """At most ``size`` connections. Each is made when it is first needed; the most recently returned one is
-    used next.
-    """
+    """At most ``size`` connections, each made when it is needed; the one that was returned last is used next."""
 
     def __init__(self, connect: Callable[[], Wire], size: int, *, server: str, wait_s: float) -> None:
         self._connect = connect
@@ -52,9 +50,7 @@ class Pool:
             wire.close()
 
     def close(self) -> None:
-        """Close all connections that are not in use, and each other one when it is returned. Give out no more
-        connections.
-        """
+        """Close each connection, at once or when it is returned. Give out no more connections."""
         self._closed = True
         self.forget_idle()
 

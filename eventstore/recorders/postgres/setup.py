@@ -62,9 +62,7 @@ def _owner(connection: psycopg.Connection[Any], schema: str) -> str:
 
 
 def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:
-    """Return the version of the schema; 0 without a store. Raises ``DatabaseError`` for other tables, or a newer
-    store.
-    """
+    """Return the schema's version; 0 without a store. Raises ``DatabaseError`` for other tables, or a newer store."""
     tables = connection.execute(
         "SELECT coalesce(array_agg(tablename::text), '{}') FROM pg_tables WHERE schemaname = %s", (schema,)
     ).fetchone()

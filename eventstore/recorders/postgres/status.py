@@ -15,9 +15,7 @@ from eventstore.recorders.statements import statements
 
 
 def status(connection: psycopg.Connection[Any], schema: str) -> Status:
-    """Return the status. Only a role with ``pg_monitor`` sees which session of another role holds the
-    followers back.
-    """
+    """Return the status. Which session of another role holds followers back, only ``pg_monitor`` sees."""
     queries = statements("postgresql")
 
     def ask(name: str) -> list[tuple[Any, ...]]:

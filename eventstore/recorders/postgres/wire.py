@@ -204,9 +204,7 @@ class Wire:
             self._pg.consume_input()
 
     def _results(self) -> list[PGresult]:
-        """Return the results of the oldest unread batch. A statement that was skipped after a failed one has a result,
-        too.
-        """
+        """Return the results of the oldest unread batch. A statement that was skipped after a failure has one, too."""
         batch, results = self._unread[0], self._read
         while True:
             self._wait(self._pg.is_busy, select.POLLIN)

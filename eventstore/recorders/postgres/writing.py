@@ -116,9 +116,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         return found
 
     def _conversation_of(self, key: int) -> Conversation | None:
-        """Lock a conversation as if it were asked for by its id. The lock of a staged one orders the writers that add
-        to it or publish it.
-        """
+        """Lock a conversation as if asked for by its id. The lock of a staged one orders its writers."""
         if key not in self._locked and not self._lock_by_key(key):
             return None
         return super().conversation(key)

@@ -213,9 +213,7 @@ class ReaderPool:
             self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
-        """Close every connection and open none until ``resume``. Return False if some are still in use after
-        that time.
-        """
+        """Close every connection and open none until ``resume``. Return False if some stay in use for that time."""
         with self._lock:
             self._resting = True
             left_alone = self._changed.wait_for(lambda: not self._uses, patience_s)

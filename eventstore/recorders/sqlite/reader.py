@@ -117,9 +117,7 @@ class SQLiteReader:
         return found._replace(lineage=lineage, parent_id=lineage[0].id if lineage else None)
 
     def _lineage(self, fork: Conversation) -> tuple[Ancestor, ...]:
-        """Ask for one ancestor after the other: SQLite takes longer to prepare one recursive question than to answer
-        thirty of these.
-        """
+        """Ask for ancestors one by one: SQLite answers thirty of these faster than it prepares a recursive question."""
         question = SQL["ancestor"]
         lineage = []
         key, stop = fork.parent, fork.begins
@@ -160,9 +158,7 @@ class SQLiteReader:
         return self._whole(rows, key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Live rows have positions of their own; those of imported rows are computed from where the import was
-        published.
-        """
+        """Live rows have positions of their own; those of imported rows follow from where the import was published."""
         if self._check_file is not None:
             self._check_file()
         erasures = self._execute(SQL["erasures_after"], (after_position, limit)).fetchall()
@@ -243,9 +239,7 @@ class SQLiteReader:
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in the answer to a question. Raises ``DatabaseError`` where there is none, which happens only
-    in a damaged file.
-    """
+    """Return the position in an answer. Raises ``DatabaseError`` if there is none, as only in a damaged file."""
     found = answer.fetchone()
     if found is None or type(found[0]) is not int:
         raise DatabaseError("the positions of events are damaged; run 'foldlog verify', then 'foldlog salvage'")

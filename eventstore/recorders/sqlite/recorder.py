@@ -267,9 +267,7 @@ class SQLiteRecorder:
         self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
 
     def _purging(self) -> Mark:
-        """Return the mark of a thread that purges, because a signal handler must not wait for the thread that it
-        interrupted.
-        """
+        """Return the mark of a thread that purges: a signal handler must not wait for the thread it interrupts."""
         return mark_of(f"{self._database} purge")
 
     def _connect(self) -> sqlite3.Connection:
@@ -398,7 +396,5 @@ class _ReadTransaction(Use):
 
 
 def _named(path: str, status: os.stat_result | None) -> str:
-    """Return the identity of the file, the same for two recorders on it. A missing file is named by its path, and not
-    opened.
-    """
+    """Return the identity of the file, the same for two recorders on it. A missing file is named by its path."""
     return path if status is None else f"sqlite {status.st_dev}:{status.st_ino}"

@@ -153,9 +153,7 @@ def _text(stored: str | bytes) -> str:
 
 
 def _split(script: str) -> Iterator[str]:
-    """Yield the statements of a migration, so that they run within the caller's transaction (``executescript`` would
-    commit it).
-    """
+    """Yield the statements of a migration, to run in the caller's transaction: ``executescript`` would commit it."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

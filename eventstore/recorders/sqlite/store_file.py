@@ -98,7 +98,23 @@ class StoreFile:
         the connection, and reads the file.
         """
         with self._one_at_a_time.lock:
-            return self._connect(open_connection, look)
+            if self._file is not None:
+                self.check()
+            self._hold()
+            connection = open_connection(self.path)
+            try:
+                self._hold()
+                if look is not None:
+                    look(connection)
+                if (look is not None and self._has_made_its_log()) or _is_in_wal_mode(connection):
+                    self._hold_log()
+                    self._keep_the_log.add(connection)
+                self.check()
+            except BaseException:
+                self._keep_the_log.discard(connection)
+                connection.close()
+                raise
+            return connection
 
     def connect_to_log(
         self, open_connection: Callable[[str], sqlite3.Connection]
@@ -108,7 +124,7 @@ class StoreFile:
         """
         with self._one_at_a_time.lock:
             before = _descriptors()
-            connection = self._connect(open_connection)
+            connection = self.connect(open_connection)
             found = [log for held in self._log[:1] for log in held.opened_since(before)]
             return connection, found[0] if len(found) == 1 else None
 
@@ -133,7 +149,7 @@ class StoreFile:
             try:
                 for _ in range(_ATTEMPTS):
                     before = _descriptors()
-                    connection = self._connect(open_connection)
+                    connection = self.connect(open_connection)
                     assert self._file is not None
                     found = self._file.opened_since(before)
                     if len(found) == 1:
@@ -141,13 +157,19 @@ class StoreFile:
                     without.append(connection)
             finally:
                 for connection in without:
-                    self._disconnect(connection)
+                    self.disconnect(connection)
         return None
 
     def disconnect(self, connection: sqlite3.Connection) -> None:
         """Close a connection, unless closing it would write a log that was removed into the file."""
         with self._one_at_a_time.lock:
-            self._disconnect(connection)
+            if self._has_lost_its_log() or self._was_overwritten():
+                self._abandon(connection)
+                return
+            connection.close()
+            self._keep_the_log.discard(connection)
+            if not self._keep_the_log:  # the last one to be closed removes the log
+                self._release_log()
 
     def has_log(self, connection: sqlite3.Connection) -> bool:
         """Return whether the file was in WAL mode when the connection was opened: then readers and writers do not wait
@@ -254,38 +276,6 @@ class StoreFile:
         self._keep_the_log = set()
         self._release_log()
 
-    def _connect(
-        self,
-        open_connection: Callable[[str], sqlite3.Connection],
-        look: Callable[[sqlite3.Connection], object] | None = None,
-    ) -> sqlite3.Connection:
-        if self._file is not None:
-            self.check()
-        self._hold()
-        connection = open_connection(self.path)
-        try:
-            self._hold()
-            if look is not None:
-                look(connection)
-            if (look is not None and self._has_made_its_log()) or _is_in_wal_mode(connection):
-                self._hold_log()
-                self._keep_the_log.add(connection)
-            self.check()
-        except BaseException:
-            self._keep_the_log.discard(connection)
-            connection.close()
-            raise
-        return connection
-
-    def _disconnect(self, connection: sqlite3.Connection) -> None:
-        if self._has_lost_its_log() or self._was_overwritten():
-            self._abandon(connection)
-            return
-        connection.close()
-        self._keep_the_log.discard(connection)
-        if not self._keep_the_log:  # the last one to be closed removes the log
-            self._release_log()
-
     def _hold(self) -> None:
         """Remember the file. A name that no file has is left to SQLite, whose error says so."""
         if self._file is None:
@@ -355,9 +345,7 @@ class StoreFile:
 
 
 def _behind_links(name: str) -> tuple[str, _Held | None]:
-    """Return the path of the file that all symbolic links lead to, also of a file that does not exist yet, and the file
-    if it is there.
-    """
+    """Return the path that all symbolic links lead to, also of a file to be made, and the file if it is there."""
     held = None
     try:
         held = _Held(name)
@@ -412,10 +400,6 @@ class _Held:
         """
         path = os.readlink(f"{_DESCRIPTORS}/{self.descriptor}")
         return path if path == name or self.is_that_of(os.stat(path)) else ""
-
-    def mount(self) -> bytes:
-        """Which mount the file was found in, where the system tells."""
-        return _mount_of(self.descriptor)
 
     def opened_since(self, before: Mapping[int, tuple[int, int]]) -> list[int]:
         """Return the descriptors with which the file was opened since."""
@@ -489,7 +473,7 @@ def _check_not_mounted(file: _Held) -> None:
         return
     folder = os.open(os.path.dirname(file.path), _PATH_ONLY)
     try:
-        is_apart = file.mount() != _mount_of(folder)
+        is_apart = _mount_of(file.descriptor) != _mount_of(folder)
     finally:
         os.close(folder)
     if is_apart:

@@ -56,16 +56,12 @@ def empty_wal(writer: sqlite3.Connection) -> None:
 
 
 def restart_log(writer: sqlite3.Connection) -> bool:
-    """Write the WAL back, so that the next commit begins it again. Return whether it will do so: not while a reader
-    needs the WAL.
-    """
+    """Write the WAL back, so that the next commit begins it again. Return False while a reader needs the WAL."""
     return _written_back(writer, "RESTART")
 
 
 def _written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the WAL back to its end. It waits for readers only a moment, because no other connection can write while it
-    waits.
-    """
+    """Write the WAL back to its end. Wait for readers only a moment: no other connection can write until then."""
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
     writer.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
     try:

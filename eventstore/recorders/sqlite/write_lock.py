@@ -174,9 +174,7 @@ class WriteLock:
 
 
 class _Pending:
-    """A thread that waits for the lock on a file of its own. ``file`` holds the lock once ``wait`` has
-    returned True.
-    """
+    """A thread that waits for the lock on a file of its own, which holds it once ``wait`` has returned True."""
 
     def __init__(self, file: int) -> None:
         self.file = file

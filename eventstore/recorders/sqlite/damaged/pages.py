@@ -74,9 +74,7 @@ class PageFile:
             self._log.close()
 
     def rows(self) -> Iterator[StoredRow]:
-        """Yield the rows of all tables and entries of all indices, by page. Cost: one reading of the file; memory for a
-        row.
-        """
+        """Yield the rows of all tables and entries of all indices, by page. Cost: one reading; memory for a row."""
         for number in range(1, self.pages + 1):
             page = self._page(number)
             if page is not None:

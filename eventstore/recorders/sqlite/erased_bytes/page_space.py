@@ -92,9 +92,7 @@ def _are_empty(chunk: bytes, offset: int, first: int, page_bytes: int) -> bool:
 
 
 def _free_blocks(page: bytes, first: int, content: int) -> Iterator[tuple[int, int]]:
-    """Yield each block with its own four bytes, as (first byte, byte after the last); (0, 0) if they are
-    inconsistent.
-    """
+    """Yield each block with its four bytes, as (first byte, byte after the last); (0, 0) if they contradict."""
     end = content
     while first:
         if not end <= first <= len(page) - _FREE_BLOCK.size:

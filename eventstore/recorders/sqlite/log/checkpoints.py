@@ -71,9 +71,7 @@ class LogCheckpoints:
             yield
 
     def stop(self, patience_s: float) -> bool:
-        """Begin no checkpoint until ``go_on``, and close the connection. Return False if one is still in progress after
-        that time.
-        """
+        """Begin no checkpoint until ``go_on``, and close the connection. Return False if one goes on for that time."""
         self._stopped = True
         if not self._turn.acquire(timeout=patience_s):
             return False
