@@ -65,8 +65,7 @@ class MemoryWritableIndex(MemoryIndex):
     def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
         listings = self._tables.listings
         before = listings.get(key, (0, 0, ()))[2]
-        self._note_undo(key)
-        listings[key] = at, version, before if digests is None else tuple(digests)
+        self._tables.put(listings, key, (at, version, before if digests is None else tuple(digests)))
 
     def list_again(self, key: int) -> None:
         """Have a conversation listed again by a process that has its new key, if it is listed."""
@@ -75,13 +74,4 @@ class MemoryWritableIndex(MemoryIndex):
 
     def leave(self, key: int) -> None:
         """Remove a conversation from all lists."""
-        self._note_undo(key)
-        self._tables.listings.pop(key, None)
-
-    def _note_undo(self, key: int) -> None:
-        listings = self._tables.listings
-        before = listings.get(key)
-        if before is None:
-            self._tables.undo.append(lambda: listings.pop(key, None))
-        else:
-            self._tables.undo.append(lambda: listings.update({key: before}))
+        self._tables.put(self._tables.listings, key, None)

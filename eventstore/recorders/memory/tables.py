@@ -5,12 +5,15 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from eventstore.recorders.types import BareRow, Conversation, RecalledKey, Record, Row
 from eventstore.values.bodies import Attachment
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Tables:
@@ -30,12 +33,21 @@ class Tables:
         self.places: list[tuple[int, int, int]] = []  # (position, key, id), ascending
         self.last_position = 0
         self.idempotency_keys: dict[tuple[int, str], RecalledKey] = {}
-        self.source_keys: dict[str, set[int]] = defaultdict(set)
-        self.records: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
+        self.source_keys: dict[str, frozenset[int]] = {}
+        self.records: dict[tuple[str, int], dict[int, Record]] = {}
         self.listings: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # at, version, digests
         self.facts: dict[str, str] = {}
         self.next_key = 1
         self.undo: list[Callable[[], object]] = []
+
+    def put(self, kept: dict[K, V], key: K, value: V | None) -> None:
+        """Set an entry of one of the tables; with None, remove it."""
+        before = kept.get(key)
+        self.undo.append(partial(kept.pop, key, None) if before is None else partial(kept.__setitem__, key, before))
+        if value is None:
+            kept.pop(key, None)
+        else:
+            kept[key] = value
 
     def roll_back(self) -> None:
         while self.undo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.memory.index import MemoryWritableIndex
@@ -56,12 +57,9 @@ class MemoryTransaction(MemoryReader):
         )
         if fork is not None:
             conversation = fork.begun(conversation)
-        tables.undo.append(
-            lambda: [kept.pop(key, None) for kept in (tables.conversations, tables.rows, tables.structural)]
-        )
-        tables.conversations[key] = conversation
-        tables.rows[key] = []
-        tables.structural[key] = []
+        tables.put(tables.conversations, key, conversation)
+        tables.put(tables.rows, key, [])
+        tables.put(tables.structural, key, [])
         if not staged:
             self._show(conversation)
         return conversation
@@ -92,13 +90,9 @@ class MemoryTransaction(MemoryReader):
             return True
         self._expunge(key)
         tables = self._tables
-        conversation, rows, structural = tables.conversations[key], tables.rows[key], tables.structural[key]
-
-        def restore() -> None:
-            tables.conversations[key], tables.rows[key], tables.structural[key] = conversation, rows, structural
-
-        tables.undo.append(restore)
-        del tables.conversations[key], tables.rows[key], tables.structural[key]
+        tables.put(tables.conversations, key, None)
+        tables.put(tables.rows, key, None)
+        tables.put(tables.structural, key, None)
         return True
 
     def change(self, key: int, change: Change) -> None:
@@ -109,7 +103,7 @@ class MemoryTransaction(MemoryReader):
             case NewForm(rows) | NewContent(rows):
                 self._replace(key, rows)
             case ForgottenKey(idempotency_key):
-                self._forget_key(key, idempotency_key)
+                self._put_key(key, idempotency_key, None)
             case MoreRedactions(count):
                 self._change(found._replace(redactions=found.redactions + count))
             case NewPast(past, version):
@@ -153,107 +147,57 @@ class MemoryTransaction(MemoryReader):
         for each in beside:
             place = each.name, each.encoding
             if place not in kept:
-                self._tables.undo.append(lambda place=place: kept.pop(place, None))  # type: ignore[misc]
-                kept[place] = each
+                self._tables.put(kept, place, each)
         return row._replace(body=Body.of(row.body, [kept[each.name, each.encoding] for each in beside]))
 
     def _drop_unattached(self, key: int) -> None:
         kept = self._tables.attachments.get(key)
         if kept:
-            before = dict(kept)
-            self._tables.undo.append(lambda: kept.update(before))
             rows = self._tables.rows.get(key, [])
             attached = {(each.name, each.encoding) for row in rows for each in attachments_of(row.body)}
-            for place in before.keys() - attached:
-                del kept[place]
+            for place in kept.keys() - attached:
+                self._tables.put(kept, place, None)
 
     def _expunge(self, key: int) -> bool:
         tables = self._tables
-        before = tables.rows[key], tables.structural[key], tables.places
-        kept_keys, kept_records = dict(tables.idempotency_keys), dict(tables.records)
-
-        def restore() -> None:
-            tables.rows[key], tables.structural[key], tables.places = before
-            tables.idempotency_keys.update(kept_keys)
-            for k, name in kept_keys:
-                if name.startswith(SOURCE_KEYS):
-                    tables.source_keys[name].add(k)
-            tables.records.update(kept_records)
-
-        tables.undo.append(restore)
-        tables.rows[key], tables.structural[key] = [], []
+        tables.undo.append(partial(setattr, tables, "places", tables.places))
+        tables.put(tables.rows, key, [])
+        tables.put(tables.structural, key, [])
         erasure = tables.conversations[key].erasure
         kept_position = None if erasure is None else erasure.position
         tables.places = [place for place in tables.places if place[1] != key or place[0] == kept_position]
-        for turn in [turn for turn in tables.idempotency_keys if turn[0] == key]:
-            del tables.idempotency_keys[turn]
-            if turn[1] in tables.source_keys:
-                tables.source_keys[turn[1]].discard(key)
+        for _, name in [place for place in tables.idempotency_keys if place[0] == key]:
+            self._put_key(key, name, None)
         for kept in [kept for kept in tables.records if kept[1] == key]:
-            del tables.records[kept]
+            tables.put(tables.records, kept, None)
         self._drop_unattached(key)
         return True
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
-        keys = self._tables.idempotency_keys
-        before = keys.get((key, idempotency_key))
-        if before is None:
-            self._tables.undo.append(lambda: keys.pop((key, idempotency_key), None))
-        elif again:
-            self._tables.undo.append(lambda: keys.update({(key, idempotency_key): before}))
-        else:
+        if (key, idempotency_key) in self._tables.idempotency_keys and not again:
             raise IntegrityError(f"idempotency key {idempotency_key!r} exists already")
-        keys[key, idempotency_key] = recalled
+        self._put_key(key, idempotency_key, recalled)
+
+    def _put_key(self, key: int, idempotency_key: str, recalled: RecalledKey | None) -> None:
+        tables = self._tables
+        tables.put(tables.idempotency_keys, (key, idempotency_key), recalled)
         if idempotency_key.startswith(SOURCE_KEYS):
-            sources = self._tables.source_keys[idempotency_key]
-            self._tables.undo.append(lambda: sources.discard(key))
-            sources.add(key)
-
-    def _forget_key(self, key: int, idempotency_key: str) -> None:
-        keys, sources = self._tables.idempotency_keys, self._tables.source_keys
-        before = keys.get((key, idempotency_key))
-        if before is None:
-            return
-        was_of_source = key in sources.get(idempotency_key, ())
-
-        def restore() -> None:
-            keys[key, idempotency_key] = before
-            if was_of_source:
-                sources[idempotency_key].add(key)
-
-        self._tables.undo.append(restore)
-        del keys[key, idempotency_key]
-        if was_of_source:
-            sources[idempotency_key].discard(key)
+            others = tables.source_keys.get(idempotency_key, frozenset()) - {key}
+            tables.put(tables.source_keys, idempotency_key, others if recalled is None else others | {key})
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        kept = self._tables.records[projection, key]
-        self._keep_records(projection, key)
-        if replace_all:
-            kept.clear()
-        kept.update((record.version, record) for record in records)
+        kept = self._tables.records
+        others = {} if replace_all else kept.get((projection, key), {})
+        self._tables.put(kept, (projection, key), {**others, **{record.version: record for record in records}})
 
     def set_value(self, name: str, value: str) -> None:
         facts = self._tables.facts
-        before = dict(facts)
         if name.startswith("tracking ") and value and int(facts.get(name, -1)) >= int(value):
             raise IntegrityError(f"{name!r} is at notification {facts[name]} already, {value} comes too late")
-        if value:
-            facts[name] = value
-        else:
-            facts.pop(name, None)
-
-        def restore() -> None:
-            facts.clear()
-            facts.update(before)
-
-        self._tables.undo.append(restore)
+        self._tables.put(facts, name, value or None)
 
     def _change(self, conversation: Conversation) -> None:
-        conversations = self._tables.conversations
-        before = conversations[conversation.key]
-        self._tables.undo.append(lambda: conversations.update({conversation.key: before}))
-        conversations[conversation.key] = conversation
+        self._tables.put(self._tables.conversations, conversation.key, conversation)
 
     def _is_staged(self, key: int) -> bool:
         found = self._tables.conversations.get(key)
@@ -268,13 +212,11 @@ class MemoryTransaction(MemoryReader):
     def _show(self, conversation: Conversation) -> None:
         visible = self._tables.visible
         before = visible.get(conversation.id)
-        if before is None:
-            self._tables.undo.append(lambda: visible.pop(conversation.id, None))
-        elif before == conversation.replaces and self._tables.conversations[before].erasure is not None:
-            self._tables.undo.append(lambda: visible.update({conversation.id: before}))
-        else:
+        if before is not None and (
+            before != conversation.replaces or self._tables.conversations[before].erasure is None
+        ):
             raise IntegrityError(f"conversation {conversation.id!r} exists already")
-        visible[conversation.id] = conversation.key
+        self._tables.put(visible, conversation.id, conversation.key)
 
     def _store(self, key: int, rows: Sequence[Row]) -> None:
         kept, structural = self._tables.rows[key], self._tables.structural[key]
@@ -306,16 +248,6 @@ class MemoryTransaction(MemoryReader):
         for key, row_id in places:
             tables.last_position += 1
             tables.places.append((tables.last_position, key, row_id))
-
-    def _keep_records(self, projection: str, key: int) -> None:
-        records = self._tables.records
-        kept = dict(records[projection, key])
-
-        def restore() -> None:
-            records[projection, key].clear()
-            records[projection, key].update(kept)
-
-        self._tables.undo.append(restore)
 
 
 def _unplaced() -> int:
