@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.maintenance.damage import is_damage
+from eventstore.maintenance.damage import raise_unless_damage
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
@@ -127,8 +127,7 @@ def _rows(source: Database, found: Conversation) -> Iterator[Row]:
         try:
             page = source.recorder.query(partial(some, start=start, stop=stop))
         except RecorderError as error:
-            if not is_damage(error):
-                raise
+            raise_unless_damage(error)
             raise CorruptEvent(found.id, start, f"this event, or one up to {stop - 1}, cannot be read") from error
         yield from page
         if len(page) < stop - start:

@@ -25,9 +25,10 @@ class Unreadable(NamedTuple):
     problem: str
 
 
-def is_damage(error: BaseException | None) -> bool:
-    """Return whether a recorder's error says that the file is damaged, and not locked, closed or out of reach."""
-    return type(error) in (DatabaseError, DataError, InternalError)
+def raise_unless_damage(error: RecorderError) -> None:
+    """Raise the error, unless it says that the file is damaged, and not locked, closed or out of reach."""
+    if type(error) not in (DatabaseError, DataError, InternalError):
+        raise error
 
 
 def readable_rows(
@@ -52,8 +53,7 @@ def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
     try:
         following = recorder.query(lambda reader: reader.rows(key, start, stop, 1)) if start < stop else ()
     except RecorderError as error:
-        if not is_damage(error):
-            raise
+        raise_unless_damage(error)
         return start
     return as_rows(following)[0].id if following else stop
 
@@ -64,8 +64,7 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
             lambda reader: reader.rows(key, start, stop, 2 * (stop - start))
         )  # some rows appear twice
     except RecorderError as error:
-        if not is_damage(error):
-            raise
+        raise_unless_damage(error)
         if stop - start == 1:
             yield Unreadable(start, str(error.__cause__ or error))
             return
@@ -84,8 +83,7 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
         try:
             page = recorder.query(partial(_conversations, start=start_after(after), limit=limit))
         except RecorderError as error:
-            if not is_damage(error):
-                raise
+            raise_unless_damage(error)
             if limit == 1:
                 yield f"the list of conversations cannot be read after {after!r}: {error.__cause__ or error}"
                 return

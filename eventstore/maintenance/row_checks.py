@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.maintenance.damage import Unreadable, is_damage, next_there, readable_rows
+from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
 from eventstore.maintenance.receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
@@ -37,6 +37,11 @@ class VerifyFinding(NamedTuple):
             return self.problem
         where = f"event {self.first}" if self.last == self.first else f"events {self.first} to {self.last}"
         return f"{where}: {self.problem}"
+
+
+def of_all(problem: str, *, sound: bool = False, needs_key: bool = False) -> VerifyFinding:
+    """Return a problem of the whole conversation."""
+    return VerifyFinding(None, None, problem, sound, needs_key)
 
 
 class Start(NamedTuple):
@@ -109,8 +114,7 @@ class Pass:
             # Some rows may appear twice.
             rows = recorder.query(lambda reader: reader.rows(key, self._next, stop, 2 * (stop - self._next)))
         except RecorderError as error:
-            if not is_damage(error):
-                raise
+            raise_unless_damage(error)
             return False
         start, chain = self._next, hash_chain.Chain(self._head, self._next, *self._counts)
         count, chain = hash_chain.sound_rows(chain, self._salt, self._codec.checksum_seed, rows)

@@ -12,10 +12,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
-from eventstore.maintenance.damage import is_damage, readable_conversations
+from eventstore.maintenance.damage import raise_unless_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.receipts import KIND, Receipts
-from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
+from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding, of_all
 from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Erasure, RecalledKey, as_rows
@@ -104,7 +104,7 @@ def verdicts(
         )  # the database does it outside of Python, so it takes no extra time
         for each in readable_conversations(database.recorder):
             if isinstance(each, str):
-                unlisted.append(VerifyFinding(None, None, each))
+                unlisted.append(of_all(each))
             else:
                 yield from _generations(database, each, heads)
                 heads.pop(each.id, None)
@@ -118,17 +118,16 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     if not isinstance(recorder, RecorderOnDisk):
         return []
     try:
-        return [VerifyFinding(None, None, problem) for problem in recorder.check()]
+        return [of_all(problem) for problem in recorder.check()]
     except RecorderError as error:
-        if not is_damage(error):
-            raise
-        return [VerifyFinding(None, None, str(error))]
+        raise_unless_damage(error)
+        return [of_all(str(error))]
 
 
 def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
     version = max(each.version for each in kept)
     problem = f"it is missing, and had {version:,} events when its head was published"
-    return Verdict(conversation, 0, None, None, (VerifyFinding(None, None, problem),))
+    return Verdict(conversation, 0, None, None, (of_all(problem),))
 
 
 def _generations(
@@ -142,8 +141,7 @@ def _generations(
         with database.recorder.read() as reader:
             tombstones = tombstones_before(reader, found)
     except RecorderError as error:
-        if not is_damage(error):
-            raise
+        raise_unless_damage(error)
         tombstones = ()  # the check of the database names what is damaged
     for number, each in enumerate((*tombstones, found)):
         # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
@@ -160,11 +158,10 @@ def _verdict(
             _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
         )
     except KeyUnavailable as error:
-        findings = [VerifyFinding(None, None, f"it could not be checked: {error}", needs_key=True)]
+        findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
     except RecorderError as error:
-        if not is_damage(error):
-            raise
-        findings = [VerifyFinding(None, None, str(error))]
+        raise_unless_damage(error)
+        findings = [of_all(str(error))]
     if findings and found.erasure is None:
         erased = _erased_since(database, found)
         if erased is not None:
@@ -179,8 +176,7 @@ def _erased_since(database: Database, found: Conversation) -> Conversation | Non
     try:
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
     except RecorderError as error:
-        if not is_damage(error):
-            raise
+        raise_unless_damage(error)
         return None
     return now if now is not None and now.erasure is not None else None
 
@@ -198,40 +194,34 @@ def _of_an_erased(
         )
     )
     if any(left):
-        yield VerifyFinding(
-            None, None, "its erasure was interrupted; run 'foldlog erase ID --reason TEXT' for it again"
-        )
+        yield of_all("its erasure was interrupted; run 'foldlog erase ID --reason TEXT' for it again")
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
-            yield VerifyFinding(
-                None, None, f"its tombstone is of another history than the published head at version {version}"
-            )
+            yield of_all(f"its tombstone is of another history than the published head at version {version}")
 
 
 def _findings(
     database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], past: bool
 ) -> Iterator[VerifyFinding]:
     if not columns_are_sound(found):
-        yield VerifyFinding(None, None, "its own row, or the index that leads to its last event, is damaged")
+        yield of_all("its own row, or the index that leads to its last event, is damaged")
     if found.version == 0:
-        yield VerifyFinding(None, None, "all of its events are missing")
+        yield of_all("all of its events are missing")
         return
     codec = database.codec_of_damaged(found)
     try:
         database.codec_of(found)
     except CorruptEvent:
-        yield VerifyFinding(
-            None, None, "its mark does not fit: its end was cut off, or its row was changed, without its key"
-        )
+        yield of_all("its mark does not fit: its end was cut off, or its row was changed, without its key")
     salt = found.salt if codec.data_key is None else codec.data_key.salt
     if not salt:
-        yield VerifyFinding(None, None, "its salt is lost, so nothing proves its heads")
+        yield of_all("its salt is lost, so nothing proves its heads")
     start = None if found.parent is None else _start_of_fork(database, found, salt)
     wanted = {version: head for version, head in kept if version > found.begins}
     chain = Pass(codec, database, salt, wanted, start, _copied(database, found))
     chain.over(database.recorder, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
-        yield VerifyFinding(None, None, "its salt was changed, or all of its events were: nothing proves its heads")
+        yield of_all("its salt was changed, or all of its events were: nothing proves its heads")
         salt = b""
         chain = Pass(codec, database, salt, dict(kept), start and start._replace(head=None))
         chain.over(database.recorder, found.key, found.version)
@@ -243,10 +233,10 @@ def _findings(
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
-            yield VerifyFinding(None, None, f"{problem} {found.version:,}")
+            yield of_all(f"{problem} {found.version:,}")
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-            yield VerifyFinding(None, None, f"{problem} ({head.hex()} was)")
+            yield of_all(f"{problem} ({head.hex()} was)")
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
@@ -331,7 +321,7 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
         for version, head in chain.wanted.items():
             if not chain.suspects:
                 problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-                yield VerifyFinding(None, None, f"{problem} ({head.hex()} was)")
+                yield of_all(f"{problem} ({head.hex()} was)")
 
 
 def _others(database: Database, found: Conversation) -> Iterator[str]:
@@ -348,10 +338,10 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
             for record in records:
                 if codec.decoded_record(projection, record) is None:
                     problem = f"the record of projection {projection!r} for version {record.version} is damaged"
-                    yield VerifyFinding(None, None, f"{problem}; it is rebuilt from the events", sound=True)
+                    yield of_all(f"{problem}; it is rebuilt from the events", sound=True)
                 elif record.version > found.version:
                     problem = f"projection {projection!r} knows version {record.version}, and there are only"
-                    yield VerifyFinding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
+                    yield of_all(f"{problem} {found.version:,} events: its end may be cut off")
             if type(records[-1].version) is not int:
                 break
             version = max(version + 1, records[-1].version)
@@ -364,12 +354,12 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
         first, count, proof, _ = recalled
         proved += proof is not None
         if type(first) is not int or type(count) is not int or first < 0 or count < 1:
-            yield VerifyFinding(None, None, f"the record of idempotency key {name!r} is damaged")
+            yield of_all(f"the record of idempotency key {name!r} is damaged")
         elif not codec.is_proved(name, recalled):
-            yield VerifyFinding(None, None, f"idempotency key {name!r} was changed without the key of the conversation")
+            yield of_all(f"idempotency key {name!r} was changed without the key of the conversation")
         elif first + count > found.version:
             problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
-            yield VerifyFinding(None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off")
+            yield of_all(f"{problem}, and there are only {found.version:,}: its end may be cut off")
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved
-        yield VerifyFinding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")
+        yield of_all(f"{missing} of its {codec.mark.keys} idempotency keys are missing")
