@@ -11,9 +11,10 @@ import pytest
 
 import foldlog
 from benchmarks.counts import traced
-from eventstore import CorruptEvent, Message, StoreUnusable, open_store
+from eventstore import CorruptEvent, KeyRing, Message, StoreUnusable, open_store
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import checked
+from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.stored.moment import Moment, query_all
 
 
@@ -54,6 +55,27 @@ def questions(path: Path) -> int:
     with traced(statements), open_store(path) as store:
         assert len(list(store.events("c1"))) == store.version("c1")
     return sum("NOT INDEXED" in statement for statement in statements)
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
+def test_the_short_question_finds_what_the_long_one_finds(tmp_path: Path, sealed: bool):
+    path = tmp_path / "history.db"
+    said = Message(source="user", content="its own")
+    with open_store(path, keys=KeyRing("11" * 32) if sealed else None) as store:
+        store.append("c1", [said] * 3, expected_version=0)
+        store.fork("c1", 2, "c2")
+        store.append("c2", said, expected_version=2)
+    statements: list[str] = []
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        connection.set_trace_callback(statements.append)
+        for name in ("c1", "c2"):
+            long = SQLiteReader(connection).conversation(name)
+            del statements[:]
+            short = SQLiteReader(connection, None, checked.Checked(str(path), None)).conversation(name)
+            assert short == long
+            assert (short.sealed_key is not None) is sealed
+            assert sum("NOT INDEXED" in statement for statement in statements) == 1
 
 
 def test_a_file_at_rest_is_checked_once(path: Path, at_rest: Callable[[], None]):

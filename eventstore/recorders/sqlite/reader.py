@@ -285,12 +285,13 @@ def _sort(rows: list[BareRow]) -> None:
 
 def _usual_conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, created_at, salt, redactions, last_id, updated_at, head, shown, structural, parent,
-     parent_version, _) = found  # fmt: skip
+     parent_version, key_id, sealed_key, mark, _) = found  # fmt: skip
     if type(head) is bytes:
         head = head[:HEAD_BYTES]
     return Conversation(
         key, conversation_id, created_at, salt or b"", last_id + 1, updated_at, head, shown or 0, structural or 0,
-        parent, parent_version, redactions=redactions or 0,
+        parent, parent_version, None if key_id is None else as_text(key_id), sealed_key, mark=mark,
+        redactions=redactions or 0,
     )  # fmt: skip
 
 
