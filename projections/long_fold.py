@@ -7,6 +7,7 @@ history holds something that this fold does not follow.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 
@@ -29,9 +30,8 @@ class LongFold:
         self._known = known
         self._events = events
         self._first = events[0].id
-        self._cuts: list[tuple[int, list[int]]] = []
+        self._cuts: deque[tuple[int, list[int]]] = deque(maxlen=RECENT + 1)
         """The newest condensations and the ids that they forgot, each one piece of its View."""
-        self._older_by = -1
         self._untouched = sys.maxsize
         """The events before this place of the View were before all forgotten events, so only they are old."""
 
@@ -50,7 +50,7 @@ class LongFold:
             ids += range(begin, self._first + place)
             begin = self._first + place + 1
             if type(event) is CondensationAction and not is_from_v0(event):
-                if not self._forget(named_places(event, ids), ids, event.id):
+                if not self._forget(event, ids):
                     return None
                 if event.summary is not None and event.summary_offset is not None:
                     ids.insert(clamp(event.summary_offset), summary_id(event.id))
@@ -61,18 +61,21 @@ class LongFold:
                 return None
         return ids if self._is_whole(ids, begin) else None
 
-    def _forget(self, places: Sequence[int], ids: list[int], by: int) -> bool:
-        """Remove the ids at ascending places. Return False where they are several pieces, or a bond crosses the end."""
+    def _forget(self, action: CondensationAction, ids: list[int]) -> bool:
+        """Remove the ids that a condensation forgets. Return False where they are several pieces, or a bond crosses
+        the end.
+        """
+        places = named_places(action, ids)
         if not places:
             return True
         start, stop = places[0], places[-1] + 1
         gone = ids[start:stop]
         del ids[start:stop]
-        self._untouched = min(self._untouched, start)
-        self._cuts.append((by, gone))
-        if len(self._cuts) > RECENT:
-            self._older_by, _ = self._cuts.pop(0)
-        return len(places) == len(gone) and not (gone[-1] >= 0 and self._event(gone[-1]).stays_with_next)
+        if start < self._untouched:
+            self._untouched = start
+        self._cuts.append((action.id, gone))
+        last = gone[-1]
+        return len(places) == len(gone) and not (last >= 0 and self._event(last).stays_with_next)
 
     def _event(self, event_id: int) -> Event:
         return self._known[event_id] if event_id < self._first else self._events[event_id - self._first]
@@ -89,14 +92,14 @@ class LongFold:
         after = head[-1].id + 1 if head else 0
         known = [event for event in self._known.values() if event.id >= after]
         later = islice(self._events, max(0, after - self._first), stop - self._first)
-        if not Ties(head).are_apart_from_later(chain(known, later)):
+        if not Ties(head).are_apart_from_later(chain(known, later) if known else later):
             return False
         tail = self._events_of(ids[self._untouched :])
-        for by, gone in reversed(self._cuts):
+        for by, gone in islice(reversed(self._cuts), RECENT):
             tail = [event for event in tail if event.id < by]
             if tail and not Ties(tail).are_apart_from(self._events_of(gone)):
                 return False
-        return not tail or tail[0].id > self._older_by
+        return not tail or len(self._cuts) <= RECENT or tail[0].id > self._cuts[0][0]
 
 
 def named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
@@ -108,7 +111,8 @@ def named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int
     if not named:
         return ()
     first = ids.index(named[0]) if named[0] in ids else 0
-    if ids[first : first + len(named)] == list(named):  # as condensers name them
-        return range(first, first + len(named))
+    stop = first + len(named)
+    if named == ids[first:stop]:  # as condensers name them
+        return range(first, stop)
     some = set(named)
     return [place for place, event_id in enumerate(ids) if event_id in some]
