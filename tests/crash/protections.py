@@ -811,8 +811,8 @@ PROTECTIONS = {
     "audit-redacted": Protection(
         "… and an audit database when that is brought up to date",
         "foldlog/reports/audit_database.py",
-        "            gone |= replace_redacted(store, database, rows)\n            followed",
-        "            followed",
+        "            gone |= replace_redacted(store, database, rows)\n            positions.upsert",
+        "            positions.upsert",
         "tests/foldlog/test_redacting.py -k audit",
     ),
     "search-removals": Protection(
