@@ -19,7 +19,7 @@ __all__ = ["parted", "read", "write"]
 
 def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
     """Write conversations, or all of them, to an archive."""
-    with open_existing(db) as store, terminal.replacing(path), terminal.progress() as bars:
+    with open_existing(db) as store, terminal.progress() as bars:
         names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
         if str(path) in names:
             raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")

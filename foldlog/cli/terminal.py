@@ -18,8 +18,6 @@ from foldlog.words.gist import UNLIMITED
 from foldlog.words.safe_text import json_text, printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
     from rich.progress import Progress
     from rich.text import Text
@@ -41,7 +39,6 @@ __all__ = [
     "print_line",
     "printable",
     "progress",
-    "replacing",
     "warn",
     "working",
 ]
@@ -219,15 +216,6 @@ def paused(bars: Progress) -> Iterator[None]:
 def complain(message: str) -> None:
     """Print an error: one line on stderr."""
     sys.stderr.write(f"foldlog: {printable(completed(message), one_line=True)}\n")
-
-
-@contextmanager
-def replacing(*paths: Path | None) -> Iterator[None]:
-    """Say after the block which of these files it replaced."""
-    there = [path for path in paths if path is not None and path.is_file()]
-    yield
-    for path in there:
-        complain(f"note: replaced {path}")
 
 
 def warn(message: str) -> None:

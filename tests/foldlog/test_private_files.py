@@ -58,7 +58,7 @@ def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Pat
     (filled / "victim.txt").write_text("precious")
     for link in (name, f"{name}.partial", f"{name}.part"):
         (filled / link).symlink_to("victim.txt")
-    ran = foldlog(*[argument.replace("FILE", name) for argument in arguments])
+    ran = foldlog(*[argument.replace("FILE", name) for argument in arguments], "--force")
     assert ran.status == 0, ran.err
     assert (filled / "victim.txt").read_text() == "precious"
     assert not (filled / name).is_symlink()
@@ -98,10 +98,32 @@ def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path, com
 
 
 @pytest.mark.parametrize("command", REPLACING)
-def test_a_file_that_is_replaced_is_named(foldlog: Any, filled: Path, command: str):
+def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path, command: str):
     arguments = [argument.replace("FILE", "out.svg") for argument in REPLACING[command]]
-    assert foldlog(*arguments).err == ""
-    assert foldlog(*arguments).err == "foldlog: note: replaced out.svg\n"
+    (filled / "out.svg").write_text("precious")
+    ran = foldlog(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == "foldlog: out.svg exists; choose another name, or replace the file with --force\n"
+    assert (filled / "out.svg").read_text() == "precious"
+    assert foldlog(*arguments, "--force")[0::2] == (0, "")
+    assert (filled / "out.svg").read_bytes() != b"precious"
+
+
+def test_the_default_file_of_a_report_is_replaced_only_with_force(foldlog: Any, filled: Path):
+    (filled / "c.html").write_text("precious")
+    assert "with --force" in foldlog("report", "c").err
+    assert (filled / "c.html").read_text() == "precious"
+    assert foldlog("report", "c", "--force").status == 0
+
+
+@pytest.mark.parametrize("command", [*REPLACING, "audit database", "backup"])
+def test_a_dash_is_no_file(foldlog: Any, filled: Path, command: str):
+    before = set(filled.iterdir())
+    arguments = REPLACING.get(command) or COMMANDS[command][0]
+    ran = foldlog(*[argument.replace("FILE", "-") for argument in arguments])
+    assert (ran.status, ran.out) == (2, "")
+    assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err
+    assert set(filled.iterdir()) == before
 
 
 @pytest.mark.parametrize("command", ["export", "archive"])

@@ -22,6 +22,7 @@ from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, 
 from foldlog.cli.forgetting.fork_replays import make_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.outputs import Force, output_file
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import interval_words
@@ -62,11 +63,24 @@ def run(
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with the verdict, figures and plots.")
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page with the verdict, figures and plots.",
+            callback=output_file,
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw the Views' sizes over time: a PNG, SVG or PDF.",
+            callback=output_file,
+        ),
     ] = None,
+    force: Force = False,
     fork: ForkAt = None,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
@@ -87,8 +101,6 @@ def run(
                 "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
             )
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
-    for path in filter(None, (plot, html)):
-        check_target(path)
     try:
         if plot is not None:
             check_plot(plot)
@@ -100,11 +112,10 @@ def run(
         replays, asks = _replays(store, conversation, version, condensers, model)
     rows = comparison(replays, asks)
     verdict = verdict_of(rows)
-    with terminal.replacing(plot, html):
-        if plot is not None:
-            plot_comparison(replays, plot, title=conversation)
-        if html is not None:
-            write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
+    if plot is not None:
+        plot_comparison(replays, plot, title=conversation)
+    if html is not None:
+        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
     if as_json:
         terminal.emit(_document(conversation, version, model, replays, rows, verdict, plot, html))
     else:

@@ -14,6 +14,7 @@ from eventstore.maintenance.whole_file import whole_file
 from foldlog.cli import archives, terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outputs import Force, output_file
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.formats import FORMATS, UnknownFormat, encode
 from foldlog.words.gist import count
@@ -51,12 +52,21 @@ def run(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="stdout", help="The file to write.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", show_default="stdout", help="The file to write.", callback=output_file
+        ),
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option("--all", metavar="FILE", help="Write an archive of all conversations, or of those named."),
+        typer.Option(
+            "--all",
+            metavar="FILE",
+            help="Write an archive of all conversations, or of those named.",
+            callback=output_file,
+        ),
     ] = None,
+    force: Force = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -65,13 +75,11 @@ def run(
     With --all, write conversations into one compressed file with their heads, times and keys; 'foldlog import' copies
     them unchanged. The file holds plain text, also of an encrypted store.
 
-    Example: foldlog export tidewatch --output tidewatch.jsonl
+    Example: foldlog export tidewatch --output exported.jsonl
     """
     if archive is not None:
         if format is not None or output is not None:
             raise Refused("--all writes an archive; leave out --format and --output")
-        if archive.name.startswith("-"):
-            raise Refused(f"--all needs a file before {archive}; name the archive: --all FILE")
         return archives.write(db, archive, conversations, as_json=as_json)
     if conversations is None or len(conversations) != 1:
         raise Refused(
@@ -144,7 +152,7 @@ def _write(file: BinaryIO, records: Iterable[Any]) -> int:
 
 
 def _to_file(path: Path, records: Iterable[Any]) -> int:
-    with terminal.replacing(path), whole_file(path) as file:
+    with whole_file(path) as file:
         return _write(file, records)
 
 

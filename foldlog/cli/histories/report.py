@@ -11,6 +11,7 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import CountingModelName, counting_model
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.outputs import Force, check_output, output_file
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.page.report import write_report
 
@@ -21,7 +22,14 @@ def run(
     conversation: ConversationId,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file.", show_default="ID.html in this folder"),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file.",
+            show_default="ID.html in this folder",
+            callback=output_file,
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -29,6 +37,7 @@ def run(
             "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
         ),
     ] = None,
+    force: Force = False,
     agent: CountingModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -44,18 +53,17 @@ def run(
         limit = model.max_input_tokens
     with open_existing(db) as store, terminal.progress() as bars:
         conversation = resolved(store, conversation)
-        path = _writable(output if output is not None else Path(f"{_file_name(conversation)}.html"))
+        path = _writable(output or _default_file(conversation, force=force))
         version = store.conversation(conversation).version
         bar = bars.add_task("reading", unit="events", total=version)
-        with terminal.replacing(path):
-            size = write_report(
-                store,
-                conversation,
-                path,
-                limit=limit,
-                model=model,
-                progress=lambda done: bars.update(bar, completed=done),
-            )
+        size = write_report(
+            store,
+            conversation,
+            path,
+            limit=limit,
+            model=model,
+            progress=lambda done: bars.update(bar, completed=done),
+        )
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "file": str(path), "bytes": size})
     else:
@@ -70,7 +78,9 @@ def _writable(path: Path) -> Path:
     return path
 
 
-def _file_name(conversation: str) -> str:
-    """Return a name for a file: letters, digits and ``-_.`` of the id."""
+def _default_file(conversation: str, *, force: bool) -> Path:
+    """Return a file named by the id: its letters, digits and ``-_.``."""
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation)[:100].lstrip(".")
-    return kept or "report"
+    path = Path(f"{kept or 'report'}.html")
+    check_output(path, force=force)
+    return path

@@ -13,6 +13,7 @@ from eventstore.maintenance.backup import back_up
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import open_existing
 from foldlog.words.gist import count
 
@@ -20,7 +21,9 @@ __all__ = ["run"]
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; the file must not exist yet.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The copy; the file must not exist yet.", callback=new_file)
+    ],
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:

@@ -16,6 +16,7 @@ from eventstore import EventStoreError, Store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import chosen, events_total, open_existing
 from foldlog.cli.styles import interval_words, summary_text
 from foldlog.cli.tables import Column, print_rows
@@ -40,7 +41,12 @@ def run(
     conversations: SomeConversations = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="Make or update an audit database, for SQL and Datasette."),
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Make or update an audit database, for SQL and Datasette.",
+            callback=new_file,
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="With --to: keep the audit database up to date until Ctrl-C.")

@@ -12,6 +12,7 @@ from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outputs import Force, output_file
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
 
@@ -27,8 +28,10 @@ _TOOLS = _DAYS = 15
 def run(
     conversations: SomeConversations = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF.")
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF.", callback=output_file),
     ] = None,
+    force: Force = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -55,8 +58,7 @@ def run(
         stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
     if plot is not None:
-        with terminal.replacing(plot):
-            plot_stats(stats, plot, title=title)
+        plot_stats(stats, plot, title=title)
     if as_json:
         named = {"conversation": names[0]} if len(names) == 1 else {}
         terminal.emit({**named, **stats.as_json(), "plot": None if plot is None else str(plot)})

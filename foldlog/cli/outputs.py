@@ -1,0 +1,50 @@
+"""Options that name a file to write. One rule for all of them: a file that exists is replaced only with ``--force``, a
+store never, and ``-`` is no file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog.cli.outcome import Refused
+
+__all__ = ["Force", "check_output", "new_file", "output_file"]
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace the file if it exists.", is_eager=True)  # read before the file is
+]
+
+
+def output_file(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Check the file that an option names, before the work. Return it."""
+    if path is not None and not ctx.resilient_parsing:
+        _refuse_dash(path, param)
+        check_output(path, force=ctx.params["force"])
+    return path
+
+
+def new_file(param: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Check that an option or argument names a file, which the command itself makes or knows. Return it."""
+    if path is not None:
+        _refuse_dash(path, param)
+    return path
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given; and
+    ``InvalidOption`` if it is a folder, a database or its log.
+    """
+    from eventstore.maintenance.whole_file import check_target
+
+    check_target(path)
+    if not force and (path.is_file() or (path.is_symlink() and not path.exists())):
+        raise Refused(f"{path} exists; choose another name, or replace the file with --force")
+
+
+def _refuse_dash(path: Path, param: typer.CallbackParam) -> None:
+    if str(path).startswith("-"):
+        option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else "FILE"
+        raise Refused(f"{path} is not the name of a file, and no name stands for stdout; name a file: {option}")
