@@ -54,6 +54,8 @@ def open_store(
     """
     if keys is not None and not isinstance(keys, KeyRing):
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
+    if clock is not None and not callable(clock):
+        raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
     settings = WriteSettings.chosen(compression, keys)
     try:
         recorder = open_recorder(url, durability=durability)

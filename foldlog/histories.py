@@ -16,6 +16,7 @@ from eventstore.documents.listing import RecentConversations, recent_conversatio
 from eventstore.events import ATTRIBUTES
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.store import EVENT_BYTES_MAX
+from eventstore.values.arguments import text
 from eventstore.writing.generation import Generation
 from eventstore.writing.origins import FoundEvent, find
 from foldlog.history import History, described
@@ -124,10 +125,10 @@ class Histories:
         ``ConversationErased`` when it writes. Raises ``VersionConflict`` if the history has events already, and what
         ``History.append`` raises. Durability: on disk when it returns.
         """
+        history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
         given = {ATTRIBUTES: dict(attributes or {})}
         self._documents.append(conversation, (), given, expected_version=0, generation=generation)
-        history = self[conversation]
         history._generation.key = generation.key
         return history
 
@@ -195,15 +196,13 @@ class Histories:
         ``SearchRefused`` where the store is encrypted. Cost: the query, and the events since the last search.
         """
         if conversation is not None:
-            self.store.conversation(conversation)
+            self.store.conversation(text("conversation", conversation))
         return self._search_index.search(
             words, conversation=conversation, kinds=kinds, since=since, until=until, limit=limit
         )
 
     def __getitem__(self, conversation: str) -> History:
-        if not isinstance(conversation, str):
-            raise TypeError(f"the id of a conversation is a text, not {type(conversation).__name__}: {conversation!r}")
-        return History(self, conversation)
+        return History(self, text("conversation", conversation))
 
     def __contains__(self, conversation: str) -> bool:
         try:

@@ -443,7 +443,7 @@ class History:
         file once.
         """
         self._meet()
-        event_id = event if isinstance(event, int) else event.id
+        event_id = event.id if isinstance(event, Event) else whole("event", event)
         maintenance = self._histories.maintenance
         return maintenance.redact(
             self.id, event_id, reason=reason, by=by, with_summaries=with_summaries, complete=complete

@@ -65,6 +65,8 @@ def label(event: Event) -> str:
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
     """Return the kinds, each as its one word. Raises ``InvalidArgument`` for a word that names no kind."""
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+        raise TypeError(f"kinds are several words, such as ['user', 'agent'], not {given!r}")
     words = frozenset(_STORED.get(kind, kind) for kind in given)
     for word in sorted(words.difference(KINDS)):
         raise InvalidArgument(f"{word!r} is not a kind of event; give one of {', '.join(KINDS)}")

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from eventstore.values.arguments import text
 from eventstore.writing import origins
 from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named
@@ -41,6 +42,7 @@ class Recording:
         dedupe: Literal["origin"] | None,
     ) -> tuple[Recorded, ...]:
         """Append the events of these records, all or none; see ``History.append_records``."""
+        text("format", format)
         records = list(records)
         while True:
             decoder = self._decoder(history, format, expected_version)

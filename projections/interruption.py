@@ -6,6 +6,7 @@ from functools import partial
 
 from eventstore import ANY_VERSION, Recorded, Store, VersionConflict
 from eventstore.events import Observation
+from eventstore.values.arguments import text
 from eventstore.writing.generation import Generation
 from projections.tool_results import check_still_open
 from projections.views import Views
@@ -26,7 +27,7 @@ def interrupt(
     before the first append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns.
     Cost: the View, and the open calls.
     """
-    content = f"interrupted: {reason.strip() or UNKNOWN_OUTCOME}"
+    content = f"interrupted: {text('reason', reason).strip() or UNKNOWN_OUTCOME}"
     while True:
         view = views.current(conversation)
         observations = [

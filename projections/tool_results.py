@@ -44,7 +44,7 @@ def append_tool_result(
     given: Any = content
     if given is None or isinstance(given, Mapping | int | float):
         remedy = "'' says that a call gave nothing" if given is None else "write json.dumps(value)"
-        raise InvalidEvent(f"a result is a text or a list of parts, not {given!r:.60}; {remedy}")
+        raise InvalidEvent(f"the content of a result is a text or a list of parts, not {given!r:.60}; {remedy}")
     while True:
         view = current()
         called = _newest(view.open_calls, call_id)

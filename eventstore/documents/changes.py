@@ -42,6 +42,7 @@ from eventstore.store import Store
 from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.results import Recorded
+from eventstore.values.arguments import text
 from eventstore.values.bodies import taken_out
 from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation, find_meant
@@ -77,6 +78,7 @@ class Documents:
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``InvalidArgument`` for a version
         that the conversation never had. Cost: the last whole value and the differences since, 64 events at most.
         """
+        text("name", name)
         return self._store.query(conversation, lambda read: newest_value(read, name, version, default))
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:

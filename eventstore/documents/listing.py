@@ -75,6 +75,11 @@ def recent_conversations(
 ) -> RecentConversations:
     """Return the conversations that have all of these attributes, the last active first; see ``Histories.recent``."""
     whole("limit", limit, 0)
+    given: object = after
+    if given is not None and not (isinstance(given, tuple) and all(isinstance(number, int) for number in given)):
+        raise TypeError(f"after is the 'after' of an earlier page, not {after!r}")
+    if not isinstance(age_max_s, int | float):
+        raise TypeError(f"age_max_s is a number of seconds, not {age_max_s!r}")
     wanted = _pairs(attributes)
     recorder = database.recorder
     with translated():

@@ -13,6 +13,7 @@ from eventstore.documents.differences import patched
 from eventstore.errors import CorruptEvent, InvalidArgument
 from eventstore.events import DocumentChanges
 from eventstore.stored.read_transaction import ReadTransaction
+from eventstore.values.arguments import whole
 
 CHAIN_MAX: Final = 64
 """The most differences that may build on one whole value: a reader reads their events and the event of that value."""
@@ -43,7 +44,7 @@ class Newest(NamedTuple):
 
 def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
     """Return the event ids of the documents that a conversation had at a version."""
-    stop = read.version if version is None else version
+    stop = read.version if version is None else whole("version", version)
     if not 0 <= stop <= read.version:
         raise InvalidArgument(
             f"conversation {read.conversation!r} has {read.version} events; version {stop} is past its end"

@@ -21,6 +21,7 @@ from eventstore.store import Store
 from eventstore.stored.database import Database, paged, start_after, translated
 from eventstore.stored.results import ConversationRow, listed
 from eventstore.stored.staging import delete_rows, discard_staged
+from eventstore.values.arguments import reason_text, text
 from eventstore.writing import origins
 
 _PAGE = 1_000
@@ -55,6 +56,10 @@ def erase(
     ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events,
     writing the log back, and reading the file once.
     """
+    text("conversation", conversation)
+    reason = reason_text(reason, "tombstone")
+    if not isinstance(expected, ConversationRow | None):
+        raise TypeError(f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}")
     with translated():
         store.database.recorder.query(lambda reader: _check(reader.conversation(conversation), expected))
         if with_forks:

@@ -38,7 +38,7 @@ from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.row_codec import PLAIN
 from eventstore.stored.rows import from_microseconds, sound, stored_event_of
 from eventstore.stored.write_transaction import WriteTransaction
-from eventstore.values.arguments import whole
+from eventstore.values.arguments import reason_text, text, whole
 from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 
@@ -116,7 +116,10 @@ def redact(
     event of its own, and ``CannotRedact``, for example for an event that an earlier version of foldlog recorded. Cost:
     the structural events and the idempotency keys of the conversation; for the bytes, as ``erase``.
     """
+    text("conversation", conversation)
     whole("event_id", event_id)
+    reason_text(reason, "receipt")
+    text("by", by)
     database = store.database
     what = _What(database, reason, by, with_summaries)
     with translated():

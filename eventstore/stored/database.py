@@ -75,7 +75,7 @@ class Database:
         self, recorder: Recorder, settings: WriteSettings | None = None, clock: Callable[[], datetime] | None = None
     ) -> None:
         self.recorder = recorder
-        self.now = present if clock is None else lambda: to_microseconds(clock())
+        self.now = present if clock is None else lambda: to_microseconds(clock(), "what the clock gives")
         self.settings = settings or WriteSettings()
         self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")
         """Whether the rows of a conversation that is not encrypted are stored as they are given."""

@@ -1,4 +1,4 @@
-"""Check the numbers and moments that callers give, before a database or a calendar meets them."""
+"""Check the values that callers give, before a database or a calendar meets them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_
     return value
 
 
+def text(name: str, value: object) -> str:
+    """Return the text. Raises ``TypeError`` for a value that is not one."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a text, not {short(value)}")
+    return value
+
+
+def reason_text(value: object, keeper: str) -> str:
+    """Return the reason for an erasure, which ``keeper`` keeps. Raises ``InvalidArgument`` where it is empty."""
+    if not text("reason", value).strip():
+        raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} keeps")
+    return str(value)
+
+
 def moment(microseconds: int) -> int:
     """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises ``InvalidArgument``.
 
@@ -44,13 +58,13 @@ def moment(microseconds: int) -> int:
     return microseconds
 
 
-def to_microseconds(time: object) -> int:
-    """Return a moment in microseconds since 1970, UTC. Exact.
+def to_microseconds(time: object, name: str = "the time") -> int:
+    """Return a moment in microseconds since 1970, UTC. Exact. ``name`` is that of an argument.
 
     Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of 1970 to 9999.
     """
     if not isinstance(time, datetime):
-        raise TypeError(f"a clock gives a datetime, not {time!r}")
+        raise TypeError(f"{name} is a datetime with a time zone, not {short(time)}")
     if time.tzinfo is None:
-        raise TypeError(f"the time {time.isoformat()} has no time zone; give an aware time, such as datetime.now(UTC)")
+        raise TypeError(f"{name} {time.isoformat()} has no time zone; give an aware time, such as datetime.now(UTC)")
     return moment((time - _EPOCH) // _MICROSECOND)

@@ -22,6 +22,7 @@ from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
 from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_begun
 from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.values.arguments import text
 
 RESERVED = SOURCE_KEYS[:-1]
 """The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""
@@ -111,7 +112,7 @@ def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterab
 
 def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
     """Return the events that have this source id, in all indexed conversations. Cost: the events found."""
-    key, database = source_key(format, source_id), store.database
+    key, database = source_key(text("format", format), source_id), store.database
 
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
         places = [] if key is None else reader.index.recalled_among(None, [key])

@@ -15,7 +15,7 @@ The rules of every command:
     text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 
     histories/ views/ forgetting/ trust/ upkeep/ demo.py    the commands, by their heading in the help
-    options.py selection.py moments.py stores.py            what commands take: shared options, filters, times, --db
+    options.py selection.py moments.py stores.py outputs.py what commands take: options, filters, times, --db, files
     terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
     outcome.py hints.py mistakes.py                         how they end; the commands that their messages name
     archives.py borders.py agent_model.py                   archives, forks and the agent's model, at the command line

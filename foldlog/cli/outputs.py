@@ -1,24 +1,29 @@
 """Options that name a file to write. One rule for all of them: a file that exists is replaced only with ``--force``, a
-store never, and ``-`` is no file.
+store never, and ``-`` is not a name.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from foldlog.cli.outcome import Refused
 
-__all__ = ["Force", "check_output", "new_file", "output_file"]
+__all__ = ["Force", "check_output", "new_file", "output_option"]
 
 Force = Annotated[
     bool, typer.Option("--force", help="Replace the file if it exists.", is_eager=True)  # read before the file is
 ]
 
 
-def output_file(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
+def output_option(*names: str, help: str, show_default: bool | str = True) -> Any:
+    """Return an option that names a file to write. Its command takes ``Force`` too."""
+    return typer.Option(*names, metavar="FILE", help=help, show_default=show_default, callback=_output)
+
+
+def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
     """Check the file that an option names, before the work. Return it."""
     if path is not None and not ctx.resilient_parsing:
         _refuse_dash(path, param)

@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from eventstore.errors import EventStoreError
+from eventstore.values.arguments import text
 from foldlog.formats.format import Format
 
 __all__ = ["GROUP", "UnknownFormat", "format_named", "formats", "register"]
@@ -100,7 +101,7 @@ def _register(entry_point: EntryPoint) -> None:
 
 def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``."""
-    found = FORMATS.get(name) or formats().get(name)
+    found = FORMATS.get(text("format", name)) or formats().get(name)
     if found is None:
         raise UnknownFormat(name)
     return found

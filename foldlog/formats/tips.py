@@ -22,6 +22,8 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
     the end.
     """
+    if not isinstance(source_id, str | int):
+        raise TypeError(f"at_source is an id of the imported source, a text or a whole number, not {source_id!r}")
     version = store.conversation(conversation).version
     if version == 0:
         raise ConversationNotFound(conversation)

@@ -13,7 +13,7 @@ from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Re
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.database import translated
-from eventstore.values.arguments import to_microseconds
+from eventstore.values.arguments import text, to_microseconds, whole
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
 from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
@@ -86,16 +86,16 @@ class SearchIndex:
         English endings make no difference. Raises ``InvalidArgument`` where there is no word in ``words``, or no such
         kind. Cost: the query, and the events that were appended since the last search.
         """
-        terms = terms_of(words)
+        terms = terms_of(text("words", words))
         if not terms:
             raise InvalidArgument(f"there is no word to search for in {words!r}")
         wanted = Wanted(
             terms,
             () if conversation is None else tuple(self._lineage(conversation)),
             narrowed(kind_words(kinds)),
-            None if since is None else to_microseconds(since),
-            None if until is None else to_microseconds(until),
-            max(limit, 0),
+            None if since is None else to_microseconds(since, "since"),
+            None if until is None else to_microseconds(until, "until"),
+            whole("limit", limit, 0),
         )
         self.catch_up(on_events)
         return tuple(self._tables.find(wanted))

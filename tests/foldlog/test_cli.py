@@ -122,7 +122,8 @@ def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, 
     assert document == {"conversation": "five", "format": "openhands-v1", "output": "out.jsonl", "records": 6}
     assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
     assert list(tmp_path.glob("*.partial")) == []
-    assert foldlog("export", "five", "--output", "out.jsonl").out == "6 records of five (openhands-v1) in out.jsonl\n"
+    again = foldlog("export", "five", "--output", "out.jsonl", "--force")
+    assert again.out == "6 records of five (openhands-v1) in out.jsonl\n"
 
 
 def test_an_export_is_private_and_writes_through_nobody_elses_link(foldlog, five_messages, tmp_path):

@@ -191,7 +191,7 @@ def test_a_plot_is_drawn_into_a_file(foldlog, work, tmp_path, name, magic):
     ran = foldlog("compare", "c1", "--plot", name)
     assert (ran.status, name in ran.out) == (0, True)
     assert (tmp_path / name).read_bytes().startswith(magic)
-    assert foldlog("compare", "c1", "--plot", name, "--json").document["plot"] == name
+    assert foldlog("compare", "c1", "--plot", name, "--force", "--json").document["plot"] == name
 
 
 def test_names_with_dollar_signs_and_underlines_are_drawn_as_they_are(foldlog, work, config, tmp_path):

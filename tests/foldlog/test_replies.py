@@ -255,7 +255,7 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
         (5, r"write json\."),
         (None, "'' says that a call"),
     ):
-        with pytest.raises(InvalidEvent, match=rf"a result is a text or a list of parts, not .*; {remedy}"):
+        with pytest.raises(InvalidEvent, match=rf"content of a result is a text or a list of parts, not .*; {remedy}"):
             history.append_tool_result("k2", value)
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4

@@ -178,7 +178,7 @@ def test_a_report_is_private_and_replaces_a_link(foldlog, stored, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("mine")
     (tmp_path / "r.html").symlink_to(other)
-    told = foldlog("report", "a", "-o", "r.html", "--json").document
+    told = foldlog("report", "a", "-o", "r.html", "--force", "--json").document
     assert told == {"conversation": "a", "version": 3, "file": "r.html", "bytes": (tmp_path / "r.html").stat().st_size}
     assert other.read_text() == "mine"
     assert not (tmp_path / "r.html").is_symlink()

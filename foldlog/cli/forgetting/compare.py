@@ -16,19 +16,18 @@ from condensers import LLM, AgentModel, Condenser, ModelCallFailed, NoOpCondense
 from condensers.replays import Replaying
 from condensers.strategies.default import default_condenser
 from eventstore import Message, Store
-from eventstore.maintenance.whole_file import check_target
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.forgetting.fork_replays import make_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.outputs import Force, output_file
+from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import interval_words
 from foldlog.reports.comparison import comparison, verdict_of
 from foldlog.reports.comparison_page import write_page
-from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
+from foldlog.reports.plots import check_plot, plot_comparison
 from foldlog.words.gist import count
 from projections.intervals import contains, normalize
 from projections.retractions import intervals_kept
@@ -63,22 +62,10 @@ def run(
         ),
     ] = None,
     html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Write a page with the verdict, figures and plots.",
-            callback=output_file,
-        ),
+        Path | None, output_option("--html", help="Write a page with the verdict, figures and plots.")
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help="Draw the Views' sizes over time: a PNG, SVG or PDF.",
-            callback=output_file,
-        ),
+        Path | None, output_option("--plot", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
     ] = None,
     force: Force = False,
     fork: ForkAt = None,
@@ -101,11 +88,8 @@ def run(
                 "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
             )
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
-    try:
-        if plot is not None:
-            check_plot(plot)
-    except PlotRefused as error:
-        raise Refused(str(error)) from error
+    if plot is not None:
+        check_plot(plot)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version

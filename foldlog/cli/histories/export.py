@@ -14,7 +14,7 @@ from eventstore.maintenance.whole_file import whole_file
 from foldlog.cli import archives, terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.outputs import Force, output_file
+from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.formats import FORMATS, UnknownFormat, encode
 from foldlog.words.gist import count
@@ -53,18 +53,11 @@ def run(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", show_default="stdout", help="The file to write.", callback=output_file
-        ),
+        output_option("--output", "-o", help="The file to write.", show_default="stdout"),
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option(
-            "--all",
-            metavar="FILE",
-            help="Write an archive of all conversations, or of those named.",
-            callback=output_file,
-        ),
+        output_option("--all", help="Write an archive of all conversations, or of those named."),
     ] = None,
     force: Force = False,
     db: Db = DEFAULT_DB,

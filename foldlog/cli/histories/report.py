@@ -11,7 +11,7 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import CountingModelName, counting_model
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.outputs import Force, check_output, output_file
+from foldlog.cli.outputs import Force, check_output, output_option
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.page.report import write_report
 
@@ -22,14 +22,7 @@ def run(
     conversation: ConversationId,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The file.",
-            show_default="ID.html in this folder",
-            callback=output_file,
-        ),
+        output_option("--output", "-o", help="The file.", show_default="ID.html in this folder"),
     ] = None,
     limit: Annotated[
         int | None,

@@ -14,6 +14,7 @@ import typer
 from eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
 from eventstore.maintenance.erase import erase as erase_conversation
 from eventstore.maintenance.erase import forks_of
+from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
@@ -55,8 +56,7 @@ def run(
     """
     if with_forks and detach:
         raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
-    if not reason.strip():
-        raise Refused("--reason is empty; give a reason, which the tombstone keeps")
+    reason_text(reason, "tombstone")
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:

@@ -10,6 +10,7 @@ import typer
 
 from eventstore import CannotRedact, InvalidArgument, Store, summary_of
 from eventstore.maintenance.redact import RedactionReceipt
+from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
@@ -52,8 +53,7 @@ def run(
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
-    if not reason.strip():
-        raise Refused("--reason is empty; give a reason, which the receipt keeps")
+    reason_text(reason, "receipt")
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:

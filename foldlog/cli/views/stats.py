@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.outputs import Force, output_file
+from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
 
@@ -27,10 +25,7 @@ _TOOLS = _DAYS = 15
 
 def run(
     conversations: SomeConversations = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF.", callback=output_file),
-    ] = None,
+    plot: Annotated[Path | None, output_option("--plot", help="Draw the figures: a PNG, SVG or PDF.")] = None,
     force: Force = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -43,15 +38,12 @@ def run(
 
     Example: foldlog stats tidewatch --plot tidewatch.png
     """
-    from foldlog.reports.plots import PlotRefused, check_plot, plot_stats
+    from foldlog.reports.plots import check_plot, plot_stats
     from foldlog.reports.stats import collect_stats
     from projections import Views
 
-    try:
-        if plot is not None:
-            check_plot(plot)
-    except PlotRefused as error:
-        raise Refused(str(error)) from error
+    if plot is not None:
+        check_plot(plot)
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations))
         bar = bars.add_task("counting", unit="events", total=events_total(store, names))
