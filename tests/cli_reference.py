@@ -29,7 +29,8 @@ Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints, and of 
 `foldlog import tidewatch.jsonl` imported the shipped history (a checkout has it in `foldlog/sample`): its first
 lines, with … for what is longer, for hashes, and for what another run prints otherwise, such as the time. Exit status:
 0 done; 1 there are findings, and the rest was done; 2 bad input or usage, and nothing was done. Errors are one line on
-stderr. With `--json`, stdout is one JSON document and nothing else.
+stderr. With `--json`, stdout is one JSON document and nothing else, and each line on stderr is an object such as
+`{"level": "error", "message": "the store foldlog.db does not exist; …"}`: an `error`, a thing `found`, or a `note`.
 """
 
 _SAMPLE = ROOT / "foldlog" / "sample" / "tidewatch.jsonl"

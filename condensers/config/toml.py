@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from condensers.base import Condenser
-from condensers.config.parameters import NoOpCondenserConfig
 from condensers.config.registry import CondenserConfig, from_config, parse_config, parse_llm_config, told
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import LLMConfig
@@ -66,7 +65,7 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> CondenserConfig:
-    """Return the configuration in a document; without ``[condenser]`` that of a condenser that does nothing.
+    """Return the configuration in a document.
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
@@ -78,7 +77,10 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
         return _group(groups, name, models)
     own = {key: value for key, value in section.items() if key not in groups}
     if not section:
-        return NoOpCondenserConfig()
+        raise InvalidCondenser(
+            "condenser.type: is missing, as there is no table [condenser]; write it, with the type of a strategy: "
+            "'digest', for example, or 'noop' to forget nothing"
+        )
     if not own:
         raise InvalidCondenser(f"condenser.type: is missing; give it, or name one of the groups {_names(groups)}")
     return parse_config(own, resolve_llm=models.resolve)

@@ -108,7 +108,7 @@ def _say_if_unknown(model: LLM) -> None:
         tokens = f"its tokens are counted with the tokenizer {model.tokenizer}"
     except TokensUnknown:
         tokens = "its tokens cannot be counted"
-    terminal.complain(f"litellm does not know the model {model.model!r}: {tokens}, and its limit is not known")
+    terminal.note(f"litellm does not know the model {model.model!r}: {tokens}, and its limit is not known")
 
 
 def counted_words(model: LLM) -> str:

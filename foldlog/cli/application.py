@@ -189,7 +189,7 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    terminal.prepare()
+    terminal.prepare(as_json="--json" in takewhile(lambda argument: argument != "--", arguments))
     use_store(None)
     try:
         command = typer.main.get_command(build(_first_word(arguments)))

@@ -24,7 +24,7 @@ def tell_of_forks(store: Store, conversations: Iterable[str] | None = None) -> N
     forks = sum(row.parent is not None and row.erased_at is None for row in rows)
     if forks:
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
-        terminal.complain(f"note: {count(forks, 'fork')} {became}, with all events")
+        terminal.note(f"{count(forks, 'fork')} {became}, with all events")
 
 
 def border_words(border: Border) -> str:

@@ -33,6 +33,7 @@ __all__ = [
     "folded",
     "has_edge",
     "json_text",
+    "note",
     "paused",
     "prepare",
     "print_indented",
@@ -47,8 +48,15 @@ _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 """Text in which each character takes one column of a terminal."""
 
 
-def prepare() -> None:
-    """Print characters that a terminal's encoding lacks as escapes, instead of failing."""
+_as_json = False
+
+
+def prepare(*, as_json: bool) -> None:
+    """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
+    stderr is a JSON object.
+    """
+    global _as_json
+    _as_json = as_json
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -215,12 +223,25 @@ def paused(bars: Progress) -> Iterator[None]:
 
 def complain(message: str) -> None:
     """Print an error: one line on stderr."""
-    sys.stderr.write(f"foldlog: {printable(completed(message), one_line=True)}\n")
+    _say("error", message)
 
 
 def warn(message: str) -> None:
     """Print a finding: one line on stderr."""
-    complain(f"found: {message}")
+    _say("found", message)
+
+
+def note(message: str) -> None:
+    """Print what a person should know beside the result: one line on stderr."""
+    _say("note", message)
+
+
+def _say(level: str, message: str) -> None:
+    text = printable(completed(message), one_line=True)
+    if _as_json:
+        sys.stderr.write(f"{json_text({'level': level, 'message': text})}\n")
+    else:
+        sys.stderr.write(f"foldlog: {'' if level == 'error' else f'{level}: '}{text}\n")
 
 
 def emit(document: Any) -> None:

@@ -28,7 +28,6 @@ from condensers.models.llm_config import LLMConfig
 from condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from condensers.strategies.digest import DigestCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.noop import NoOpCondenser
 from condensers.strategies.pipeline import PipelineCondenser
 from condensers.strategies.summarizing import MAX_SIZE
 
@@ -108,6 +107,7 @@ def test_a_pipeline_whose_summarizer_names_no_model_takes_the_default_one(toml):
 # --- the recorded cases ---
 
 DIFFERENCES = {
+    "toml none": "C1: a file without [condenser] is reported",
     "toml notype": "C1: the wrong key is reported, not the whole configuration dropped",
     "toml llm missing name": "C1: a name that means nothing is reported, not another model taken",
     "toml llm no llm_config": "C2: a condenser that names no model takes [llm]",
@@ -237,8 +237,10 @@ def test_pipelines_nest():
     assert from_config(config).condensers[0].condensers[0].max_events == 7
 
 
-def test_a_file_without_a_condenser_section_gives_one_that_does_nothing(toml):
-    assert isinstance(load_condenser(toml("[core]\nworkspace = 'here'")), NoOpCondenser)
+@pytest.mark.parametrize("text", ["", "# nothing", "[condenser]", "[core]\nworkspace = 'here'"])
+def test_a_file_without_a_condenser_is_refused(toml, text):
+    with pytest.raises(InvalidCondenser, match=r"config.toml: condenser.type: is missing, as there is no table"):
+        load_condenser(toml(text))
 
 
 # --- models ---

@@ -2,10 +2,12 @@
 
 import json
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from eventstore import Store, StoreUnavailable, open_store
+from foldlog.cli.application import COMMANDS
 from tests.foldlog.records import said
 
 
@@ -13,7 +15,7 @@ def refused(ran, *words):
     """Nothing was done, and one line on stderr says why."""
     assert ran.status == 2, ran
     assert ran.out == ""
-    assert ran.err.startswith("foldlog: ")
+    assert ran.err.startswith(("foldlog: ", '{"level":"error",', '{"level": "error",'))
     assert ran.err.count("\n") == 1, ran.err
     assert "did not foresee" not in ran.err, ran.err
     for word in words:
@@ -146,7 +148,8 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
         alone = foldlog("import", "many/h2.jsonl")
     assert ran.status == 1
     assert [one["conversation"] for one in ran.document["imported"]] == ["many/h0", "many/h1"]
-    assert ran.err.splitlines() == [f"foldlog: found: {problem}" for problem in ran.document["findings"]]
+    found = [{"level": "found", "message": problem} for problem in ran.document["findings"]]
+    assert [json.loads(line) for line in ran.err.splitlines()] == found
     assert "the import ended after 2 conversations with 4 events, which stay; run it again" in ran.err
     assert (alone.status, alone.out) == (2, ""), "nothing was done"
     again = foldlog("import", "many")
@@ -327,3 +330,23 @@ def test_a_conversation_that_was_erased(foldlog, five_messages, command):
     with open_store("sqlite:///foldlog.db") as store:
         store.erase("five", reason="asked for")
     assert refused(foldlog(command, "five", "--json"), "'five'", "asked for")
+
+
+@pytest.mark.parametrize("name", [name for names in COMMANDS.values() for name in names])
+def test_with_json_a_refusal_is_an_object_on_stderr(foldlog, name):
+    ran = foldlog(name, "--json", "--no-such-option")
+    assert (ran.status, ran.out) == (2, "")
+    refusal = json.loads(ran.err)
+    assert (list(refusal), refusal["level"]) == (["level", "message"], "error")
+    assert "No such option" in refusal["message"] or "has no option" in refusal["message"]
+
+
+def test_with_json_errors_findings_and_notes_are_objects_of_one_shape(foldlog, five_messages):
+    absent = foldlog("list", "--json")
+    assert (absent.status, absent.out) == (2, "")
+    assert json.loads(absent.err)["message"].startswith("the store foldlog.db does not exist")
+    foldlog("import", five_messages)
+    Path("broken.jsonl").write_text(Path(five_messages).read_text() + "{\n")
+    found = [json.loads(line) for line in foldlog("import", "broken.jsonl", "--json").err.splitlines()]
+    assert {line["level"] for line in found} == {"found"}
+    assert json.loads(foldlog("log", "five", "--start", 9, "--json").err)["level"] == "note"

@@ -404,7 +404,7 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
             process.kill()
             process.communicate()
         assert process.returncode in (0, 130)
-        assert said.splitlines() == ["foldlog: open this address in a browser; Ctrl-C ends the server"]
+        assert said.splitlines() == ["foldlog: note: open this address in a browser; Ctrl-C ends the server"]
         assert histories["c"].version == 3
 
 

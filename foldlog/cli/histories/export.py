@@ -107,7 +107,7 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
     for finding in findings:
         terminal.warn(finding)
     for note in notes:
-        terminal.complain(f"note: {note}")
+        terminal.note(note)
     return FINDINGS if findings else DONE
 
 

@@ -163,7 +163,7 @@ def _import(
             elsewhere.append(_broken_off(imported, error))
     _warn(elsewhere, len(elsewhere), "these paths")
     for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.note == _TOMBSTONE)):
-        terminal.complain(f"note: {note}")
+        terminal.note(note)
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:

@@ -65,7 +65,7 @@ def run(
         conversation = resolved(store, conversation)
         reading = _Reading(store, conversation, wanted)
         if start >= reading.version > 0 and not follow:
-            terminal.complain(f"no events from {start:,} on: the conversation has {reading.version:,}")
+            terminal.note(f"no events from {start:,} on: the conversation has {reading.version:,}")
         borders = borders_of(store, conversation)
         if tail is None:
             events = reading.events(start, stop)

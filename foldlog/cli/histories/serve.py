@@ -19,7 +19,7 @@ from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_to_read
-from foldlog.cli.terminal import complain
+from foldlog.cli.terminal import note
 
 __all__ = ["run"]
 
@@ -133,9 +133,9 @@ def _serve(
     shown = f"[{address}]" if ":" in address else address
     sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
     sys.stdout.flush()
-    sys.stderr.write("foldlog: open this address in a browser; Ctrl-C ends the server\n")
+    note("open this address in a browser; Ctrl-C ends the server")
     if everywhere and names[:-1] == []:
-        complain("other machines need the name or address of this one: add it with --allow-host NAME")
+        note("other machines need the name or address of this one: add it with --allow-host NAME")
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
     )

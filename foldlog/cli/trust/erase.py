@@ -82,7 +82,7 @@ def run(
         said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if tombstone.bytes_pending:
-        terminal.complain(f"bytes pending: {pending}")
+        terminal.note(f"bytes pending: {pending}")
     if left is not None:
         terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
     if problem is not None:

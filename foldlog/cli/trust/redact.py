@@ -75,7 +75,7 @@ def run(
     else:
         _show(receipt)
     if receipt.bytes_pending:
-        terminal.complain(f"bytes pending: {pending}")
+        terminal.note(f"bytes pending: {pending}")
     warn_of_unconfirmed(receipt.unconfirmed, "redaction")
     if problem is not None:
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"

@@ -68,5 +68,5 @@ def run(
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
     if pending:
-        terminal.complain(remedy)
+        terminal.note(remedy)
     return FINDINGS if any(each.damaged or each.problem for each in done) else DONE
