@@ -13,21 +13,20 @@ __all__ = ["Bill", "is_final", "reply_of", "request_for", "says_something", "sen
 
 
 class Bill:
-    """The cost of a call so far, with retries and fallbacks."""
+    """The cost of a call so far, with retries and fallbacks. ``cost`` is None if the price of a reply is unknown."""
 
     def __init__(self) -> None:
         self.attempts = 0
         self.latency_s = 0.0
         self.usage: dict[str, int] = {}
-        self.cost: float | None = None
+        self.cost: float | None = 0.0
 
     def add(self, reply: Reply) -> Reply:
         """Return the reply with the cost of all attempts."""
         self.waste(reply.latency_s or 0.0)
         for name, count in reply.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
-        if reply.cost is not None:
-            self.cost = (self.cost or 0.0) + reply.cost
+        self.cost = None if self.cost is None or reply.cost is None else self.cost + reply.cost
         return replace(reply, usage=dict(self.usage), cost=self.cost, latency_s=self.latency_s, attempts=self.attempts)
 
     def waste(self, latency_s: float) -> None:

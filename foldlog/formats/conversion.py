@@ -112,7 +112,8 @@ def _encoded(
 
 
 def _several(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    noun, of, rest = word.partition(" of ")
+    return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
 
 
 def _check_origin(event: Event, format: str) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from eventstore.events import DocumentChanges, Event, Redaction, Retraction
+from eventstore.events import ATTRIBUTES, DocumentChanges, Event, Redaction, Retraction
 
 if TYPE_CHECKING:
     from projections import View
 
 __all__ = [
-    "LEFT_OUT",
     "LOOK_AT",
     "Format",
     "Lookalike",
@@ -24,18 +23,21 @@ __all__ = [
     "RecordEncoder",
     "RestartableDecoder",
     "RestartableEncoder",
+    "name_left_out",
     "unnamed",
 ]
 
-LEFT_OUT: Final[Mapping[type, str]] = {
-    Retraction: "retraction",
-    Redaction: "redaction receipt",
-    DocumentChanges: "change of documents",
-}
-"""Our events that most formats have no record for, with their names for people."""
+_LEFT_OUT: Final[Mapping[type, str]] = {Retraction: "retraction", Redaction: "redaction receipt"}
 
 LOOK_AT = 50
 """The number of first records in which the format and the name of a history are searched."""
+
+
+def name_left_out(event: Event) -> str | None:
+    """Return the name for people of an event that most formats have no record for; None for another event."""
+    if isinstance(event, DocumentChanges):
+        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+    return _LEFT_OUT.get(type(event))
 
 
 class RecordDecoder(Protocol):

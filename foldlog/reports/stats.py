@@ -35,13 +35,16 @@ class ToolFigures:
 
 @dataclass
 class ModelFigures:
-    """Calls of one model on one day, in UTC. ``cached_tokens`` are part of ``prompt_tokens``."""
+    """Calls of one model on one day, in UTC. ``cached_tokens`` are part of ``prompt_tokens``. ``cost`` is None if it is
+    not known of any call; ``costs_recorded``: of how many it is.
+    """
 
     calls: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = None
+    costs_recorded: int = 0
 
 
 @dataclass
@@ -203,7 +206,9 @@ def _add_call(stats: Stats, call: ModelCall) -> None:
     figures.prompt_tokens += call.prompt_tokens
     figures.cached_tokens += call.cached_tokens
     figures.completion_tokens += call.completion_tokens
-    figures.cost += call.cost
+    if call.cost is not None:
+        figures.cost = (figures.cost or 0.0) + call.cost
+        figures.costs_recorded += call.calls
 
 
 def _imported_calls(store: Store, conversation: str, formats: set[str], findings: list[str]) -> Iterator[ModelCall]:

@@ -19,14 +19,16 @@ UNNAMED = "(not named)"
 
 
 class ModelCall(NamedTuple):
-    """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC."""
+    """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC.
+    ``cost`` is None where no price is known.
+    """
 
     at: datetime | None
     model: str
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = None
     calls: int = 1
 
 
@@ -114,7 +116,7 @@ def _of_openhands_v0(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall
         usage = _inner(record, "llm_metrics", "accumulated_token_usage")
         if not usage:
             continue
-        cost = _cost(_inner(record, "llm_metrics").get("accumulated_cost"))
+        cost = _accumulated_cost(_inner(record, "llm_metrics"))
         total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
         yield from _since(before, total, time_in(record.get("timestamp")))
         before = total
@@ -127,7 +129,7 @@ def _of_openhands_v1(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall
         key, value = record.get("key"), record.get("value")
         stats = value if key == "stats" else _inner(value, "stats") if key == "full_state" else {}
         for use, metrics in _inner(stats, "usage_to_metrics").items():
-            usage, cost = _inner(metrics, "accumulated_token_usage"), _cost(_inner(metrics).get("accumulated_cost"))
+            usage, cost = _inner(metrics, "accumulated_token_usage"), _accumulated_cost(_inner(metrics))
             model = str(_inner(metrics).get("model_name") or UNNAMED)
             total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
             yield from _since(before.get(use, ModelCall(None, model)), total, time_in(record.get("timestamp")))
@@ -147,7 +149,7 @@ def _since(before: ModelCall, total: ModelCall, at: datetime | None) -> Iterator
     """Yield what was added to accumulated figures; nothing if nothing was added. If a figure has fallen, it began again
     at 0.
     """
-    began_again = total.prompt_tokens < before.prompt_tokens or total.cost < before.cost
+    began_again = total.prompt_tokens < before.prompt_tokens or (total.cost or 0.0) < (before.cost or 0.0)
     old = ModelCall(None, total.model) if began_again else before
     added = ModelCall(
         at,
@@ -155,7 +157,7 @@ def _since(before: ModelCall, total: ModelCall, at: datetime | None) -> Iterator
         total.prompt_tokens - old.prompt_tokens,
         max(0, total.cached_tokens - old.cached_tokens),
         max(0, total.completion_tokens - old.completion_tokens),
-        total.cost - old.cost,
+        None if total.cost is None else total.cost - (old.cost or 0.0),
     )
     if any(added[2:6]):
         yield added
@@ -188,8 +190,13 @@ def _whole(usage: Mapping[str, Any], name: str) -> int:
     return count if type(count) is int and count > 0 else 0
 
 
-def _cost(value: Any) -> float:
-    return float(value) if type(value) in (int, float) and 0 < value < float("inf") else 0.0
+def _cost(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < float("inf") else None
+
+
+def _accumulated_cost(metrics: Mapping[str, Any]) -> float | None:
+    """Return a cost as OpenHands accumulates it: it writes 0 where it knows no price."""
+    return _cost(metrics.get("accumulated_cost")) or None
 
 
 def _name(told: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from condensers.base import AgentModel, Reply, Summarizer, ToolCall
 from condensers.config.parameters import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed
 from condensers.models.client import LLM, LLMConfig
+from condensers.models.exchange import Bill
 from condensers.models.llm_config import SAID_WITH_EVERY_CALL
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
@@ -419,3 +420,12 @@ def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password
     assert (failed.failure, list(waits)) == ("unavailable", [])
     assert f"No server listens at {address}." in str(failed)
     assert "pass1word" not in str(failed)
+
+
+def test_a_bill_with_a_reply_of_an_unknown_price_is_not_called_complete():
+    priced, unpriced = (Reply(text="a", model="m", usage={"total_tokens": 9}, cost=cost) for cost in (0.5, None))
+    bill = Bill()
+    assert bill.add(priced).cost == 0.5
+    assert bill.add(unpriced).cost is None
+    assert bill.add(priced).cost is None
+    assert bill.report()["cost"] is None

@@ -297,7 +297,7 @@ def test_a_bad_configuration_is_one_line_that_says_where(foldlog, work, config, 
     assert len(events_of()) == 42
 
 
-@pytest.mark.parametrize("text", ['[condenser]\ntype = "noop"\n', "", '[condenser]\ntype = "recent"\n'])
+@pytest.mark.parametrize("text", ['[condenser]\ntype = "noop"\n', '[condenser]\ntype = "recent"\n'])
 def test_a_condenser_that_answers_no_request_is_not_asked(foldlog, work, config, text):
     for options in ([], ["--dry-run"]):
         ran = foldlog("condense", "c1", "--config", config(text), *options)

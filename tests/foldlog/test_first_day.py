@@ -196,3 +196,32 @@ def test_the_help_of_export_says_which_formats_fit(foldlog):
 def test_an_event_without_a_summary_names_the_command_that_lists_summaries(foldlog, five_messages):
     foldlog("import", five_messages)
     assert "event 0 has no summary; 'foldlog audit five' lists its summaries" in foldlog("show", "five", -2).err
+
+
+def test_an_export_names_the_attributes_that_it_leaves_out(foldlog, five_messages):
+    foldlog("import", five_messages)
+    foldlog("attributes", "five", "--set", "user=u1")
+    foldlog("attributes", "five", "--set", "user=u2")
+    for format in ("openhands-v1", "openai-chat", "pydantic-ai"):
+        assert "2 changes of attributes" in foldlog("export", "five", "--format", format, "--output", format).err
+
+
+def test_attributes_are_stored_as_the_help_says(foldlog, five_messages):
+    foldlog("import", five_messages)
+    told = " ".join(foldlog("attributes", "--help").out.split())
+    assert "A value that is a whole number, true, false or a list in JSON is stored as such" in told
+    given = {"n": "5", "flag": "true", "tags": '["a"]', "share": "1.5", "object": '{"a":1}', "word": "tides"}
+    for name, value in given.items():
+        foldlog("attributes", "five", "--set", f"{name}={value}")
+    stored = {"n": 5, "flag": True, "tags": ["a"], "share": "1.5", "object": '{"a":1}', "word": "tides"}
+    assert foldlog("attributes", "five", "--json").document["attributes"] == stored
+    foldlog("attributes", "five", "--set", "n=")
+    assert "n" not in foldlog("attributes", "five", "--json").document["attributes"]
+
+
+def test_an_imported_tombstone_is_called_one(foldlog, five_messages):
+    foldlog("import", five_messages)
+    foldlog("erase", "five", "--yes", "--reason", "asked to")
+    foldlog("export", "--all", "all.foldlog")
+    ran = foldlog("import", "all.foldlog", "--tombstones", "--db", "new.db")
+    assert ran.out.startswith("five (archive): tombstone of 6 erased events\n")

@@ -38,7 +38,7 @@ def test_a_history_without_events_has_an_empty_view(histories):
 
 
 def test_an_id_is_a_text(histories):
-    with pytest.raises(TypeError, match="the id of a conversation is a text, not int: 3"):
+    with pytest.raises(TypeError, match="conversation is a text, not 3"):
         histories[3]
 
 

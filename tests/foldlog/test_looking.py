@@ -342,7 +342,7 @@ def test_a_summary_has_the_time_of_its_condensation(foldlog):
 def test_a_log_that_begins_after_the_end_says_so(foldlog, work):
     ran = foldlog("log", "alpha-1", "--start", 500)
     assert (ran.status, ran.out) == (0, "")
-    assert ran.err == "foldlog: no events from 500 on: the conversation has 6\n"
+    assert ran.err == "foldlog: note: no events from 500 on: the conversation has 6\n"
     assert foldlog("log", "alpha-1", "--start", 5).err == ""
 
 

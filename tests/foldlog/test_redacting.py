@@ -209,6 +209,7 @@ def test_a_restored_backup_that_holds_redacted_content_again_is_named(foldlog: A
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         Maintenance(store).redact("c", 1, reason="asked to")
     ran = foldlog("restore", "copy.db", "--json")
+    assert ran.status == 1
     assert (ran.document["erased_since"], ran.document["redacted_since"]) == ([], ["c"])
     assert "events of conversation 'c' were redacted after this backup was made" in ran.err
     kept = ran.document["kept"]

@@ -312,6 +312,23 @@ def test_the_command_shows_where_words_are(foldlog, five_messages):
     assert foldlog("search", "nothing").out == "No event has all these words.\n"
     filtered = foldlog("search", "message", "--kind", "user", "--until", "2001-01-01").out
     assert " ".join(filtered.split()) == "No event within --in, --kind, --since and --until has all these words."
-    assert foldlog("search", "--rebuild").status == 0
+    rebuilt = foldlog("search", "--rebuild")
+    assert rebuilt[:2] == (0, "")
+    assert rebuilt.err == "foldlog: note: the index is rebuilt from the log: 6 events\n"
+    assert foldlog("search", "--rebuild", "nothing", "--json").document["hits"] == []
     for arguments in ([], ["'"], ["--follow", "x"]):
         assert foldlog("search", *arguments).status == 2
+
+
+def test_following_says_that_it_began_and_what_it_added(foldlog, five_messages, monkeypatch):
+    def run(follower: SearchFollower, every_s: float, on_events: object) -> None:
+        follower.catch_up(PATIENCE_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SearchFollower, "run", run)
+    foldlog("import", five_messages)
+    ran = foldlog("search", "--follow")
+    assert ran[:2] == (0, "")
+    assert ran.err == (
+        "foldlog: note: the index follows the store until Ctrl-C\nfoldlog: note: 6 events added to the index\n"
+    )

@@ -11,6 +11,7 @@ import pytest
 
 import foldlog
 from eventstore import (
+    ANY_VERSION,
     Action,
     Annotation,
     CondensationAction,
@@ -45,7 +46,7 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     assert (stats.errors, vars(stats.tools["run"])) == (1, {"calls": 1, "errors": 1})
     assert dict(stats.days) == {"2026-03-01": 4, "2026-03-02": 1}
     assert stats.models == {
-        ("2026-03-01", "m1"): ModelFigures(calls=2, prompt_tokens=107, completion_tokens=20, cost=0.75),
+        ("2026-03-01", "m1"): ModelFigures(2, prompt_tokens=107, completion_tokens=20, cost=0.75, costs_recorded=2),
         ("2026-03-02", "m2"): ModelFigures(calls=1),
     }
     assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
@@ -143,11 +144,11 @@ V1 = [
 @pytest.mark.parametrize(
     "format, records, calls, prompt, cached, completion, cost",
     [
-        ("claude-code", CLAUDE, 1, 43, 40, 5, 0.0),
-        ("codex", CODEX, 2, 60, 40, 10, 0.0),
+        ("claude-code", CLAUDE, 1, 43, 40, 5, None),
+        ("codex", CODEX, 2, 60, 40, 10, None),
         ("openhands-v0", V0, 2, 30, 1, 5, 0.75),
         ("openhands-v1", V1, 2, 30, 0, 0, 1.0),
-        ("swe-agent", CLAUDE, 0, 0, 0, 0, 0.0),
+        ("swe-agent", CLAUDE, 0, 0, 0, 0, None),
     ],
 )
 def test_the_usage_of_imported_records_is_counted_once(format, records, calls, prompt, cached, completion, cost):
@@ -158,7 +159,8 @@ def test_the_usage_of_imported_records_is_counted_once(format, records, calls, p
     assert sum(call.prompt_tokens for call in found) == prompt
     assert sum(call.cached_tokens for call in found) == cached
     assert sum(call.completion_tokens for call in found) == completion
-    assert sum(call.cost for call in found) == pytest.approx(cost)
+    costs = [call.cost for call in found if call.cost is not None]
+    assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
     assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
 
 
@@ -200,3 +202,18 @@ def test_plots_of_characters_show_every_value_and_fit():
     assert curve([0, 0], 10, rows=1) == [""]
     lines = curve([1, *[0] * 997, 100, 0], 10, rows=2)
     assert lines == ["         █", "▁        █"]
+
+
+def test_a_cost_that_is_not_known_is_not_nothing(foldlog):
+    with open_store("sqlite:///foldlog.db") as store:
+        for name, costs in {"unknown": [None, None], "partly": [0.5, None], "free": [0.0, 0.0]}.items():
+            for cost in costs:
+                meta = {"model": name, "total_tokens": 7, **({} if cost is None else {"cost": cost})}
+                store.append("c", Message(source="agent", content="hm", meta=meta), expected_version=ANY_VERSION)
+    models = {one["model"]: one for one in foldlog("stats", "c", "--json").document["models"]}
+    told = {name: (one["cost"], one["costs_recorded"]) for name, one in models.items()}
+    assert told == {"unknown": (None, 0), "partly": (0.5, 1), "free": (0.0, 2)}
+    lines = {words[1]: words[6:] for words in map(str.split, foldlog("stats", "c").out.splitlines()) if len(words) > 6}
+    assert lines["unknown"] == ["not", "recorded"]
+    assert lines["partly"] == ["$0.5000", "(of", "1)"]
+    assert lines["free"] == ["$0.0000"]

@@ -72,11 +72,14 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
     foldlog("backup", "copy.db")
     foldlog("erase", "five", "--yes", "--reason", "asked to")
     done = foldlog("restore", "copy.db")
-    assert done.status == 0
+    assert done.status == 1
     assert "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
-    assert "conversation 'five' was erased after this backup was made, and exists again; erase it again" in done.err
+    assert "conversation 'five' was erased after this backup was made, and exists again; " in done.err
+    assert "'foldlog erase five --reason TEXT' erases it again" in done.err
     assert foldlog("view", "five", "--json").status == 0
-    document = foldlog("restore", "copy.db", "--json").document
+    again = foldlog("restore", "copy.db", "--json")
+    assert (again.status, again.err) == (0, "")
+    document = again.document
     kept = document.pop("kept")
     assert document == {
         "file": str(tmp_path / "foldlog.db"),

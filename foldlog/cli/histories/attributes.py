@@ -19,14 +19,16 @@ __all__ = ["pairs", "run"]
 def run(
     conversation: ConversationId,
     changed: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; without VALUE remove it.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; an empty VALUE removes it."),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
 
-    A value that is JSON, such as a list of texts, is taken as JSON. foldlog recent lists conversations by them.
+    A value that is a whole number, true, false or a list in JSON is stored as such, every other one as a text.
+    foldlog recent lists conversations by them.
 
     Example: foldlog attributes tidewatch --set project=tides
     """

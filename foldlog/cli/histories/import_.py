@@ -45,7 +45,7 @@ _TOMBSTONE = (
 
 class ImportedHistory(NamedTuple):
     """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if the conversation does not
-    exist or the history was ``refused`` as a whole.
+    exist or the history was ``refused`` as a whole. ``erased``: a tombstone was imported, of that many events.
     """
 
     path: str
@@ -57,6 +57,7 @@ class ImportedHistory(NamedTuple):
     findings: tuple[str, ...]
     findings_count: int
     note: str = ""
+    erased: bool = False
 
 
 def _formats() -> list[str]:
@@ -226,8 +227,17 @@ def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) ->
             continue
         problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
         added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)
+        erased = not problems and store.conversation(outcome.conversation).erased_at is not None
         one = ImportedHistory(
-            str(path), outcome.conversation, "archive", added, version, bool(problems), problems, len(problems)
+            str(path),
+            outcome.conversation,
+            "archive",
+            added,
+            version,
+            bool(problems),
+            problems,
+            len(problems),
+            erased=erased,
         )
         _warn(problems, len(problems), str(path))
         if not quiet:
@@ -310,6 +320,8 @@ def _tell(imported: ImportedHistory) -> None:
     name = terminal.printable(imported.conversation, one_line=True)
     if not imported.version:
         what, style = "not imported", "red"
+    elif imported.erased:
+        what, style = f"tombstone of {count(imported.version, 'erased event')}", "dim"
     elif imported.added == 0:
         what, style = f"nothing new, {count(imported.version, 'event')} as before", "dim"
     elif imported.added < imported.version:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,6 +58,7 @@ def run(
     Example: foldlog search "flaky test" --kind observation
     """
     from foldlog.search import SearchIndex
+    from foldlog.words.gist import count
 
     wanted = selection(kinds, since=since, until=until)
     if follow:
@@ -68,7 +70,9 @@ def run(
         with SearchIndex(store) as index:
             if rebuild:
                 index.rebuild()
-            _catch_up(store, index)
+            added = _catch_up(store, index)
+            if rebuild:
+                terminal.note(f"the index is rebuilt from the log: {count(added, 'event')}")
             hits: tuple[Hit, ...] = ()
             if words:
                 try:
@@ -98,25 +102,26 @@ def _line(words: Sequence[str]) -> str:
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
-def _catch_up(store: Store, index: SearchIndex) -> None:
-    """Update the index, with a progress bar if it takes time."""
+def _catch_up(store: Store, index: SearchIndex) -> int:
+    """Update the index, with a progress bar if it takes time. Return how many events are new in it."""
     with terminal.progress() as bars:
         new = index.tables.position() == 0
         bar = bars.add_task("indexing", unit="events", total=events_total(store) if new else None)
-        index.catch_up(lambda events: bars.advance(bar, events))
+        return index.catch_up(lambda events: bars.advance(bar, events))
 
 
 def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
     if words or as_json:
         raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
     from foldlog.search.follow import SearchFollower
+    from foldlog.words.gist import count
 
     with open_existing(db) as store, SearchFollower(store) as follower, terminal.progress() as bars:
         bar = bars.add_task("indexing", unit="events", total=None)
-        try:
+        terminal.note("the index follows the store until Ctrl-C")
+        with suppress(KeyboardInterrupt):  # which is how it ends
             follower.run(_FOLLOWED_EVERY_S, lambda events: bars.update(bar, completed=events))
-        except KeyboardInterrupt:
-            return DONE
+    terminal.note(f"{count(follower.view.events, 'event')} added to the index")
     return DONE
 
 

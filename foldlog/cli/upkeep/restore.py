@@ -11,7 +11,7 @@ from eventstore import restore_store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE
+from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.words.gist import count
 
 __all__ = ["run"]
@@ -26,8 +26,8 @@ def run(
 
     The former file is kept beside it, under a name that is printed. Programs that have the store open write nothing
     more to it: their next append fails and says that the file was replaced, and they open the store again.
-    Conversations that were erased and events that were redacted after the backup exist again. Their conversations are
-    named: erase or redact them again.
+    Conversations that were erased and events that were redacted after the backup exist again: each conversation is
+    named, and the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
 
     Example: foldlog restore monday.db
     """
@@ -51,7 +51,10 @@ def run(
             soft_wrap=True,
         )
     for name in done.erased_since:
-        terminal.warn(f"conversation {name!r} was erased after this backup was made, and exists again; erase it again")
+        again = command("erase", name, "--reason", "TEXT")
+        terminal.warn(
+            f"conversation {name!r} was erased after this backup was made, and exists again; '{again}' erases it again"
+        )
     for name in done.redacted_since:
         old = (
             ""
@@ -62,4 +65,4 @@ def run(
             f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
             f"again; redact them again{old}"
         )
-    return DONE
+    return FINDINGS if done.erased_since or done.redacted_since else DONE

@@ -15,7 +15,7 @@ from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
 
 if TYPE_CHECKING:
-    from foldlog.reports.stats import CondensationFigures, Stats
+    from foldlog.reports.stats import CondensationFigures, ModelFigures, Stats
 
 __all__ = ["run"]
 
@@ -136,7 +136,7 @@ def _show_models(stats: Stats) -> None:
             f"{one.prompt_tokens:,}",
             f"{one.cached_tokens:,}",
             f"{one.completion_tokens:,}",
-            f"${one.cost:,.4f}" if one.cost else "",
+            _cost_words(one, one.calls),
         )
         for (day, model), one in sorted(stats.models.items())
     ]
@@ -162,7 +162,7 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
             "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
-            _cost_words(one),
+            _cost_words(one, one.made + one.declined),
         )
         for name, one in stats.condensations.items()
     ]
@@ -174,12 +174,11 @@ def _show_condensations(stats: Stats) -> None:
         terminal.PrintedLines().write((explained, "dim"))
 
 
-def _cost_words(one: CondensationFigures) -> str:
-    """Return what condensations cost, and of how many that is known."""
+def _cost_words(one: CondensationFigures | ModelFigures, number: int) -> str:
+    """Return what condensations or calls cost, and of how many of them that is known."""
     if one.cost is None:
         return "not recorded"
-    some = one.costs_recorded < one.made + one.declined
-    return f"${one.cost:,.4f}" + (f" (of {one.costs_recorded:,})" if some else "")
+    return f"${one.cost:,.4f}" + (f" (of {one.costs_recorded:,})" if one.costs_recorded < number else "")
 
 
 def _show_view(stats: Stats) -> None:

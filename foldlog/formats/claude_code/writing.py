@@ -29,7 +29,7 @@ from foldlog.formats.claude_code.blocks import blocks_of, given
 from foldlog.formats.claude_code.compaction import ShownMembers
 from foldlog.formats.claude_code.context import LinesBefore, Response
 from foldlog.formats.claude_code.results import structured
-from foldlog.formats.format import LEFT_OUT
+from foldlog.formats.format import name_left_out
 from foldlog.formats.record import rest_of, time_text
 
 __all__ = ["NAME", "SPEAKERS", "ClaudeCodeEncoder", "Marks", "predicted"]
@@ -59,8 +59,8 @@ class ClaudeCodeEncoder:
 
     def records(self, event: Event) -> list[Any]:
         """Return the lines that are complete with ``event``. A retraction and changes of documents have no lines."""
-        if type(event) in LEFT_OUT:
-            self.left_out[LEFT_OUT[type(event)]] += 1
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
             self._standing.follow(event, None)
             self._before.next_id += 1
             return []

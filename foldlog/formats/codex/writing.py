@@ -28,7 +28,7 @@ from foldlog.formats.codex.lines import Line, line_of
 from foldlog.formats.codex.parts import parts_of
 from foldlog.formats.codex.repeats import ITEMS, Repeats
 from foldlog.formats.codex.standing import ShownItems
-from foldlog.formats.format import LEFT_OUT
+from foldlog.formats.format import name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of, time_text
 
@@ -107,8 +107,8 @@ class CodexEncoder:
     def _added(self, event: Event) -> list[Any]:
         if isinstance(event, CondensationAction | Retraction):
             return self._compacted(event)
-        if isinstance(event, DocumentChanges | Redaction):
-            self.left_out[LEFT_OUT[type(event)]] += 1
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
         records = _added(event)
         self._standing.follow(event, [record["payload"] for record in records])
         return records

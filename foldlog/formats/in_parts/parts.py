@@ -28,7 +28,7 @@ from eventstore.events import (
     Retraction,
     SystemMessage,
 )
-from foldlog.formats.format import Format, Options
+from foldlog.formats.format import Format, Options, name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of
 
@@ -38,8 +38,6 @@ _COUNT, _LATER = "events", "later"
 """Marks in ``origin.rest``: on the first of several events, the number of events of the record; on the others, that
 they follow.
 """
-
-_LEFT_OUT = {CondensationAction: "condensation", Retraction: "retraction", DocumentChanges: "change of documents"}
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class _Encoder:
             return self._imported(event)
         if isinstance(event, CondensationAction | Retraction | DocumentChanges):
             declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
-            self.left_out[_LEFT_OUT[type(event)]] += not declined
+            self.left_out[name_left_out(event) or "condensation"] += not declined
             return []
         if isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation):
             return [self._format.predicted([event], None)]

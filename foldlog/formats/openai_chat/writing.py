@@ -21,7 +21,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from foldlog.formats.format import LEFT_OUT
+from foldlog.formats.format import name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
 from foldlog.formats.record import rest_of, time_text
@@ -74,8 +74,8 @@ class OpenAIChatEncoder:
         marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
         if isinstance(group[0], CondensationAction) and group[0].metadata.get("outcome") != "declined":
             self.left_out["condensation"] += 1
-        if type(group[0]) in LEFT_OUT:
-            self.left_out[LEFT_OUT[type(group[0])]] += 1
+        if (name := name_left_out(group[0])) is not None:
+            self.left_out[name] += 1
         predicted_message = predicted(group, marks)
         if predicted_message is None:
             return []

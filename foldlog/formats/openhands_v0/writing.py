@@ -23,7 +23,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from foldlog.formats.format import LEFT_OUT
+from foldlog.formats.format import name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openhands_v0.memory import parsed
 from foldlog.formats.openhands_v0.recalled import with_texts
@@ -146,8 +146,8 @@ class OpenHandsV0Encoder:
         """Return the records that are complete with ``event``: one, or none while an array is open. A retraction and
         changes of documents have none.
         """
-        if type(event) in LEFT_OUT:
-            self.left_out[LEFT_OUT[type(event)]] += 1
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
             self._before.add(event, {})
             self._source_ids.add(None)
             return []

@@ -23,7 +23,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_of,
 )
-from foldlog.formats.format import LEFT_OUT
+from foldlog.formats.format import name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openhands_v1.blocks import blocks_of, split
 from foldlog.formats.recent import Recent
@@ -112,8 +112,8 @@ class OpenHandsV1Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """Return the record of ``event``; a retraction and changes of documents have no record."""
-        if type(event) in LEFT_OUT:
-            self.left_out[LEFT_OUT[type(event)]] += 1
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
             self._before.add_written(event, None)
             self._source_ids.add(None)
             return []
