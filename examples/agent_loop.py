@@ -144,7 +144,7 @@ def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
     for call in history.open_calls:
         output, failed = run(call.arguments, folder)
         say(f"> {json.dumps(call.arguments)}\n{output[:200].rstrip()}")
-        history.append_tool_result(call.call_id or "", output, failed)
+        history.append_tool_result(call, output, failed)
 
 
 def run(arguments: object, folder: Path) -> tuple[str, bool]:

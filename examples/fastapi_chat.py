@@ -55,7 +55,7 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
                     await history.append_reply({"role": "assistant", "content": "".join(said), "tool_calls": calls})
                     said.clear()
                 for call in await history.open_calls:
-                    await history.append_tool_result(call.call_id or "", await run(call.tool, call.arguments))
+                    await history.append_tool_result(call, await run(call.tool, call.arguments))
         finally:
             with CancelScope(shield=True):
                 if said:

@@ -10,7 +10,7 @@
         reply = client.chat.completions.create(model=..., messages=messages, tools=...)
         history.append_reply(reply)                         # a message, or an action for each tool call
         for call in history.open_calls:
-            history.append_tool_result(call.call_id, run(call.tool, call.arguments))
+            history.append_tool_result(call, run(call.tool, call.arguments))
 
 Open           open -> Histories -> History; KeyRing (encryption)
 Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,

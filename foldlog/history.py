@@ -299,14 +299,15 @@ class History:
 
     def append_tool_result(
         self,
-        call_id: str,
+        call_id: str | Action,
         content: Content,
         is_error: bool = False,
         *,
         extras: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Recorded:
-        """Append the observation of the open call with this id; of several such calls, the newest.
+        """Append the observation of the open call with this id; of several such calls, the newest. ``call_id`` may be
+        the call itself, as ``open_calls`` has it.
 
         ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model. A
         repeated ``idempotency_key`` with the same result appends nothing and returns the recorded event.

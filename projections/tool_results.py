@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
-from eventstore.events import Action, Content, Observation
+from eventstore.events import Action, Content, Event, Observation
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.writing.generation import Generation
 from projections.view import View
@@ -21,7 +21,7 @@ def append_tool_result(
     store: Store,
     current: Callable[[], View],
     conversation: str,
-    call_id: str,
+    call_id: str | Action,
     content: Content,
     *,
     is_error: bool = False,
@@ -29,18 +29,16 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call with this id; of several such calls, the newest.
+    """Append the observation of the open call with this id; of several such calls, the newest. ``call_id`` may be the
+    call itself, as ``View.open_calls`` has it.
 
     ``current`` gives the View of the conversation. Other writers may append at the same time: a call that another
     writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends nothing
     and returns the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what
     ``Store.append`` raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
     """
-    if not isinstance(call_id, str):
-        raise TypeError(
-            f"call_id is {call_id!r}; give a text; the result of an action without a call_id is appended as "
-            f"Observation(cause=action.id, content=…)"
-        )
+    if not isinstance(call_id, str | Action):
+        raise TypeError(f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id")
     given: Any = content
     if given is None or isinstance(given, Mapping | int | float):
         remedy = "'' says that a call gave nothing" if given is None else "write json.dumps(value)"
@@ -56,7 +54,12 @@ def append_tool_result(
                 raise refusal
             guard = partial(_refuse, refusal)  # asked only if the key is new
         observation = Observation(
-            tool=called.tool, call_id=call_id, cause=called.id, content=content, is_error=is_error, extras=extras or {}
+            tool=called.tool,
+            call_id=called.call_id,
+            cause=called.id,
+            content=content,
+            is_error=is_error,
+            extras=extras or {},
         )
         try:
             (recorded,) = store.append(
@@ -72,8 +75,12 @@ def append_tool_result(
         return recorded
 
 
-def _newest(events: Any, call_id: str) -> Action | None:
-    return next((each for each in reversed(events) if isinstance(each, Action) and each.call_id == call_id), None)
+def _newest(events: Sequence[Event], call: str | Action) -> Action | None:
+    """Return the newest action with this id of a call; for an action, the one with its event id."""
+    for each in reversed(events):
+        if isinstance(each, Action) and (each.id == call.id if isinstance(call, Action) else each.call_id == call):
+            return each
+    return None
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
@@ -86,7 +93,8 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
     raise refusal
 
 
-def _refused(conversation: str, call_id: str, view: View) -> str:
+def _refused(conversation: str, call: str | Action, view: View) -> str:
+    call_id = call.call_id if isinstance(call, Action) else call
     waiting = [repr(call.call_id) for call in view.open_calls]
     told = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
     answered = next(

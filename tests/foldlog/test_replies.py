@@ -241,6 +241,16 @@ def test_an_error_of_an_event_shows_no_error_that_says_less(history):
         assert refused.value.__suppress_context__
 
 
+def test_a_result_names_its_call_by_the_action_too(history):
+    history.append([Action(tool="run", call_id="k1"), Action(tool="look")])
+    first, nameless = history.open_calls
+    told = [history.append_tool_result(call, "x").event for call in (nameless, first)]
+    assert [(event.tool, event.call_id, event.cause) for event in told] == [("look", None, 1), ("run", "k1", 0)]
+    assert history.open_calls == ()
+    with pytest.raises(InvalidEvent, match="call 'k1' has its result already"):
+        history.append_tool_result(first, "x")
+
+
 def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     history.append_reply(completion({"tool_calls": CALLS}))
     with pytest.raises(InvalidEvent, match="no action opened a call 'k3'; the open calls are 'k1', 'k2'"):
