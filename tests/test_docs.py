@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,22 @@ def _examples():
 def test_an_example_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+UNTYPED = {"COMING_FROM_OPENHANDS.md"}
+"""Its statements are the reference's own, which are written without types."""
+
+
+def test_the_examples_have_types_that_a_strict_checker_accepts(tmp_path):
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        name = page.stem.lower().replace("-", "_")
+        blocks = _blocks(page) if page.name not in UNTYPED else []
+        for number, code in enumerate(blocks if page in PAGES else ["\n".join(blocks)] if blocks else [], 1):
+            (tmp_path / f"{page.parent.name.replace('-', '_')}_{name}_{number}.py").write_text(code)
+    assert len(list(tmp_path.iterdir())) > 15
+    checked = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", *tmp_path.iterdir()]
+    ran = subprocess.run(checked, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_each_page_has_examples():
