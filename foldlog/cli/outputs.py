@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventstore.maintenance.whole_file import check_target
 from foldlog.cli.outcome import Refused
 
 __all__ = ["Force", "check_output", "new_file", "output_option"]
@@ -42,8 +43,6 @@ def check_output(path: Path, *, force: bool) -> None:
     """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given; and
     ``InvalidOption`` if it is a folder, a database or its log.
     """
-    from eventstore.maintenance.whole_file import check_target
-
     check_target(path)
     if not force and (path.is_file() or (path.is_symlink() and not path.exists())):
         raise Refused(f"{path} exists; choose another name, or replace the file with --force")
