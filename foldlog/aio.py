@@ -20,20 +20,18 @@ that only reads is left to its thread: both raise at once, without an outcome.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from datetime import datetime
-from functools import partial
+from functools import partial, update_wrapper
 from itertools import islice
 from operator import length_hint
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
-from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
-from eventstore.documents.listing import RecentConversations
+from eventstore import Action, Event, KeyRing, Recorded, Store
 from eventstore.store import EVENT_BYTES_MAX
 from eventstore.values.outcome import Outcome
-from eventstore.writing.origins import FoundEvent
 from eventstore.writing.together import can_append_all
 from foldlog import histories as sync
 from foldlog.appends import PendingAppend, append_all
@@ -45,11 +43,12 @@ if TYPE_CHECKING:
     from condensers import AgentModel
     from eventstore.stored.compression import Compression
     from foldlog.histories import ChosenCondenser
-    from foldlog.search import Hit
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
+C = TypeVar("C", bound=Callable[..., Any])
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 _PAGE = 500
@@ -102,9 +101,7 @@ class Opening:
         self._histories = await self._open()
         return self._histories
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._histories is not None  # it was entered
         await self._histories.close()
 
@@ -114,25 +111,23 @@ class Opening:
             return AsyncHistories(await pool.run(self._opened, finish=True), pool)
         except BaseException as error:
             outcome = getattr(error, "outcome", None)
-            if (
-                outcome is not None and outcome.value is not None
-            ):  # cancelled after it was opened: no other code would close it
-                outcome.value.close()
+            if outcome is not None and outcome.value is not None:
+                outcome.value.close()  # cancelled after it was opened: no other code would close it
             pool.close()
             raise
 
 
 def _method(
-    method: Callable[Concatenate[History, P], T], *, writes: bool = False, steps: bool = False
-) -> Callable[Concatenate[AsyncHistory, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method of a history, with the same arguments and the same docstring."""
+    method: Callable[Concatenate[S, P], T], *, writes: bool = False, steps: bool = False
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async form of a method of a history, or of histories, with the same arguments and docstring."""
 
-    def call(self: AsyncHistory, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        pool = self._histories.stepping if steps else self._histories.pool
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        histories: AsyncHistories = self._histories
+        pool = histories.stepping if steps else histories.pool
         return pool.run(partial(method, self.sync, *args, **kwargs), finish=writes)
 
-    call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"AsyncHistory.{method.__name__}", method.__doc__
-    return call
+    return _described(call, method)
 
 
 def _append(
@@ -146,7 +141,13 @@ def _append(
         pool = self._histories.appending if append.is_short else self._histories.pool
         return pool.run(append, finish=True)
 
-    call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"AsyncHistory.{method.__name__}", method.__doc__
+    return _described(call, method)
+
+
+def _described(call: C, method: Callable[..., Any]) -> C:
+    """Return the async form of a method with its name, docstring and signature."""
+    update_wrapper(call, method, assigned=("__name__", "__doc__"))
+    call.__qualname__ = f"Async{method.__qualname__}"
     return call
 
 
@@ -259,6 +260,10 @@ def face_of(histories: sync.Histories) -> AsyncHistories:
         return face
 
 
+_created = _method(sync.Histories.create, writes=True)
+_forked = _method(History.fork, writes=True)
+
+
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same of the sync face; see ``foldlog.Histories``.
 
@@ -274,6 +279,10 @@ class AsyncHistories:
         self.appending = (
             ThreadPool("foldlog-appends", 1, partial(append_all, store)) if can_append_all(store.database) else pool
         )
+
+    @property
+    def _histories(self) -> AsyncHistories:
+        return self
 
     def __getitem__(self, conversation: str) -> AsyncHistory:
         return AsyncHistory(self, conversation)
@@ -308,63 +317,19 @@ class AsyncHistories:
             return _Pages(self.pool, partial(follow, after_position))
         return _Following(self.pool, self.sync.store, after_position)
 
-    async def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
-
-        Cost: the events found, whatever the size of the store.
-        """
-        return await self.pool.run(partial(self.sync.find, source_id, format=format), finish=False)
-
-    async def erase(
-        self,
-        conversation: str,
-        *,
-        reason: str,
-        complete: bool = True,
-        detach_forks: bool = False,
-        expected: ConversationRow | None = None,
-    ) -> ConversationRow:
-        erase = partial(self.sync.erase, conversation, reason=reason, complete=complete, detach_forks=detach_forks)
-        return await self.pool.run(partial(erase, expected=expected), finish=True)
+    find = _method(sync.Histories.find)
+    erase = _method(sync.Histories.erase, writes=True)
+    recent = _method(sync.Histories.recent)
+    search = _method(sync.Histories.search)
 
     async def create(
         self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
     ) -> AsyncHistory:
-        create = partial(self.sync.create, conversation, attributes, replace_erased=replace_erased)
-        created = await self.pool.run(create, finish=True)
         history = self[conversation]
-        history.sync = created
+        history.sync = await _created(self, conversation, attributes, replace_erased=replace_erased)
         return history
 
-    async def recent(
-        self,
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        limit: int = 100,
-        after: tuple[int, int] | None = None,
-        age_max_s: float = 2.0,
-    ) -> RecentConversations:
-        found = partial(self.sync.recent, attributes, limit=limit, after=after, age_max_s=age_max_s)
-        return await self.pool.run(found, finish=False)
-
-    erase.__doc__ = sync.Histories.erase.__doc__
     create.__doc__ = sync.Histories.create.__doc__
-    recent.__doc__ = sync.Histories.recent.__doc__
-
-    async def search(
-        self,
-        words: str,
-        *,
-        conversation: str | None = None,
-        kinds: Iterable[str] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 20,
-    ) -> tuple[Hit, ...]:
-        search = partial(self.sync.search, words, conversation=conversation, kinds=kinds, since=since, until=until)
-        return await self.pool.run(partial(search, limit=limit), finish=False)
-
-    search.__doc__ = sync.Histories.search.__doc__
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
@@ -379,9 +344,6 @@ class AsyncHistories:
 
     def __repr__(self) -> str:
         return f"<async {self.sync!r}>"
-
-
-_forked = _method(History.fork, writes=True)
 
 
 class AsyncHistory:

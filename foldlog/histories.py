@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import ConversationErased, ConversationRow, Documents, KeyRing, Store, open_store
@@ -270,9 +269,7 @@ class Histories:
     def __enter__(self) -> Histories:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import cached_property, partial, wraps
-from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from eventstore import ConversationErased, VersionConflict
@@ -76,9 +75,7 @@ class _Given:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._owned:
             await self.histories.close()
 
@@ -88,7 +85,7 @@ class OpenHistories(_Given):
 
     async def close(self) -> None:
         """Close the store, if it was opened by its URL."""
-        await self.__aexit__(None, None, None)
+        await self.__aexit__()
 
 
 class WithHistories(_Given):
@@ -102,9 +99,7 @@ class WithHistories(_Given):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
