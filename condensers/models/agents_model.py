@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar, cast
+from abc import ABC
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from condensers.base import AgentModel, Condenser, Reply, Summarizer
 from condensers.errors import InvalidCondenser
 from condensers.models.client import LLM
+from condensers.rolling import RollingCondenser
 
-__all__ = ["AGENTS_MODEL", "AgentsModel", "with_agents_model"]
-
-T = TypeVar("T", bound=Condenser)
+__all__ = ["AGENTS_MODEL", "AgentsModel", "AskingCondenser"]
 
 _NAME_ONE = (
     "name a model in one of three places: a table 'llm_config' of the condenser, a table [llm] of the TOML file, "
@@ -28,33 +27,29 @@ class AgentsModel:
     supports_function_calling: bool = True
     supports_response_schema: bool = True
 
-    def complete(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        tool_choice: str | None = None,
-        response_schema: Mapping[str, Any] | None = None,
-    ) -> Reply:
+    def complete(self, *messages: Any, **how: Any) -> Reply:
         raise InvalidCondenser(f"the condenser names no model; {_NAME_ONE}")
 
 
 AGENTS_MODEL: Final = AgentsModel()
 
 
-def with_agents_model(condenser: T, agent_llm: AgentModel | None) -> T:
-    """Return the condenser with the agent's model, if it uses ``AGENTS_MODEL``; else the condenser itself.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskingCondenser(RollingCondenser, ABC):
+    """A condenser that asks the model ``llm``. ``AGENTS_MODEL`` stands for that of the agent."""
 
-    Raises ``InvalidCondenser`` where there is no such model, or where it cannot be asked.
-    """
-    if not isinstance(getattr(condenser, "llm", None), AgentsModel):
-        return condenser
-    if agent_llm is None:
-        raise InvalidCondenser(f"the condenser {condenser.type!r} names no model and the agent has none; {_NAME_ONE}")
-    if not isinstance(agent_llm, Summarizer):
-        raise InvalidCondenser(
-            f"the condenser {condenser.type!r} names no model, and the agent's model {agent_llm.model!r} cannot be "
-            f"asked: it has no method 'complete'; {_NAME_ONE}"
-        )
-    asked = agent_llm.without_prompt_caching() if isinstance(agent_llm, LLM) else agent_llm
-    return cast("T", replace(cast("Any", condenser), llm=asked))
+    asks_a_model = True
+
+    llm: Summarizer = field(kw_only=False)
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        if not isinstance(self.llm, AgentsModel):
+            return self
+        if agent_llm is None:
+            raise InvalidCondenser(f"the condenser {self.type!r} names no model and the agent has none; {_NAME_ONE}")
+        if not isinstance(agent_llm, Summarizer):
+            raise InvalidCondenser(
+                f"the condenser {self.type!r} names no model, and the agent's model {agent_llm.model!r} cannot be "
+                f"asked: it has no method 'complete'; {_NAME_ONE}"
+            )
+        return replace(self, llm=agent_llm.without_prompt_caching() if isinstance(agent_llm, LLM) else agent_llm)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Condenser, Reason, Reply, Report, Summarizer
+from condensers.base import AgentModel, Condensation, Reason, Reply, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.models.agents_model import with_agents_model
+from condensers.models.agents_model import AskingCondenser
 from condensers.models.ask import ask, made_by, read_json, report_on, usable_text, useless
 from condensers.prompts import Prompt, load_prompt
 from condensers.prompts.rendering import event_block
-from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
+from condensers.rolling import check_sizes, reasons_by_size
 from condensers.selection import stands_for_forgotten
 from projections import View
 
@@ -30,7 +30,7 @@ _SCHEMA = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LLMAttentionCondenser(RollingCondenser):
+class LLMAttentionCondenser(AskingCondenser):
     """Keep the head and, up to half of ``max_size``, the events that the model behind ``llm`` chooses.
 
     The newest events take the places that it leaves free. A unit stays whole if one of its events is kept. Summaries
@@ -42,15 +42,10 @@ class LLMAttentionCondenser(RollingCondenser):
     """
 
     type = "llm_attention"
-    asks_a_model = True
 
-    llm: Summarizer = field(kw_only=False)
     max_size: int = 100
     keep_first: int = 1
     max_event_length: int | None = 10_000
-
-    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        return with_agents_model(self, agent_llm)
 
     def __post_init__(self) -> None:
         check_sizes(self.max_size, self.keep_first)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from condensers.base import AgentModel, Condenser, Summarizer
-from condensers.models.agents_model import with_agents_model
+from condensers.models.agents_model import AskingCondenser
 from condensers.models.ask import ask, made_by, report_on, usable_text
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
@@ -18,16 +17,10 @@ __all__ = ["LLMSummarizingCondenser"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LLMSummarizingCondenser(SummarizingCondenser):
+class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
     """Let the model behind ``llm`` write the summary. For the rest see ``SummarizingCondenser``."""
 
     type = "llm"
-    asks_a_model = True
-
-    llm: Summarizer = field(kw_only=False)
-
-    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        return with_agents_model(self, agent_llm)
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         prompt = load_prompt("summary")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from condensers.base import AgentModel, Condenser, Reply, Summarizer
+from condensers.base import Reply
 from condensers.errors import InvalidCondenser
-from condensers.models.agents_model import with_agents_model
+from condensers.models.agents_model import AskingCondenser
 from condensers.models.ask import ask, made_by, read_json, report_on, useless
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
@@ -63,20 +63,15 @@ FIELDS = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StructuredSummaryCondenser(SummarizingCondenser):
+class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     """Let the model behind ``llm`` fill in ``FIELDS``. It must be able to call tools: else ``InvalidCondenser``.
 
     A call that is missing, malformed or without a required field is a failure: then no events are forgotten.
     """
 
     type = "structured"
-    asks_a_model = True
 
-    llm: Summarizer = field(kw_only=False)
     selection: SelectionRule = "openhands-v0"
-
-    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        return with_agents_model(self, agent_llm)
 
     def __post_init__(self) -> None:
         super().__post_init__()
