@@ -263,7 +263,3 @@ def _raise(cancelled: BaseException, call: _Call[Any]) -> NoReturn:
     """Raise the cancellation with the outcome of the call."""
     cancelled.outcome = call.outcome  # type: ignore[attr-defined]
     raise cancelled
-
-
-def _nothing() -> None:
-    """Do nothing."""

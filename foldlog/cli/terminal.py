@@ -30,7 +30,6 @@ __all__ = [
     "console",
     "emit",
     "emit_list",
-    "folded",
     "has_edge",
     "json_text",
     "note",
@@ -149,15 +148,6 @@ class PrintedLines:
             before, _, after = captured.get().partition("x")
             self._codes[style] = before, after
         return self._codes[style]
-
-
-def folded(text: str, width: int) -> list[str]:
-    """Return ``text`` in pieces that each take ``width`` columns, the last one padded with spaces."""
-    if len(text) <= width and _NARROW.fullmatch(text):
-        return [text.ljust(width)]
-    from rich.cells import chop_cells, set_cell_size
-
-    return [set_cell_size(piece, width) for piece in chop_cells(text, width)]
 
 
 def _cut(text: str, room: int) -> str:
