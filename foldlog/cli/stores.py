@@ -7,14 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from eventstore import ConversationNotFound, Store, StoreUnusable, open_store
+from eventstore.recorders.base import RecorderOfFile
+from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
-
-if TYPE_CHECKING:
-    from eventstore import Store
-    from eventstore.recorders.urls import Location
 
 __all__ = [
     "bytes_pending_words",
@@ -37,8 +35,6 @@ _FEW = 5
 
 def bytes_pending_words(store: Store, of: str) -> str:
     """Say where bytes of what was erased or replaced may still be, and what removes them."""
-    from eventstore.recorders.base import RecorderOfFile
-
     if isinstance(store.database.recorder, RecorderOfFile):
         return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
     return (
@@ -54,9 +50,6 @@ def open_or_create(db: str) -> Store:
 
 def _opened(url: str) -> Store:
     """Open a store. Raise ``Refused`` for a file that ``foldlog import`` takes."""
-    from eventstore import StoreUnusable, open_store
-    from eventstore.recorders.urls import as_url, parse
-
     try:
         return open_store(url)
     except StoreUnusable as error:
@@ -101,8 +94,6 @@ def open_existing(db: str) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. A file without write
     permission is opened for reading.
     """
-    from eventstore.recorders.urls import absolute_hint, as_url, parse
-
     db = as_url(db)
     location = parse(db)
     if location.scheme == "postgresql" and "mode" not in location.options:
@@ -125,8 +116,6 @@ def open_to_read(db: str) -> Store:
     """Open the store at ``db``, which must exist, for reading only: it cannot be changed. A store of an older schema is
     migrated first, as by any command.
     """
-    from eventstore.recorders.urls import as_url, parse
-
     db = as_url(db)
     location = parse(db)
     if location.scheme != "memory" and "mode" not in location.options:
@@ -161,8 +150,6 @@ def whole(store: Store, given: str) -> str:
 
 def _is_there(store: Store, conversation: str) -> bool:
     """Return whether the store has a conversation of this id, erased or not."""
-    from eventstore import ConversationNotFound
-
     try:
         store.conversation(conversation)
     except ConversationNotFound:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from eventstore import ConversationRow, Store
+from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.moments import given_moment
@@ -16,13 +20,9 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-
-    from eventstore import ConversationRow, Store
-    from foldlog.reports.overview import Overview
+from foldlog.cli.tables import padded
+from foldlog.reports.overview import Overview, overview_of
+from projections import Views
 
 __all__ = ["run"]
 
@@ -122,9 +122,6 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 
 def _described(store: Store) -> Callable[[ConversationRow], _Line]:
-    from foldlog.reports.overview import overview_of
-    from projections import Views
-
     views = Views(store)
     return lambda row: _Line(row, overview_of(store, views, row))
 
@@ -138,8 +135,6 @@ def _chosen(
     reverse: bool,
 ) -> Iterator[_Line]:
     """Yield the lines in their order. If no other column decides the order, only the shown lines are described."""
-    import heapq
-
     if sort == "id" and not reverse:
         return map(describe, islice(rows, limit))
     key = _activity_key(reverse) if sort == "activity" else _SORTS[sort]
@@ -185,8 +180,6 @@ class _Column(NamedTuple):
 
 
 def _show(db: str, lines: Iterator[_Line], *, tree: bool) -> None:
-    from eventstore.recorders.urls import without_password
-
     page = list(islice(lines, _PAGE))
     if not page:
         where = terminal.printable(without_password(db))
@@ -277,8 +270,6 @@ def _write(
     out: terminal.PrintedLines, cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int], style: str
 ) -> None:
     """Write one row. An id that is wider than its column has its own line, whole, so that it can be copied."""
-    from foldlog.cli.tables import padded
-
     name, figures = cells[0], _GAP + _joined(cells[1:], columns[1:], widths[1:])
     if len(padded(name, widths[0])) > widths[0]:
         out.write_plain(name)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from eventstore import Store, open_store
+from eventstore.maintenance.salvage import LOST_MAX, Salvaged, salvage
+from eventstore.maintenance.verify import VerifyFinding
+from eventstore.recorders.sqlite.damaged.carving import Carved, carve
+from eventstore.recorders.urls import as_url, parse
+from eventstore.stored.database import translated
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import events_total
-
-if TYPE_CHECKING:
-    from eventstore import Store
-    from eventstore.maintenance.salvage import Salvaged
-    from eventstore.recorders.sqlite.damaged.carving import Carved
+from foldlog.cli.stores import events_total, open_existing
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -42,11 +44,6 @@ def run(
 
     Example: foldlog salvage damaged.db rescued.db
     """
-    from eventstore import open_store
-    from eventstore.maintenance.salvage import salvage
-    from eventstore.maintenance.verify import VerifyFinding
-    from eventstore.stored.database import translated
-
     to = _url(target)
     if os.path.exists(_path(to) or ""):
         raise Refused(f"{target} exists already; salvage into a new store")
@@ -79,8 +76,6 @@ def run(
 
 def _warn(done: list[Salvaged], source: str, target: str, carved: Carved | None) -> None:
     """Print what is lost of each conversation, and of the file as a whole."""
-    from foldlog.words.gist import count
-
     for each in done:
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r}: nothing of it was copied: {each.problem}")
@@ -116,10 +111,6 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, Carved | None]]
     """Yield the source as a readable store. The rows of a damaged file are first written to a file beside the target;
     for a file, yield also the numbers of what was found in it.
     """
-    from eventstore import open_store
-    from eventstore.recorders.sqlite.damaged.carving import carve
-    from foldlog.cli.stores import open_existing
-
     path = _path(source)
     if path is None:
         with open_existing(source) as store:
@@ -142,8 +133,6 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, Carved | None]]
 
 def _lost_max(path: str | None) -> int:
     """Return how many consecutive events can be missing: a file held only what fits into it."""
-    from eventstore.maintenance.salvage import LOST_MAX
-
     return LOST_MAX if path is None else min(max(_LOST_MIN, os.path.getsize(path) // _ROW_BYTES_MIN), LOST_MAX)
 
 
@@ -152,8 +141,6 @@ def _url(named: str) -> str:
 
 
 def _path(url: str) -> str | None:
-    from eventstore.recorders.urls import as_url, parse
-
     location = parse(as_url(url))
     return location.path if location.scheme == "sqlite" else None
 
@@ -170,8 +157,6 @@ def _document(each: Salvaged) -> dict[str, Any]:
 
 
 def _sum_up(done: list[Salvaged], target: str) -> None:
-    from foldlog.words.gist import count
-
     whole = sum(each.whole for each in done)
     parts = sum(not each.whole and each.problem is None for each in done)
     lost = sum(each.problem is not None for each in done)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from eventstore import Store
+from eventstore.maintenance.verify import Published, Verdict
+from eventstore.maintenance.verify import verify as verify_store
+from eventstore.stored.rows import from_microseconds
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing, resolved
-
-if TYPE_CHECKING:
-    from eventstore import Store
-    from eventstore.maintenance.verify import Published, Verdict
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 
@@ -39,8 +40,6 @@ def run(
 
     Example: foldlog verify --heads heads.json
     """
-    from foldlog.words.gist import count
-
     published = {} if heads is None else _published(heads)
     found = _Found()
     with open_existing(db) as store, terminal.progress() as bars:
@@ -67,8 +66,6 @@ def run(
 def _verdicts(
     store: Store, conversations: Sequence[str] | None, published: Mapping[str, Sequence[Published]]
 ) -> Iterator[Verdict]:
-    from eventstore.maintenance.verify import verify as verify_store
-
     if not conversations:
         yield from verify_store(store, published=published)
         return
@@ -117,8 +114,6 @@ def _status(verdict: Verdict) -> str:
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:
-    from eventstore.stored.rows import from_microseconds
-
     document: dict[str, Any] = {
         "conversation": verdict.conversation,
         "version": verdict.version,
@@ -135,9 +130,6 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_erased(verdict: Verdict) -> None:
-    from eventstore.stored.rows import from_microseconds
-    from foldlog.words.gist import count
-
     if verdict.erasure is not None:
         name = terminal.printable(verdict.conversation or "", one_line=True)
         reason = terminal.printable(verdict.erasure.reason, one_line=True)
@@ -148,8 +140,6 @@ def _show_erased(verdict: Verdict) -> None:
 
 def _published(path: Path) -> dict[str, list[Published]]:
     """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
-    from eventstore.maintenance.verify import Published
-
     heads: dict[str, list[Published]] = {}
     try:
         for entry in json.loads(path.read_text("utf-8"))["heads"]:
