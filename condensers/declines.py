@@ -17,8 +17,6 @@ from condensers.reports import is_standing
 from eventstore.events import CondensationAction, Event
 from projections import View
 
-__all__ = ["Declines"]
-
 
 class Declines:
     """The decline of one conversation: whether it stands, and the cost since. Several threads may use one object: at

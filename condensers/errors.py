@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 from eventstore.errors import EventStoreError
 
-__all__ = ["CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"]
-
 Failure = Literal["timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"]
 """Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad request),
 ``bad_reply`` where there was one and it was empty, cut off or malformed."""

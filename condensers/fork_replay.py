@@ -30,8 +30,6 @@ from projections import Views
 from projections.intervals import contains
 from projections.retractions import effective, intervals_kept, target
 
-__all__ = ["ForkReplay", "replay_as_fork"]
-
 _NOT_REPLAYED = (CondensationAction, Retraction, Redaction, DocumentChanges, UnknownEvent)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from condensers.base import AgentModel, Condensation, Step
     from projections import View
 
-__all__ = ["MetadataInterface", "WithView", "get_condensation_metadata"]
-
 
 class WithView(Protocol):
     """The methods that the reference's interface needs of a conversation, such as ``foldlog.History``."""

@@ -11,8 +11,6 @@ from eventstore.events import Action, CondensationAction, Event, Observation, Re
 from projections import View
 from projections.units import pending_positions, units
 
-__all__ = ["Outdated", "Plan"]
-
 
 class Outdated(CondenserError):
     """A plan does not fit the events that other writers appended since. It was not appended; plan again."""

@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["abstract", "accept_agent_llm"]
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _TAKE_A_VIEW = (

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple, overload
 
-__all__ = ["Fates", "Numbers", "Turn", "Turns"]
-
 _UNKNOWN = -1
 
 

@@ -17,22 +17,6 @@ from msgspec.structs import replace
 
 from eventstore.events import Annotation, CondensationAction, Event
 
-__all__ = [
-    "CONDENSER_METADATA_KEY",
-    "Report",
-    "above_size",
-    "annotation",
-    "is_standing",
-    "metrics_of",
-    "model_cost",
-    "on_a_model",
-    "open_report",
-    "reports_of",
-    "take_abandoned",
-    "take_report",
-    "with_reports",
-]
-
 CONDENSER_METADATA_KEY = "condenser_meta"
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
 

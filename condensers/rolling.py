@@ -18,8 +18,6 @@ from condensers.reports import above_size, with_reports
 from condensers.selection import forget, kept_whole, real, unkept
 from projections import View
 
-__all__ = ["PipelinableCondenserBase", "RollingCondenser", "check_sizes", "reasons_by_size"]
-
 
 class RollingCondenser(Condenser, ABC):
     """A condenser that makes condensations. A strategy defines ``get_condensation``, and ``reasons`` or

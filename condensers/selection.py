@@ -23,20 +23,6 @@ from eventstore.events import (
 )
 from projections import View
 
-__all__ = [
-    "IndexSpan",
-    "after_system_prompt",
-    "apart",
-    "ends",
-    "forget",
-    "kept_whole",
-    "middle",
-    "next_cut",
-    "real",
-    "stands_for_forgotten",
-    "unkept",
-]
-
 
 class IndexSpan(NamedTuple):
     """A half-open piece of a View, ``view[start:stop]``, between two of its cut points."""

@@ -13,8 +13,6 @@ from eventstore.writing import together
 from eventstore.writing.appending import Appending
 from foldlog.history import ExpectedVersion, History
 
-__all__ = ["PendingAppend", "append_all"]
-
 T = TypeVar("T")
 
 _EVENTS_MAX: Final = 100

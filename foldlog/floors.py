@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["FLOORS", "check_floors"]
-
 FLOORS = ("eventstore", "projections", "condensers")
 _MARK = b'\n__foldlog__ = "'
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
 
-__all__ = ["Histories", "open"]
-
 
 def open(
     url: str | os.PathLike[str],

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from projections import Lifetimes
     from projections.messages import Dialect
 
-__all__ = ["ExpectedVersion", "History", "described"]
-
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 
 

@@ -15,8 +15,6 @@ from eventstore import ConversationNotFound, Event, HistoryDiverged, Store
 from foldlog.formats import Source, UnknownFormat, encode
 from foldlog.formats.delta import delta
 
-__all__ = ["Imported", "ReadOtherwise", "import_source"]
-
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
 beginning of a history: two histories of one task begin with the same prompt.

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from eventstore import Event, InvalidArgument, events
 
-__all__ = ["KINDS", "WIDER", "kind_words", "label", "narrowed"]
-
 KINDS = (
     "system",
     "message",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from eventstore.maintenance.verify import Published, Verdict
     from eventstore.recorders.server import Status
 
-__all__ = ["Maintenance"]
-
 
 def _user() -> str:
     """Return the name of the user that this process runs as; its number where it has no name."""

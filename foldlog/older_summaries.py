@@ -9,8 +9,6 @@ from eventstore import CondensationAction, CondensationSummary, Recorded
 from eventstore.events import summary_id
 from projections import View
 
-__all__ = ["warn_of_older_summaries"]
-
 _log = logging.getLogger("foldlog")
 _warned = False
 """Whether this process was warned already."""

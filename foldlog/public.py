@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["NAMES", "object_named"]
-
 _HOMES: Mapping[str, tuple[str, ...]] = {
     "foldlog.histories": ("Histories", "open"),
     "foldlog.history": ("History",),

@@ -17,8 +17,6 @@ from foldlog.formats.registry import format_named
 if TYPE_CHECKING:
     from foldlog.history import ExpectedVersion, History
 
-__all__ = ["Recording"]
-
 _log = logging.getLogger("foldlog")
 _DECODERS_MAX = 256
 """The number of decoders that are kept: most appends then read nothing."""

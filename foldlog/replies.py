@@ -32,8 +32,6 @@ from foldlog.reply_parts import (
     text_or_none,
 )
 
-__all__ = ["from_openai"]
-
 _REQUEST_TOOL = "request_condensation"
 _THINKING = ("thinking", "redacted_thinking")
 _BLOCKS_OF_ANTHROPIC = frozenset((*_THINKING, "tool_use", "tool_result", "server_tool_use", "document", "image"))

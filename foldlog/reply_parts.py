@@ -7,8 +7,6 @@ from typing import Any
 
 from eventstore import Content, InvalidArgument
 
-__all__ = ["Part", "blocks_of", "content_of", "dicts_of", "joined_contents", "not_a_reply", "plain", "text_or_none"]
-
 Part = dict[str, Any]
 
 

@@ -19,8 +19,6 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from eventstore.values.outcome import Outcome
 
-__all__ = ["ThreadPool", "pause"]
-
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]

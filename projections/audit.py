@@ -17,8 +17,6 @@ from projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.stored.revision_codec import CODE, PROJECTION
 
-__all__ = ["Audit", "Auditing", "Finding", "Forgetting", "audit"]
-
 _PAGE = 1_000
 
 

@@ -12,8 +12,6 @@ from eventstore.events import CondensationAction, Event
 from projections.intervals import contains
 from projections.retractions import intervals_kept
 
-__all__ = ["JoinedCondensations", "StoredCondensations"]
-
 _PAGE = 200
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from eventstore.errors import EventStoreError
 
-__all__ = ["NoSuchEvent", "NoSuchVersion"]
-
 
 class NoSuchVersion(EventStoreError, ValueError):
     """The conversation never had this version. Use one from 0 to its present version."""

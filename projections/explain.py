@@ -28,8 +28,6 @@ from projections.view import View
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Difference", "Fate", "Summarized", "Traced", "Why", "explain_difference", "explain_event"]
-
 Fate = Literal["shown", "forgotten", "never shown"]
 
 

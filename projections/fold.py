@@ -41,8 +41,6 @@ from projections.long_fold import LongFold, named_places
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
-__all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "add_shown", "evolve", "fold", "resume", "summary_event"]
-
 
 class EarlierFolds(Protocol):
     """The source of the earlier states that a retraction returns to."""

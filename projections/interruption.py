@@ -11,8 +11,6 @@ from eventstore.writing.generation import Generation
 from projections.tool_results import check_still_open
 from projections.views import Views
 
-__all__ = ["UNKNOWN_OUTCOME", "interrupt"]
-
 UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may have run, in part or whole"
 """The default reason. A model that reads it can check before it repeats the call."""
 

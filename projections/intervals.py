@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-__all__ = ["Intervals", "contains", "normalize"]
-
 Intervals = tuple[tuple[int, int], ...]
 
 

@@ -8,8 +8,6 @@ from typing import overload
 from eventstore.events import Event
 from projections.units import Units, UnitsSoFar, units
 
-__all__ = ["NO_ITEMS", "Items"]
-
 
 class Items(Sequence[Event]):
     """Events in order. ``plus`` makes a longer sequence that shares the list of this one, so it costs only the added

@@ -13,8 +13,6 @@ from operator import attrgetter
 from eventstore.events import Action, Event, Observation
 from projections.units import UNSEEN, units
 
-__all__ = ["Ties", "left_behind_after", "left_behind_by_ids", "left_behind_by_piece"]
-
 _stays_with_next = attrgetter("stays_with_next")
 
 

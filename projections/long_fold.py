@@ -15,8 +15,6 @@ from eventstore.events import CondensationAction, CondensationRequest, Event, is
 from projections.left_behind import Ties
 from projections.v0_dialect import clamp, is_from_v0
 
-__all__ = ["LongFold", "named_places"]
-
 RECENT = 4
 """The number of newest condensations whose forgotten events are remembered. The events at the end of a View saw few
 condensations.

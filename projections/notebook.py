@@ -23,8 +23,6 @@ from eventstore.events import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Table", "event_row", "rows_of"]
-
 _LINE = 160
 _HEAD, _TAIL = 10, 20
 """The number of events at the beginning and at the end of a long table."""

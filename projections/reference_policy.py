@@ -17,8 +17,6 @@ from itertools import pairwise
 
 from eventstore.events import Action, Event, Observation
 
-__all__ = ["PROPERTIES", "enforce", "find_cut_points"]
-
 
 def enforce(events: Sequence[Event], history: Sequence[Event]) -> tuple[Event, ...]:
     """Return the events of a View that stay once every property holds. ``history`` is the whole conversation.

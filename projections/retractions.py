@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from eventstore.events import Event, Retraction
 from projections.intervals import Intervals
 
-__all__ = ["effective", "intervals_kept", "target"]
-
 
 def target(retraction: Retraction) -> int:
     """Return the version to which a recorded retraction returns. An imported one that names a later version than its

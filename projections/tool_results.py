@@ -12,8 +12,6 @@ from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.writing.generation import Generation
 from projections.view import View
 
-__all__ = ["append_tool_result", "check_still_open"]
-
 _NAMED_MAX = 5
 
 

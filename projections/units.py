@@ -30,19 +30,6 @@ from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
 
-__all__ = [
-    "UNSEEN",
-    "ParallelCalls",
-    "Units",
-    "UnitsSoFar",
-    "WaitingCalls",
-    "cut_positions",
-    "fit_positions",
-    "open_positions",
-    "pending_positions",
-    "units",
-]
-
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
 

@@ -23,8 +23,6 @@ from eventstore.events import (
 )
 from projections.intervals import Intervals, contains, normalize
 
-__all__ = ["Register", "clamp", "entomb", "find_buried", "insert_register", "is_buried", "is_from_v0"]
-
 _FORMAT = "openhands-v0"
 
 

@@ -19,8 +19,6 @@ from projections.units import Units, cut_positions, fit_positions, open_position
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["View"]
-
 
 @dataclass(frozen=True)
 class View:

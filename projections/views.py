@@ -39,8 +39,6 @@ from projections.stored.tracing import are_only_condensations, trace
 from projections.stored.unread import UnreadView
 from projections.view import View
 
-__all__ = ["Views"]
-
 _REMEMBERED = 64
 """Number of conversations whose last View stays in memory, to fold on from."""
 

@@ -13,8 +13,6 @@ from eventstore.errors import InvalidArgument
 from eventstore.events import Event
 from projections.view import View
 
-__all__ = ["Policy", "cut_points", "well_formed"]
-
 Policy = Literal["fixed", "reference"]
 
 

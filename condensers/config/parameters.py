@@ -33,24 +33,6 @@ from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from condensers.strategies.summarizing import SelectionRule, TailRule
 
-__all__ = [
-    "AmortizedForgettingCondenserConfig",
-    "BrowserOutputCondenserConfig",
-    "CondenserPipelineConfig",
-    "ConversationWindowCondenserConfig",
-    "DigestCondenserConfig",
-    "LLMAttentionCondenserConfig",
-    "LLMSummarizingCondenserConfig",
-    "NoOpCondenserConfig",
-    "ObservationMaskingCondenserConfig",
-    "Parameter",
-    "RecentEventsCondenserConfig",
-    "Strategy",
-    "StructuredSummaryCondenserConfig",
-    "condenser_from_config",
-    "list_strategies",
-]
-
 
 def condenser_from_config(config: Mapping[str, Any] | CondenserConfig) -> Condenser:
     """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.

@@ -25,19 +25,6 @@ from condensers.errors import InvalidCondenser
 from condensers.models.agents_model import AgentsModel
 from condensers.models.llm_config import LLMConfig
 
-__all__ = [
-    "CONDENSER_REGISTRY",
-    "ENTRY_POINTS",
-    "CondenserConfig",
-    "config_of",
-    "config_types",
-    "from_config",
-    "parse_config",
-    "parse_llm_config",
-    "register_config",
-    "told",
-]
-
 ENTRY_POINTS = "foldlog.condensers"
 """The group in which a package names its condensers."""
 

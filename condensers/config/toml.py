@@ -31,8 +31,6 @@ from condensers.config.registry import CondenserConfig, from_config, parse_confi
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import LLMConfig
 
-__all__ = ["load_condenser", "load_condenser_config", "read_condenser_config"]
-
 _Table = Mapping[str, Any]
 
 _KEYS = {"api_key", "api_key_env"}

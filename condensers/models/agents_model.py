@@ -11,8 +11,6 @@ from condensers.errors import InvalidCondenser
 from condensers.models.client import LLM
 from condensers.rolling import RollingCondenser
 
-__all__ = ["AGENTS_MODEL", "AgentsModel", "AskingCondenser"]
-
 _NAME_ONE = (
     "name a model in one of three places: a table 'llm_config' of the condenser, a table [llm] of the TOML file, "
     "or agent_llm= of foldlog.open or CondenseHandler"

@@ -10,9 +10,6 @@ from condensers.base import Reply, Report, Summarizer
 from condensers.errors import Failure, ModelCallFailed
 from condensers.prompts import Prompt
 
-__all__ = ["ask", "made_by", "read_json", "report_on", "usable_text", "useless"]
-
-
 _LENGTH_MAX = 1_000_000
 """The most characters of a reply. A longer one could be too large for an event."""
 

@@ -13,8 +13,6 @@ from eventstore.events import Action, Message, SystemMessage
 from projections import View
 from projections.units import units
 
-__all__ = ["Overrun", "TokenBudget", "overrun", "start_of_tail_that_fits", "tokens_of", "tokens_of_beginnings"]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:

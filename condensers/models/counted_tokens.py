@@ -12,8 +12,6 @@ from condensers.models.event_tokens import event_tokens
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections.messages import rendered
 
-__all__ = ["CountedTokens", "CountsTokens"]
-
 
 class CountsTokens(Protocol):
     """A model whose tokenizer counts prompts, such as ``condensers.LLM``."""

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["within"]
-
 T = TypeVar("T")
 
 

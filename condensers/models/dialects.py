@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from projections.messages import Dialect
 
-__all__ = ["dialect_of_model"]
-
 _TRANSLATED = frozenset(
     (
         *("anthropic", "azure_ai", "bedrock", "databricks", "gemini", "litellm_proxy", "vertex_ai", "vertex_ai_beta"),

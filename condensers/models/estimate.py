@@ -19,8 +19,6 @@ from condensers.models.tokens import TokenCounter
 from eventstore.values.json_values import said
 from projections import View
 
-__all__ = ["ESTIMATE", "OF_AN_IMAGE", "OF_A_CALL", "OF_A_MESSAGE", "Estimate", "counting", "estimated"]
-
 _PIECE = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"

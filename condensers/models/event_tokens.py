@@ -22,8 +22,6 @@ from eventstore.values.json_values import said
 from projections import View
 from projections.messages.turns import arguments_of
 
-__all__ = ["event_tokens", "view_tokens"]
-
 _WHOLE = 2_048
 """A text of up to this many characters is counted whole. For a longer text, four samples of a quarter of it each."""
 

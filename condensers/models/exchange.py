@@ -9,8 +9,6 @@ from typing import Any
 
 from condensers.base import Reply, ToolCall
 
-__all__ = ["Bill", "is_final", "reply_of", "request_for", "says_something", "sendable"]
-
 
 class Bill:
     """The cost of a call so far, with retries and fallbacks. ``cost`` is None if the price of a reply is unknown."""

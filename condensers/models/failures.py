@@ -12,17 +12,6 @@ from condensers.errors import Failure
 from condensers.models.requests import is_context_window_error
 from condensers.prompts.rendering import clipped
 
-__all__ = [
-    "PASSING",
-    "PROBLEM_LENGTH_MAX",
-    "RETRY_WAIT_MAX_S",
-    "STUMBLES",
-    "asked_to_wait",
-    "failure_of",
-    "is_connection_refused",
-    "problem_of",
-]
-
 PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
 """Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
 

@@ -9,8 +9,6 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, fiel
 
 from condensers.errors import InvalidCondenser
 
-__all__ = ["SAID_WITH_EVERY_CALL", "LLMConfig"]
-
 SAID_WITH_EVERY_CALL = frozenset(
     (
         *("model", "messages", "tools", "tool_choice", "response_format", "_skip_mcp_handler"),

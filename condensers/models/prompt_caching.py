@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["needs_marks", "with_cache_marks"]
-
 _WANT_MARKS = ("claude", "anthropic")
 """Parts of the names of models whose providers want marks."""
 

@@ -18,8 +18,6 @@ from eventstore.events import Action, Event, SystemMessage
 from projections import View
 from projections.messages import Dialect, rendered, says_something
 
-__all__ = ["PromptSums", "offered_tools"]
-
 _CONVERSATIONS_KEPT = 64
 
 

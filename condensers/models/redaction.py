@@ -14,8 +14,6 @@ from typing import Any
 
 from condensers.models.llm_config import LLMConfig
 
-__all__ = ["mentions_a_secret", "without_keys", "without_secrets"]
-
 _LENGTH_MIN = 8
 """Shorter texts are not taken for keys: common words would be removed."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from condensers.errors import ModelCallFailed
 from eventstore.events import CondensationRequest
 
-__all__ = ["REQUEST_CONDENSATION_TOOL", "condensation_request", "is_context_window_error", "request_condensation_tool"]
-
 REQUEST_CONDENSATION_TOOL = "request_condensation"
 
 _TELLTALES = (

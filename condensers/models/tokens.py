@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["TokenCounter"]
-
 CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 """Counts the tokens of a prompt of these messages and tools. Raises ``TokensUnknown``."""
 

@@ -20,17 +20,6 @@ from eventstore.events import (
 )
 from eventstore.values.json_values import said
 
-__all__ = [
-    "as_json",
-    "clipped",
-    "event_block",
-    "event_blocks",
-    "event_text",
-    "plain_text",
-    "previous_summary",
-    "truncated",
-]
-
 
 def event_text(event: Event) -> str:
     """Return an event as text: who, which tool, with which arguments and result. Images are named, not shown."""

@@ -7,8 +7,6 @@ from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import ends
 from projections import View
 
-__all__ = ["AmortizedForgettingCondenser"]
-
 
 class AmortizedForgettingCondenser(RollingCondenser):
     """Forget the middle of a View that exceeds ``max_size``, down to half of it, with old summaries.

@@ -10,8 +10,6 @@ from condensers.strategies.masking import checked_window, masked
 from eventstore.events import Action, Event, Observation
 from projections import View
 
-__all__ = ["BrowserOutputCondenser"]
-
 _BROWSER_TOOLS = ("browse", "browser")
 
 

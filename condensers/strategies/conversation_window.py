@@ -12,8 +12,6 @@ from eventstore.events import Action, CondensationSummary, Event, Message, Obser
 from projections import View
 from projections.units import units
 
-__all__ = ["ConversationWindowCondenser"]
-
 
 class ConversationWindowCondenser(RollingCondenser):
     """Fulfil a request by forgetting the older half of the events that are not essential.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from condensers.strategies.digest import DigestCondenser
 
-__all__ = ["default_condenser"]
-
 
 def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None

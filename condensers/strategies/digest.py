@@ -24,8 +24,6 @@ from condensers.strategies.summaries import Summary
 from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import CondensationSummary, Event
 
-__all__ = ["Digest", "DigestCondenser"]
-
 _LENGTH_MIN = 500
 _LENGTH_LEAST = 120
 """The least ``max_length`` that a user may set, and the length to which digests are shortened at most."""

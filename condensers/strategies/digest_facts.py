@@ -17,8 +17,6 @@ from condensers.prompts.rendering import as_json, clipped, plain_text
 from condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
 from eventstore.events import Action, Event, Message, Observation
 
-__all__ = ["Fact", "Section", "facts", "subject_of"]
-
 
 class Section(StrEnum):
     """The section of a digest that a fact belongs to, with its heading; sections appear in this order."""

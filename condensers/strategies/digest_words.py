@@ -11,8 +11,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-__all__ = ["Words", "error_line", "gist_of_output", "of_user", "unwrapped"]
-
 
 class Words(NamedTuple):
     """The user's request, and apart from it the context that the runtime added."""

@@ -19,8 +19,6 @@ from condensers.rolling import check_sizes, reasons_by_size
 from condensers.selection import stands_for_forgotten
 from projections import View
 
-__all__ = ["LLMAttentionCondenser"]
-
 _SCHEMA = {
     "type": "object",
     "properties": {"ids": {"type": "array", "items": {"type": "integer"}}},

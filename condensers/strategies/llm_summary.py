@@ -13,8 +13,6 @@ from condensers.strategies.summaries import Summary
 from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import Event
 
-__all__ = ["LLMSummarizingCondenser"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):

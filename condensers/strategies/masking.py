@@ -15,8 +15,6 @@ from condensers.errors import InvalidCondenser
 from eventstore.events import Event
 from projections import View
 
-__all__ = ["MASKED", "checked_window", "is_masked", "masked"]
-
 MASKED = "masked_by"
 """The key in a masked event's ``meta``; its value is the ``type`` of the condenser that masked it."""
 

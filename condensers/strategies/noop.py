@@ -5,8 +5,6 @@ from __future__ import annotations
 from condensers.base import AgentModel, Condenser, Step
 from projections import View
 
-__all__ = ["NoOpCondenser"]
-
 
 class NoOpCondenser(Condenser):
     """Return the very View that it is given."""

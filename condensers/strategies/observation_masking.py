@@ -7,8 +7,6 @@ from condensers.strategies.masking import checked_window, masked
 from eventstore.events import Observation
 from projections import View
 
-__all__ = ["ObservationMaskingCondenser"]
-
 
 class ObservationMaskingCondenser(Condenser):
     """Mask every observation except those among the last ``attention_window`` events. 0 masks them all."""

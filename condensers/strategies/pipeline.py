@@ -13,8 +13,6 @@ from condensers.errors import NoCondensationAvailable
 from condensers.reports import is_standing
 from projections import View
 
-__all__ = ["CondenserPipeline", "PipelineCondenser"]
-
 
 class CondenserPipeline(Condenser):
     """Runs its parts in order, each on the View of the one before it, up to the first condensation.

@@ -9,8 +9,6 @@ from condensers.errors import InvalidCondenser
 from condensers.selection import ends, unkept
 from projections import View
 
-__all__ = ["RecentEventsCondenser"]
-
 
 class RecentEventsCondenser(Condenser):
     """Show the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step.

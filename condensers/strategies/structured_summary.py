@@ -16,8 +16,6 @@ from condensers.strategies.summaries import Summary
 from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser
 from eventstore.events import Event
 
-__all__ = ["FIELDS", "TOOL_NAME", "StructuredSummaryCondenser", "state_summary_tool"]
-
 TOOL_NAME = "create_state_summary"
 
 

@@ -10,8 +10,6 @@ from condensers.base import Report
 from condensers.errors import ModelCallFailed
 from eventstore.events import CondensationSummary, Event
 
-__all__ = ["Summary", "summarize_in_pieces"]
-
 _PIECES_MAX = 8
 """The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
 

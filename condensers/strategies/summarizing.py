@@ -26,8 +26,6 @@ from condensers.strategies.summaries import Summary, summarize_in_pieces
 from eventstore.events import CondensationSummary, Event, summary_id
 from projections import View
 
-__all__ = ["SelectionRule", "SummarizingCondenser"]
-
 SelectionRule = Literal["openhands-v1", "openhands-v0"]
 """The version of OpenHands whose arithmetic chooses the events. V1: a request halves the present View, the first system
 prompt always stays, and there is always room for a tail. V0: a request aims at half of ``max_size``, ``keep_first``

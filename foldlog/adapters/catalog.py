@@ -7,8 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from packaging.specifiers import SpecifierSet
 
-__all__ = ["ADAPTERS", "Adapter"]
-
 
 @dataclass(frozen=True, slots=True)
 class Adapter:

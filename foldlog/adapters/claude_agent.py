@@ -32,8 +32,6 @@ from foldlog.formats import Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.history import History
 
-__all__ = ["FoldlogSessionStore"]
-
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
 """The document with the SDK's summary of a session: ``data``, folded up to ``version``."""

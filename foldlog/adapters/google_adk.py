@@ -40,8 +40,6 @@ from foldlog.adapters.without_sdk.shared_state import SharedStates
 from foldlog.formats import Encoder, decode
 from foldlog.history import History
 
-__all__ = ["FoldlogSessionService"]
-
 T = TypeVar("T")
 Values = dict[str, Any]
 Names = tuple[str, str, str]

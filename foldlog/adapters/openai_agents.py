@@ -33,8 +33,6 @@ from foldlog.histories import Histories
 from foldlog.history import History
 from projections import View, well_formed
 
-__all__ = ["FoldlogSession", "import_sessions"]
-
 _FORMAT = "openai-responses"
 
 

@@ -38,8 +38,6 @@ from foldlog.formats import decode
 from foldlog.formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
 from projections import View
 
-__all__ = ["FoldlogCondenser", "FoldlogFileStore"]
-
 _log = logging.getLogger("foldlog")
 _EVENTS, _STATE = "events", "base_state.json"
 _EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")

@@ -38,8 +38,6 @@ from foldlog.adapters.without_sdk.opening import HistoriesGiven, OpenHistories
 from foldlog.adapters.without_sdk.plain import from_plain, time_from, to_plain
 from foldlog.history import History
 
-__all__ = ["FoldlogConversationStore", "FoldlogSteps"]
-
 T = TypeVar("T")
 
 _FORMAT, _RECORD = "pydantic-ai", "record"

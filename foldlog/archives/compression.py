@@ -10,8 +10,6 @@ from typing import BinaryIO, Protocol
 
 from eventstore.errors import EventStoreError
 
-__all__ = ["NotReadable", "Sink", "compressed", "decompressed", "is_compressed"]
-
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP = b"\x1f\x8b"
 _PIECE = 2**18

@@ -22,22 +22,6 @@ from eventstore.stored.row_codec import PLAIN
 from eventstore.values.bodies import Body, attachment_of, attachments_of
 from foldlog.archives.compression import NotReadable, decompressed
 
-__all__ = [
-    "VERSION",
-    "ArchiveLine",
-    "ArchiveLines",
-    "ConversationLine",
-    "EndLine",
-    "GivenUpLine",
-    "KeyLine",
-    "NotAnArchive",
-    "conversation_line",
-    "conversation_of",
-    "event_line",
-    "line",
-    "row_of",
-]
-
 VERSION = 3
 """Version 1 had no salts of events, version 2 no bytes beside bodies."""
 

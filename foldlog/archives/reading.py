@@ -26,8 +26,6 @@ from foldlog.archives.lines import (
 )
 from foldlog.archives.writing import Problem
 
-__all__ = ["LeftOut", "is_archive", "read_archive"]
-
 _BEGINNING = b'{"foldlog_archive":'
 _BESIDE_THE_BODY = 4_096
 _AHEAD_US: Final = 86_400 * 1_000_000

@@ -13,8 +13,6 @@ from eventstore.stored.database import translated
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
 
-__all__ = ["Problem", "Written", "write_archive"]
-
 
 class Problem(NamedTuple):
     """A conversation that could not be written or copied, and the reason. The other conversations were."""

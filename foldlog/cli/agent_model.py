@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
     from condensers import LLM, AgentModel, Condenser
 
-__all__ = [
-    "AgentModelName",
-    "CountingModelName",
-    "agent_model",
-    "counted_words",
-    "counting_model",
-    "load_condenser_for",
-]
-
 _TOKENIZER = "gpt-4o"
 _SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
 

@@ -23,8 +23,6 @@ from foldlog.cli.hints import use_store
 from foldlog.cli.mistakes import meant
 from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
 
-__all__ = ["COMMANDS", "build", "main", "module_of"]
-
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": (

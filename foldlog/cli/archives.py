@@ -14,8 +14,6 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing
 from foldlog.words.gist import count
 
-__all__ = ["parted", "read", "write"]
-
 
 def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
     """Write conversations, or all of them, to an archive."""

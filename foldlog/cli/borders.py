@@ -10,8 +10,6 @@ from eventstore.stored.results import Border
 from foldlog.cli import terminal
 from foldlog.words.gist import count
 
-__all__ = ["Borders", "border_words", "borders_document", "borders_of", "common_past", "tell_of_forks"]
-
 
 def borders_of(store: Store, conversation: str) -> list[Border]:
     """Return the borders in the past of a conversation, the oldest first. The last one is its own."""

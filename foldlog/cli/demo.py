@@ -42,8 +42,6 @@ from foldlog.words.gist import gist
 from foldlog.words.reasons import because, requests_before
 from projections import Why
 
-__all__ = ["LIVE", "SAMPLE", "run"]
-
 SAMPLE = Path(__file__).parent.parent / "sample" / "tidewatch.jsonl"
 _IMPORTED = "tidewatch"
 LIVE = "tidewatch-live"

@@ -17,8 +17,6 @@ from foldlog.cli.moments import event_moment, moment_words
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words
 from foldlog.kinds import label
 
-__all__ = ["show_event"]
-
 _COLOURED_MAX = 200_000
 """Characters up to which a text is coloured: longer ones take seconds."""
 _CODE_FIELDS = {"command": "bash", "cmd": "bash", "code": "python", "script": "bash"}

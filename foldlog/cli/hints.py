@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["DEFAULT_DB", "command", "completed", "use_store"]
-
 DEFAULT_DB = "sqlite:///foldlog.db"
 
 _HINT = re.compile(r"""'foldlog ([a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from foldlog.cli.hints import command
 
-__all__ = ["meant"]
-
 _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 _NO_OPTION = re.compile(r"No such option: (--?[\w-]+)|has no option '(--?[\w-]+)'")
 _TOO_MANY = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)")

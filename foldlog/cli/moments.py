@@ -11,8 +11,6 @@ from eventstore import CondensationAction, CondensationSummary, Event, Origin
 from foldlog.cli.outcome import Refused
 from foldlog.words.safe_text import printable
 
-__all__ = ["event_moment", "given_moment", "moment_words", "summary_at"]
-
 _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DONE", "FINDINGS", "REFUSED", "Refused"]
-
 DONE: Final = 0
 FINDINGS: Final = 1
 """A part of the input had a problem, which was reported; the rest was done."""

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
-__all__ = ["paged"]
-
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 

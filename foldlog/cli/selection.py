@@ -14,8 +14,6 @@ from foldlog.cli.outcome import Refused
 from foldlog.kinds import KINDS, WIDER, kind_words, label
 from foldlog.words.times import happened_at
 
-__all__ = ["Kinds", "NoNotes", "Selection", "Since", "Until", "selection"]
-
 
 def _kinds(ctx: object, incomplete: str) -> list[str]:
     return [kind for kind in KINDS if kind.startswith(incomplete)]

@@ -14,19 +14,6 @@ from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
 
-__all__ = [
-    "bytes_pending_words",
-    "chosen",
-    "conversations_total",
-    "events_total",
-    "ids_from",
-    "open_existing",
-    "open_or_create",
-    "open_to_read",
-    "resolved",
-    "whole",
-]
-
 _SEARCHED = 20_000
 """The most conversations that are compared with a mistyped id."""
 _FEW = 5

@@ -8,8 +8,6 @@ from foldlog.cli.terminal import has_edge
 from foldlog.words import gist
 from foldlog.words.safe_text import printable
 
-__all__ = ["LABEL_COLUMNS", "STYLES", "interval_words", "summary_text"]
-
 STYLES = {
     "system": "dim",
     "user": "bold green",

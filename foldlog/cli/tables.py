@@ -13,8 +13,6 @@ from rich.text import Text
 
 from foldlog.cli.terminal import has_edge
 
-__all__ = ["Column", "padded", "print_rows"]
-
 _GAP = 2
 _LINES = 3
 """The approximate number of lines of a paragraph for the cell that may be cut."""

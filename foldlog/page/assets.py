@@ -13,8 +13,6 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-__all__ = ["content_hash", "modules", "page", "script", "style"]
-
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[\w-]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|class|const|let)", re.MULTILINE)
 _PLACE = re.compile(r"\{\{(\w+)\}\}")

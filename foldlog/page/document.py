@@ -36,8 +36,6 @@ from projections.lifetimes import Lifetime, Span
 from projections.lifetimes.fold import LifetimesFold
 from projections.units import WaitingCalls
 
-__all__ = ["GIST", "PageFold"]
-
 GIST = 160
 """The length in characters of the line for one event."""
 

@@ -24,8 +24,6 @@ from foldlog.words.gist import count
 from foldlog.words.safe_text import json_text, printable
 from projections.retractions import target
 
-__all__ = ["new_fold", "write_report"]
-
 _CHUNK_CHARACTERS = 256 * 1024
 """The number of characters of texts that are compressed together: a browser decompresses them when one of them is
 shown.

@@ -7,8 +7,6 @@ from typing import Any
 from eventstore.events import Event
 from foldlog.words.event_json import event_document
 
-__all__ = ["LONG", "text_document"]
-
 LONG = 256
 """A value without spaces that calls itself data is replaced by its size from this number of characters on."""
 

@@ -36,19 +36,6 @@ from foldlog.reports.unreadable import followed, logged
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
-__all__ = [
-    "Damaged",
-    "Updated",
-    "add_events",
-    "describe",
-    "events_among",
-    "name_of",
-    "path_of",
-    "purge",
-    "replace_redacted",
-    "update",
-]
-
 _CHUNK = 1_000
 _NAME = "audit database "
 _SQLITE_BITS = 64

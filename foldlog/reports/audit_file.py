@@ -15,18 +15,6 @@ from eventstore import EventStoreError, Store
 from eventstore.maintenance.status import lost_after as find_lost_after
 from eventstore.maintenance.whole_file import new_beside, sync
 
-__all__ = [
-    "WHOLE_STORE",
-    "AuditDatabaseAhead",
-    "AuditDatabaseMismatch",
-    "NoAuditDatabase",
-    "check",
-    "check_target",
-    "open_database",
-    "table_of",
-    "written",
-]
-
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
         {

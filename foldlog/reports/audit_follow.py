@@ -27,8 +27,6 @@ from foldlog.reports.audit_database import (
 )
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database
 
-__all__ = ["AuditFactory", "AuditFollower", "AuditTables"]
-
 _PERSISTENCE = "AUDIT_PERSISTENCE_MODULE"
 _STORES: dict[str, Store] = {}
 """Open stores by their uuid: the library makes a view from texts only."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from condensers.replays import Replay
 
-__all__ = ["comparison", "verdict_of"]
-
 
 def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dict[str, Any]]:
     """Return one row of figures for each strategy, as JSON: what the model was shown, what it cost, what was lost.

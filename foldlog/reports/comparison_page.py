@@ -9,8 +9,6 @@ from pathlib import Path
 from condensers.replays import Replay
 from eventstore.maintenance.whole_file import whole_file
 
-__all__ = ["comparison_page", "write_page"]
-
 _WIDTH, _HEIGHT, _LEFT = 900, 220, 70
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#777777")
 _DASHES = ("", "7 4", "2 3", "10 3 2 3", "1 4", "12 5", "4 8")

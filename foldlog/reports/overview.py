@@ -23,8 +23,6 @@ from eventstore.stored.read_transaction import ReadTransaction
 from foldlog.reports.savings import is_declined
 from projections import Views
 
-__all__ = ["NATIVE", "Overview", "overview_of", "title_in"]
-
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 

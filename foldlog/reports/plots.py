@@ -14,8 +14,6 @@ from eventstore import EventStoreError
 from eventstore.maintenance.whole_file import whole_file
 from foldlog.reports.stats import Stats
 
-__all__ = ["PlotRefused", "check_plot", "plot_comparison", "plot_stats"]
-
 
 class PlotRefused(EventStoreError, ValueError):
     """A plot cannot be drawn: matplotlib is not installed, or it knows no such kind of file. The message says which."""

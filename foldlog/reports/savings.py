@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from eventstore import CondensationAction
 
-__all__ = ["Saving", "Savings", "is_declined", "recorded_cost", "saving_of", "total_of"]
-
 
 class Saving(NamedTuple):
     """What one condensation saved and cost.

@@ -18,8 +18,6 @@ from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
 from foldlog.words.times import happened_at
 from projections import Views
 
-__all__ = ["CondensationFigures", "ModelFigures", "Stats", "ToolFigures", "collect_stats"]
-
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"
 _TELL_EVERY = 500

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from eventstore import CorruptEvent, Logged, Recorded, Store
 
-__all__ = ["followed", "logged", "sound"]
-
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     """Yield all events of a store after a position. Raises what ``Store.follow`` raises, but for these errors."""

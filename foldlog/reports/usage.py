@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from eventstore import CondensationAction, Event
 from foldlog.words.times import time_in
 
-__all__ = ["ModelCall", "calls_of_events", "calls_of_records"]
-
 UNNAMED = "(not named)"
 
 

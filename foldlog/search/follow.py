@@ -16,8 +16,6 @@ from eventstore.integrations.eventsourcing import Factory
 from eventstore.integrations.tracking import StoreRecorder
 from foldlog.search.index import SearchIndex
 
-__all__ = ["OpenStore", "SearchFollower", "SearchView", "SearchViewFactory"]
-
 _STORES: dict[str, Store] = {}
 """Open stores by their uuid: the library makes recorders and views from texts only."""
 

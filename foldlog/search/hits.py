@@ -9,20 +9,6 @@ from typing import NamedTuple, Protocol
 
 from eventstore import EventStoreError
 
-__all__ = [
-    "MARK_END",
-    "MARK_START",
-    "Hit",
-    "IndexedText",
-    "SearchRefused",
-    "SearchTables",
-    "Term",
-    "Wanted",
-    "hit_of",
-    "marked",
-    "terms_of",
-]
-
 MARK_START, MARK_END = "\x02", "\x03"
 """The marks around the found words in a snippet, until the snippet is read."""
 

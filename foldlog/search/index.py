@@ -20,8 +20,6 @@ from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, W
 from foldlog.words.texts import storable, text_of
 from foldlog.words.times import happened_at
 
-__all__ = ["SearchIndex", "erase_from_index", "index_path", "indexed"]
-
 _BATCH = 1_000
 _CODE = "1"
 """The version of an index's content. An index of another version is rebuilt."""

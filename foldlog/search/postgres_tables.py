@@ -16,8 +16,6 @@ from eventstore import StoreUnavailable
 from eventstore.recorders.postgres.setup import command_of_owner
 from foldlog.search.hits import Hit, IndexedText, SearchRefused, Term, Wanted, hit_of, marked
 
-__all__ = ["PostgresTables"]
-
 _NO_END = 2**62
 _LONGEST = 250_000
 """The number of characters of an event that are searched: a ``tsvector`` holds less than a megabyte."""

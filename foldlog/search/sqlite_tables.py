@@ -12,8 +12,6 @@ from typing import Any
 from eventstore import StoreUnavailable
 from foldlog.search.hits import MARK_END, MARK_START, Hit, IndexedText, SearchRefused, Term, Wanted, hit_of
 
-__all__ = ["SQLiteTables"]
-
 _APPLICATION_ID = 0x666C7378
 _PATIENCE_S = 60.0
 _NO_END = 2**62

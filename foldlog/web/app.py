@@ -33,8 +33,6 @@ from foldlog.web.pages import Pages
 from foldlog.web.search import Search
 from foldlog.words.safe_text import json_text
 
-__all__ = ["application"]
-
 _POLL_S = 0.3
 _BEAT_S = 15.0
 

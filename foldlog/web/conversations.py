@@ -20,8 +20,6 @@ from foldlog.reports.savings import Saving, is_declined, saving_of, total_of
 from foldlog.words.reasons import because
 from projections import Views
 
-__all__ = ["LIMIT_MAX", "ServedConversations"]
-
 LIMIT_MAX = 10_000
 """Conversations in one answer."""
 _SLOWEST = 8

@@ -13,8 +13,6 @@ from foldlog.page.document import PageFold
 from foldlog.page.report import new_fold
 from foldlog.page.texts import text_document
 
-__all__ = ["Pages", "matches"]
-
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
 """Characters of an excerpt: before each word that was found, after it, and after the last one."""

@@ -8,8 +8,6 @@ from typing import Any
 from eventstore import Store
 from foldlog.search import SearchIndex
 
-__all__ = ["Search"]
-
 _LIMIT_MAX = 1_000
 
 

@@ -10,8 +10,6 @@ import msgspec
 
 from eventstore import Event, UnknownEvent
 
-__all__ = ["event_document"]
-
 
 def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
     """Return the event as it is stored, with its id, its ``timestamp`` (None where it has none), and, where it is

@@ -13,16 +13,6 @@ from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
 from projections.intervals import normalize
 
-__all__ = [
-    "INTERVALS_MAX",
-    "UNLIMITED",
-    "count",
-    "events_and_summaries",
-    "forgotten_words",
-    "gist",
-    "interval_words",
-]
-
 UNLIMITED = sys.maxsize
 """The length of a line that is never cut."""
 INTERVALS_MAX = 6

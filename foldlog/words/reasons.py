@@ -8,8 +8,6 @@ from typing import Any
 from eventstore import CondensationAction, CondensationRequest, Event, Store
 from foldlog.words.safe_text import printable
 
-__all__ = ["because", "requests_before"]
-
 _ASKED = "asked for"
 _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
 """The words for people for the reasons in a condensation's metadata, ``request, tokens``."""

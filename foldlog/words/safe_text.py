@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import msgspec
 
-__all__ = ["json_bytes", "json_lines", "json_text", "printable"]
-
 _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _STEERS = re.compile(f"[{_STEERING}]")
 _STEERS_OR_BREAKS = re.compile(f"[{_STEERING}\\t\\n]")

@@ -24,8 +24,6 @@ from eventstore import (
 )
 from eventstore.values.json_values import said
 
-__all__ = ["as_json", "storable", "text_of"]
-
 
 def text_of(event: Event) -> str:
     """Return the words of the event: its content, or its tool with thought and arguments, or its summary."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from eventstore import Event
 
-__all__ = ["happened_at", "time_in"]
-
 
 def happened_at(event: Event, recorded_at: datetime) -> datetime | None:
     """Return when the event happened: its own time; without one, the time of its recording.

@@ -27,8 +27,6 @@ from projections.retractions import target
 from projections.units import UNSEEN, WaitingCalls, fit_positions, units
 from projections.v0_dialect import insert_register
 
-__all__ = ["Count", "LifetimesFold"]
-
 Count = Callable[[Event], int]
 """A function that gives the tokens of an event."""
 

@@ -11,8 +11,6 @@ from projections.messages.chat import limited_cache_marks, matching, signed, uns
 from projections.messages.content import Part, data_of, image_url_of, is_blank, named, parts_of, sendable, text_part
 from projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of
 
-__all__ = ["messages_of", "system_prompt"]
-
 _NAME_MAX = 64
 
 

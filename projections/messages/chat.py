@@ -11,8 +11,6 @@ from eventstore.events import Content, Observation
 from projections.messages.content import Part, image_url_of, is_blank, joined, named, parts_of, sendable, text_part
 from projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of
 
-__all__ = ["limited_cache_marks", "matching", "messages_of", "signed", "unsaid"]
-
 _CALL_ID_MAX = 40
 _NAME_MAX = 64
 _CACHE_MARKS_MAX = 4

@@ -9,21 +9,6 @@ from typing import Any
 from eventstore.events import Content
 from eventstore.values.json_values import said
 
-__all__ = [
-    "IMAGE_TYPES",
-    "Part",
-    "data_of",
-    "data_url",
-    "image_url_of",
-    "is_blank",
-    "joined",
-    "named",
-    "parts_of",
-    "says_something",
-    "sendable",
-    "text_part",
-]
-
 Part = dict[str, Any]
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

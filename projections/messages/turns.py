@@ -14,8 +14,6 @@ from eventstore.values.json_values import said
 from projections.messages.content import is_blank, sendable
 from projections.units import units
 
-__all__ = ["DIALECTS", "Dialect", "MessageTurn", "PairedCall", "Rendered", "arguments_of", "checked", "turns"]
-
 Dialect = Literal["openai", "litellm", "anthropic"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 

@@ -19,8 +19,6 @@ from projections.stored.revision import (
 )
 from projections.stored.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
 
-__all__ = ["CHUNK", "Progress", "StoredPast", "fold_events", "fold_log", "is_stored", "load_revision", "read_changes"]
-
 _id, _shown = attrgetter("id"), attrgetter("shown")
 
 Progress = Callable[[int, int], None]

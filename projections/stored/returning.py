@@ -9,8 +9,6 @@ from projections.retractions import target
 from projections.stored.loading import StoredPast
 from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision
 
-__all__ = ["first_shown", "last_shown", "returned_revision", "stored_revision"]
-
 _NEAR = 4
 """The number of events that are read first in search of a shown one."""
 

@@ -32,21 +32,6 @@ from projections.retractions import target
 from projections.stored.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
 from projections.v0_dialect import Register
 
-__all__ = [
-    "EMPTY_FOLD",
-    "PastFolds",
-    "Run",
-    "ViewFold",
-    "fold_on",
-    "fold_shown",
-    "from_revision",
-    "kept_intervals",
-    "named_condensations",
-    "revision_of",
-    "run_members",
-    "runs",
-]
-
 
 class ViewFold(NamedTuple):
     """The state of a View, and what its next revision needs.

@@ -34,20 +34,6 @@ import msgspec
 
 from eventstore.recorders.types import Record
 
-__all__ = [
-    "CODE",
-    "PROJECTION",
-    "RUN",
-    "Base",
-    "Ints",
-    "Revision",
-    "UnreadableRevision",
-    "decode_counts",
-    "decode_revision",
-    "decode_summaries",
-    "encode_revision",
-]
-
 PROJECTION = "views"
 CODE = 2
 """Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:

@@ -13,8 +13,6 @@ from projections.stored.returning import stored_revision
 from projections.stored.revision import Run, kept_intervals, run_members, runs
 from projections.stored.revision_codec import Revision, UnreadableRevision
 
-__all__ = ["read_tail"]
-
 
 def read_tail(reading: ReadTransaction, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:
     """Return the last ``count`` events of the View at a version, in order.

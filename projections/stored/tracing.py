@@ -25,8 +25,6 @@ from projections.stored.revision_codec import (
     decode_summaries,
 )
 
-__all__ = ["are_only_condensations", "trace"]
-
 _NOTHING = Revision()
 
 

@@ -14,8 +14,6 @@ from projections.view import View
 if TYPE_CHECKING:
     from projections.views import Views
 
-__all__ = ["UnreadView"]
-
 
 class UnreadView(View):
     """The View of a conversation at a version. ``tail`` reads only the last events; every other use reads the whole

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 from eventstore import DELETED
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 
-__all__ = ["ChannelValues", "Serializer", "is_json", "next_version", "pending_writes"]
-
 _CHANNEL = "channel:"
 _SHORT = 64
 

@@ -28,18 +28,6 @@ from eventstore.recorders.types import Conversation, RecalledKey
 from eventstore.stored.moment import Moment, beginning_with, query_all
 from foldlog.histories import Histories
 
-__all__ = [
-    "CHECKPOINT",
-    "HIDDEN",
-    "Checkpoint",
-    "ThreadBranch",
-    "ThreadBranches",
-    "appended_for",
-    "copied",
-    "keep",
-    "numbered",
-]
-
 CHECKPOINT = "checkpoint"
 """The name of the document that marks a version of a branch as a checkpoint."""
 

@@ -15,8 +15,6 @@ from foldlog.adapters.without_sdk.record_lists import Span
 from foldlog.formats import Encoder
 from foldlog.histories import Histories
 
-__all__ = ["NOTES", "CheckpointReader", "WholeCheckpoint", "shown"]
-
 NOTES = "/+writes"
 """What follows the id of a thread in that of the conversation with its notes."""
 

@@ -42,8 +42,6 @@ from foldlog.formats import Decoder
 from foldlog.histories import Histories
 from foldlog.history import History
 
-__all__ = ["Checkpoints"]
-
 
 @dataclass(slots=True)
 class _Newest:

@@ -14,8 +14,6 @@ from eventstore import InvalidArgument
 from foldlog.adapters.without_sdk.channels import Serializer
 from foldlog.adapters.without_sdk.graph_threads import Config, GraphThreads, config_of
 
-__all__ = ["ForeignCheckpoint", "ImportedCheckpoints", "add_missing", "checkpoints_in", "checkpoints_of"]
-
 Task = tuple[str, str]
 """The id of a task, and its path."""
 

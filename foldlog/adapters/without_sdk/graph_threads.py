@@ -20,8 +20,6 @@ from foldlog.histories import Histories
 from foldlog.history import History
 from projections import View
 
-__all__ = ["Config", "GraphThreads", "Placed", "config_of"]
-
 Config = dict[str, Any]
 
 

@@ -19,8 +19,6 @@ from foldlog.formats import Encoder, decode
 from foldlog.histories import Histories
 from foldlog.history import History
 
-__all__ = ["UNKNOWN", "LinkedEntries", "Moves"]
-
 Entry = dict[str, Any]
 
 _FEW = 8

@@ -9,8 +9,6 @@ from eventstore import CondensationSummary
 from foldlog.adapters.without_sdk.record_lists import Span
 from projections import View, well_formed
 
-__all__ = ["model_input"]
-
 M = TypeVar("M")
 
 

@@ -10,8 +10,6 @@ from eventstore.documents.values import newest_value
 from foldlog.formats import Encoder
 from foldlog.history import History
 
-__all__ = ["newest_document", "newest_records"]
-
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return the version of a history and a document of it, of one moment; 0 and None before the first event.

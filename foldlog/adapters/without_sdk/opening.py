@@ -12,15 +12,6 @@ from foldlog.histories import Histories
 from foldlog.histories import open as open_histories
 from foldlog.history import History
 
-__all__ = [
-    "HistoriesGiven",
-    "ImportedSessions",
-    "OpenHistories",
-    "WithHistories",
-    "append_or_begin",
-    "in_thread",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -16,8 +16,6 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-__all__ = ["from_plain", "time_from", "to_plain"]
-
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
     """Return a value as JSON. An object that pydantic does not know becomes a text with ``unknown``, else an error."""

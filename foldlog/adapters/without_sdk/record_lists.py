@@ -13,8 +13,6 @@ from typing import Any
 from eventstore import CondensationAction, Event, Retraction
 from foldlog.formats import Decoder
 
-__all__ = ["RecordList", "Span", "changes", "ranges"]
-
 Span = tuple[int, int]
 """The ids of the events of a record: the first one, and the one after the last."""
 

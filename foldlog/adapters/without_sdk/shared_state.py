@@ -15,8 +15,6 @@ from typing import Any
 from eventstore import Annotation, ConversationErased, IdempotencyConflict, VersionConflict
 from foldlog.histories import Histories
 
-__all__ = ["SharedStates"]
-
 _STATE = "state"
 Values = dict[str, Any]
 

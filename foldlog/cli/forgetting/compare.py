@@ -32,8 +32,6 @@ from foldlog.words.gist import count
 from projections.intervals import contains, normalize
 from projections.retractions import intervals_kept
 
-__all__ = ["run"]
-
 _PAGE = 500
 """Events between two updates of the progress bar."""
 

@@ -27,8 +27,6 @@ from foldlog.words.gist import count, forgotten_words
 from foldlog.words.reasons import because, requests_before
 from projections import View
 
-__all__ = ["run"]
-
 _REASON = "foldlog condense"
 
 

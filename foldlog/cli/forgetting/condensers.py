@@ -15,8 +15,6 @@ from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE
 
-__all__ = ["run"]
-
 
 def run(as_json: AsJson = False) -> int:
     """List the strategies that a configuration can name, with their parameters. Strategies of installed packages are

@@ -15,8 +15,6 @@ from foldlog.kinds import label
 from foldlog.words.gist import count
 from projections import Views
 
-__all__ = ["make_forks"]
-
 _LISTED_MAX = 5
 
 

@@ -14,8 +14,6 @@ from foldlog.cli.stores import open_existing, whole
 from foldlog.histories import Histories
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     conversation: ConversationId,

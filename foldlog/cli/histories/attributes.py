@@ -13,8 +13,6 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved, whole
 from foldlog.histories import Histories
 
-__all__ = ["pairs", "run"]
-
 
 def run(
     conversation: ConversationId,

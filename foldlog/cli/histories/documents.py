@@ -15,8 +15,6 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved
 
-__all__ = ["run"]
-
 
 def run(
     conversation: ConversationId,

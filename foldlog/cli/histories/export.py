@@ -20,8 +20,6 @@ from foldlog.formats import FORMATS, UnknownFormat, encode
 from foldlog.words.gist import count
 from foldlog.words.safe_text import json_lines
 
-__all__ = ["run"]
-
 NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
 

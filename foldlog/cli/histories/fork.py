@@ -14,8 +14,6 @@ from foldlog.cli.stores import open_existing, whole
 from foldlog.formats.tips import version_of_tip
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     conversation: ConversationId,

@@ -30,8 +30,6 @@ from foldlog.importing import Imported, import_source
 from foldlog.words.gist import count
 from projections import Views
 
-__all__ = ["ImportedHistory", "import_sources", "run"]
-
 _STDIN, _FOLDER = "stdin", "foldlog-stdin-"
 _COPY = re.compile(rf"\S*/{_FOLDER}\w+/{_STDIN}\b")
 """The path of a copy of stdin in a message."""

@@ -24,8 +24,6 @@ from foldlog.cli.tables import padded
 from foldlog.reports.overview import Overview, overview_of
 from projections import Views
 
-__all__ = ["run"]
-
 _ROOMY = 80
 """Columns of a terminal that shows all columns of the list."""
 _PAGE = 1_000

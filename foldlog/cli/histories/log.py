@@ -27,8 +27,6 @@ from foldlog.reports.unreadable import sound
 from foldlog.words.event_json import event_document
 from foldlog.words.gist import gist
 
-__all__ = ["run"]
-
 _POLL_S = 0.2
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""

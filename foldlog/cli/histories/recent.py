@@ -14,8 +14,6 @@ from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
 from foldlog.histories import Histories
 
-__all__ = ["run"]
-
 
 def run(
     attributes: Annotated[

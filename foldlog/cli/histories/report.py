@@ -15,8 +15,6 @@ from foldlog.cli.outputs import Force, check_output, output_option
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.page.report import write_report
 
-__all__ = ["run"]
-
 
 def run(
     conversation: ConversationId,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from eventstore import Store
     from foldlog.search import Hit, SearchIndex
 
-__all__ = ["run"]
-
 _FOLLOWED_EVERY_S = 2.0
 
 

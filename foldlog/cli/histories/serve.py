@@ -21,8 +21,6 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_to_read
 from foldlog.cli.terminal import note
 
-__all__ = ["run"]
-
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 

@@ -15,8 +15,6 @@ from foldlog.cli.stores import open_existing, resolved
 from foldlog.words.event_json import event_document
 from projections.fold import summary_event
 
-__all__ = ["SETTINGS", "run"]
-
 SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
 

@@ -25,8 +25,6 @@ from foldlog.words.event_json import event_document
 from foldlog.words.gist import events_and_summaries, gist
 from projections import View, Views
 
-__all__ = ["run", "show"]
-
 _NEAR = 2
 """Ids that are at most this far apart are read at once."""
 

@@ -23,8 +23,6 @@ from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.search import erase_from_index
 from foldlog.words.gist import count, gist
 
-__all__ = ["check_audit", "erase_there", "run", "warn_of_unconfirmed", "without_audit"]
-
 _LOOKED_AT_MAX = 1_000
 _WORDS_MAX = 200
 

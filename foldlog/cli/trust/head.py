@@ -8,8 +8,6 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing, resolved
 
-__all__ = ["run"]
-
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Print the hash-chain head of each conversation. Keep it outside the store.

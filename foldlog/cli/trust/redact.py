@@ -20,8 +20,6 @@ from foldlog.cli.trust.erase import check_audit, erase_there, warn_of_unconfirme
 from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count, gist
 
-__all__ = ["SETTINGS", "run"]
-
 SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
 _WORDS_MAX = 200

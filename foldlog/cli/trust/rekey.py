@@ -15,8 +15,6 @@ from foldlog.cli.stores import bytes_pending_words, conversations_total, open_ex
 from foldlog.search.index import remove_index
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     conversations: SomeConversations = None,

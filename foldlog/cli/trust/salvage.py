@@ -22,8 +22,6 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 _ROW_BYTES_MIN = 64
 _LOST_MIN = 10_000
 """A file that was cut off may have held more events than the rest of it has room for."""

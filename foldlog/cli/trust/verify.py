@@ -20,8 +20,6 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing, resolved
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     conversations: SomeConversations = None,

@@ -9,8 +9,6 @@ from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE
 
-__all__ = ["run"]
-
 _STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
 
 

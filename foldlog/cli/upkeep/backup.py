@@ -17,8 +17,6 @@ from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import open_existing
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     file: Annotated[

@@ -16,8 +16,6 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import events_total, open_existing, open_or_create
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     source: Annotated[

@@ -14,8 +14,6 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog backup'.")],

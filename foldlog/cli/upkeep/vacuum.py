@@ -9,8 +9,6 @@ from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
 from foldlog.words.gist import count
 
-__all__ = ["run"]
-
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Reclaim disk space and remove the remains of interrupted imports.

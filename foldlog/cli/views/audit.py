@@ -27,8 +27,6 @@ from projections import Auditing, Finding, Forgetting
 if TYPE_CHECKING:
     from foldlog.reports.audit_database import Updated
 
-__all__ = ["run"]
-
 _DESCRIBED_EVERY_S = 2.0
 
 _PAGE = 200

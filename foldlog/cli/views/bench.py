@@ -20,8 +20,6 @@ from foldlog.cli.stores import chosen, open_existing
 from foldlog.cli.tables import Column, print_rows
 from projections import View, Views
 
-__all__ = ["run"]
-
 _LONGEST = 10
 """The number of conversations that are measured if none are named."""
 

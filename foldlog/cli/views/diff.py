@@ -22,8 +22,6 @@ from foldlog.words.gist import count, gist
 from foldlog.words.reasons import because, requests_before
 from projections import Difference, Views
 
-__all__ = ["run"]
-
 
 def run(
     conversation: ConversationId,

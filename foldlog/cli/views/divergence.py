@@ -18,8 +18,6 @@ from foldlog.kinds import label
 from foldlog.words.event_json import event_document
 from foldlog.words.gist import count, gist
 
-__all__ = ["Divergence", "divergence", "divergence_document", "show_divergence"]
-
 
 class Divergence(NamedTuple):
     """The place where two conversations with a common past diverge. Events below ``shared`` are stored once for both;

@@ -14,8 +14,6 @@ from foldlog.cli.stores import chosen, open_existing, whole
 from foldlog.words.gist import count
 from projections import Views
 
-__all__ = ["run"]
-
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Rebuild the revisions of Views from the events. The store stays online.

@@ -17,8 +17,6 @@ from foldlog.cli.stores import chosen, events_total, open_existing
 if TYPE_CHECKING:
     from foldlog.reports.stats import CondensationFigures, ModelFigures, Stats
 
-__all__ = ["run"]
-
 _TOOLS = _DAYS = 15
 """Lines of a table of tools, and of days."""
 

@@ -21,8 +21,6 @@ from foldlog.words.gist import gist
 from foldlog.words.reasons import because, requests_before
 from projections import Views, Why
 
-__all__ = ["SETTINGS", "run"]
-
 _SUMMARY_LINES = 12
 
 SETTINGS = {"ignore_unknown_options": True}
