@@ -19,8 +19,9 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
 from eventstore.maintenance.erase import purge
 from eventstore.recorders.base import RecorderOfFile, Transaction
+from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewPast
 from eventstore.recorders.errors import KeyReplaced
-from eventstore.recorders.types import Conversation, NewForm, NewKey, NewMark, NewPast, Row, as_rows, head_of
+from eventstore.recorders.types import Conversation, Row, as_rows, head_of
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, encrypted, start_after, translated

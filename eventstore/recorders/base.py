@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
+from eventstore.recorders.changes import Change
 from eventstore.recorders.types import (
     BareRow,
-    Change,
     Conversation,
     Fork,
     ListedConversation,

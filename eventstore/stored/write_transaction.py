@@ -13,23 +13,9 @@ from typing import Protocol, TypeVar
 
 from eventstore.codec import Encoded
 from eventstore.events import Event
+from eventstore.recorders import changes
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import (
-    Conversation,
-    ForgottenKey,
-    Grown,
-    MoreRedactions,
-    NewContent,
-    NewKey,
-    NewMark,
-    NewPast,
-    PastRows,
-    Place,
-    PlacedPast,
-    RecalledKey,
-    Record,
-    Row,
-)
+from eventstore.recorders.types import Conversation, Place, RecalledKey, Record, Row
 from eventstore.stored.database import Database, Known, encrypted, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of
@@ -109,7 +95,7 @@ class WriteTransaction(ReadTransaction):
     def _insert(self, rows: Sequence[Row], left: Conversation, follow: bool) -> Place:
         found, database = self.found, self._database
         if found.parent is not None and found.version == found.begins:
-            self._reader.change(found.key, Grown())
+            self._reader.change(found.key, changes.Grown())
         has_bytes = Body in map(type, map(_body, rows))  # as ``row_codec.have_bytes``
         written = database.written.get(found.id)
         if written is not None and not has_bytes:
@@ -145,20 +131,20 @@ class WriteTransaction(ReadTransaction):
 
     def redact(self, rows: Sequence[Row]) -> None:
         """Replace the content of rows that are stored under the conversation's own key by these plain rows."""
-        self._reader.change(self.found.key, NewContent(self._encoded(rows)))
+        self._reader.change(self.found.key, changes.NewContent(self._encoded(rows)))
         self.count_redactions(len(rows))
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
         """Count this number of redacted events of the conversation, or of the past that it shares."""
-        self._reader.change(self.found.key, MoreRedactions(count))
+        self._reader.change(self.found.key, changes.MoreRedactions(count))
         self.found = self.found._replace(redactions=self.found.redactions + count)
 
     def hide_key(self, idempotency_key: str, recalled: RecalledKey) -> None:
         """Replace the text of an idempotency key by a keyed hash: the text is gone, and the key is still recognized."""
         codec = self._codec_to_write()
         hidden = hidden_key(self._salt, idempotency_key)
-        self._reader.change(self.found.key, ForgottenKey(idempotency_key))
+        self._reader.change(self.found.key, changes.ForgottenKey(idempotency_key))
         self._changed = True
         if self._reader.recalled(self.found.key, hidden, 1, exactly=True):
             return  # two events have the same source id
@@ -170,7 +156,7 @@ class WriteTransaction(ReadTransaction):
     def keep_past(self, links: Sequence[Link], version: int) -> None:
         """Keep the names and salts of the copied events up to a version, and leave the parent."""
         past = encode_past(links, self._codec_to_write().data_key)
-        self._reader.change(self.found.key, NewPast(past, version))
+        self._reader.change(self.found.key, changes.NewPast(past, version))
         self.found = self.found._replace(parent=None, parent_id=None, lineage=(), parent_version=version, past=past)
         self._begins = 0
         self._changed = self._changed or self.found.visible
@@ -178,11 +164,11 @@ class WriteTransaction(ReadTransaction):
 
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
-        self._reader.change(self.found.key, PastRows(self._encoded(rows)))
+        self._reader.change(self.found.key, changes.PastRows(self._encoded(rows)))
 
     def place_past(self, events: int) -> None:
         """Give the copied events, which are this many, the next positions: followers read them."""
-        self._reader.change(self.found.key, PlacedPast(events))
+        self._reader.change(self.found.key, changes.PlacedPast(events))
 
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""
@@ -197,7 +183,7 @@ class WriteTransaction(ReadTransaction):
         codec = self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, plain, codec.mark)
-            self._reader.change(plain.key, NewMark(mark))
+            self._reader.change(plain.key, changes.NewMark(mark))
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
         self._database.learn(stored, plain, codec, self._reader.known)
@@ -218,7 +204,9 @@ class WriteTransaction(ReadTransaction):
         renewed, data_key, mark = encrypted(found, codec.data_key, keys)
         if found.version == found.begins:
             mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
-        self._reader.change(found.key, NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key))
+        self._reader.change(
+            found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key)
+        )
         self.found = renewed
         if found.past is not None:
             self._keep_past_again(found, codec, data_key)
@@ -229,7 +217,7 @@ class WriteTransaction(ReadTransaction):
     def _keep_past_again(self, found: Conversation, codec: RowCodec, data_key: DataKey) -> None:
         """Encrypt the names and salts of copied events under a new data key."""
         past = encode_past(decode_past(found.past, codec.data_key), data_key)
-        self._reader.change(found.key, NewPast(past, found.parent_version or 0))
+        self._reader.change(found.key, changes.NewPast(past, found.parent_version or 0))
         self.found = self.found._replace(past=past)
 
 

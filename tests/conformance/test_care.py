@@ -8,7 +8,8 @@ from pydantic import SecretStr
 from eventstore import CondensationRequest, ConversationErased, Erased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.maintenance.copy import copy_conversation
 from eventstore.recorders.base import Recorder
-from eventstore.recorders.types import NewForm, as_rows
+from eventstore.recorders.changes import NewForm
+from eventstore.recorders.types import as_rows
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from tests.conformance.conftest import OpenRecorder
 

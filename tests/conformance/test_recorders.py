@@ -10,8 +10,9 @@ import pytest
 
 from eventstore.maintenance.backup import _stale
 from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
+from eventstore.recorders.changes import NewForm, NewKey
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
-from eventstore.recorders.types import Erasure, NewForm, NewKey, PlacedRow, RecalledKey, Record, Row, as_rows
+from eventstore.recorders.types import Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from eventstore.stored.database import start_after
 from eventstore.stored.staging import staged_keys
 from tests.conformance.conftest import OpenRecorder

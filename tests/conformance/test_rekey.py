@@ -27,7 +27,8 @@ from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.redact import redact
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.recorders.base import Recorder, Transaction
-from eventstore.recorders.types import Conversation, NewForm, NewMark, Row, as_rows
+from eventstore.recorders.changes import NewForm, NewMark
+from eventstore.recorders.types import Conversation, Row, as_rows
 from eventstore.stored.compression import Compression, compressed
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings

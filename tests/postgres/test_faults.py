@@ -18,9 +18,10 @@ import pytest
 
 from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
 from eventstore.recorders.base import Transaction
+from eventstore.recorders.changes import NewKey
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
-from eventstore.recorders.types import Erasure, NewKey
+from eventstore.recorders.types import Erasure
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

@@ -25,7 +25,8 @@ from eventstore import (
 )
 from eventstore.maintenance import erase, rekey
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import NewKey, Row
+from eventstore.recorders.changes import NewKey
+from eventstore.recorders.types import Row
 from eventstore.stored.marks import NOTHING_PENDING
 
 from .cutting import Cut, CuttingProxy

@@ -6,31 +6,12 @@ import bisect
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.memory.index import MemoryWritableIndex
 from eventstore.recorders.memory.reader import MemoryReader
 from eventstore.recorders.memory.tables import remove
-from eventstore.recorders.types import (
-    SOURCE_KEYS,
-    Change,
-    Conversation,
-    Erasure,
-    ForgottenKey,
-    Fork,
-    Grown,
-    MoreRedactions,
-    NewContent,
-    NewForm,
-    NewKey,
-    NewMark,
-    NewPast,
-    PastRows,
-    Place,
-    PlacedPast,
-    RecalledKey,
-    Record,
-    Row,
-)
+from eventstore.recorders.types import SOURCE_KEYS, Conversation, Erasure, Fork, Place, RecalledKey, Record, Row
 from eventstore.values.bodies import Body, attachments_of
 
 
@@ -95,26 +76,26 @@ class MemoryTransaction(MemoryReader):
         tables.put(tables.structural, key, None)
         return True
 
-    def change(self, key: int, change: Change) -> None:
+    def change(self, key: int, change: changes.Change) -> None:
         found = self._tables.conversations[key]
         match change:
-            case NewMark(mark):
+            case changes.NewMark(mark):
                 self._change(found._replace(mark=mark))
-            case NewForm(rows) | NewContent(rows):
+            case changes.NewForm(rows) | changes.NewContent(rows):
                 self._replace(key, rows)
-            case ForgottenKey(idempotency_key):
+            case changes.ForgottenKey(idempotency_key):
                 self._put_key(key, idempotency_key, None)
-            case MoreRedactions(count):
+            case changes.MoreRedactions(count):
                 self._change(found._replace(redactions=found.redactions + count))
-            case NewPast(past, version):
+            case changes.NewPast(past, version):
                 self._change(found._replace(parent=None, parent_id=None, parent_version=version, past=past))
-            case PastRows(rows):
+            case changes.PastRows(rows):
                 self._store(key, rows)
-            case PlacedPast(events):
+            case changes.PlacedPast(events):
                 self._place((key, event_id) for event_id in range(events))
-            case Grown():
+            case changes.Grown():
                 pass  # nothing in memory is damaged
-            case NewKey(salt, key_id, sealed_key, replaces):
+            case changes.NewKey(salt, key_id, sealed_key, replaces):
                 if found.sealed_key != replaces or found.erasure is not None:
                     raise KeyReplaced(f"conversation number {key}")
                 self.index.list_again(key)

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
@@ -25,27 +26,7 @@ from eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransa
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
-from eventstore.recorders.types import (
-    HIDDEN_KEYS,
-    Change,
-    Conversation,
-    Erasure,
-    ForgottenKey,
-    Fork,
-    Grown,
-    MoreRedactions,
-    NewContent,
-    NewForm,
-    NewKey,
-    NewMark,
-    NewPast,
-    PastRows,
-    Place,
-    PlacedPast,
-    RecalledKey,
-    Record,
-    Row,
-)
+from eventstore.recorders.types import HIDDEN_KEYS, Conversation, Erasure, Fork, Place, RecalledKey, Record, Row
 from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
@@ -201,35 +182,35 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             return []
         return super().recalled(key, start, limit, exactly=exactly)
 
-    def change(self, key: int, change: Change) -> None:
+    def change(self, key: int, change: changes.Change) -> None:
         match change:
-            case NewMark(mark):
+            case changes.NewMark(mark):
                 self._write("set_mark", bigint(key), mark)
                 self._marks[key] = mark
-            case NewKey(salt, key_id, sealed_key, replaces):
+            case changes.NewKey(salt, key_id, sealed_key, replaces):
                 self._met.pop(key, None)
                 bound_id = None if key_id is None else text_bytes(key_id)
                 self._write("list_again", bigint(key))
                 self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
                 if sealed_key is not None:
                     self._seen_by("stands_key", bigint(key), sealed_key)
-            case NewPast(past, version):
+            case changes.NewPast(past, version):
                 self._met.pop(key, None)
                 self._write("set_past", bigint(key), bigint(version), past)
-            case PastRows(rows):
+            case changes.PastRows(rows):
                 self._insert(key, rows, [None] * len(rows))
-            case PlacedPast(events):
+            case changes.PlacedPast(events):
                 self._place_first(key, events)
-            case Grown():
+            case changes.Grown():
                 self._write("grow_fork", bigint(key))
-            case NewForm(rows):
+            case changes.NewForm(rows):
                 self._replace(key, rows)
-            case NewContent(rows):
+            case changes.NewContent(rows):
                 self._met.pop(key, None)
                 self._redact(key, rows)
-            case ForgottenKey(idempotency_key):
+            case changes.ForgottenKey(idempotency_key):
                 self._write("forget_key", bigint(key), text_bytes(idempotency_key))
-            case MoreRedactions(count):
+            case changes.MoreRedactions(count):
                 self._write("count_redactions", bigint(key), bigint(count))
             case Erasure():
                 self._erase(key, change)

@@ -12,28 +12,10 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
-from eventstore.recorders.types import (
-    Change,
-    Conversation,
-    Erasure,
-    ForgottenKey,
-    Fork,
-    Grown,
-    MoreRedactions,
-    NewContent,
-    NewForm,
-    NewKey,
-    NewMark,
-    NewPast,
-    PastRows,
-    Place,
-    PlacedPast,
-    RecalledKey,
-    Record,
-    Row,
-)
+from eventstore.recorders.types import Conversation, Erasure, Fork, Place, RecalledKey, Record, Row
 from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
@@ -134,17 +116,17 @@ class SQLiteTransaction(SQLiteReader):
         if self._execute(SQL["place_erasure"], (position, key)).rowcount == 1:
             self._execute(SQL["reserve_positions"], (position,))
 
-    def change(self, key: int, change: Change) -> None:
-        if type(change) is NewMark:
+    def change(self, key: int, change: changes.Change) -> None:
+        if type(change) is changes.NewMark:
             self._execute(SQL["set_mark"], (change.mark, key))
             return
-        if type(change) is Grown:
+        if type(change) is changes.Grown:
             self._execute(SQL["grow_fork"], (key,))
             return
         self.forget()
         self._leave_bytes()
         match change:
-            case NewKey(salt, key_id, sealed_key, replaces):
+            case changes.NewKey(salt, key_id, sealed_key, replaces):
                 self.index.list_again(key)
                 bound_id = None if key_id is None else bound(key_id)
                 changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
@@ -154,19 +136,19 @@ class SQLiteTransaction(SQLiteReader):
                 self.index.leave(key)
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
                 self._place_erasure(key)
-            case NewForm(rows):
+            case changes.NewForm(rows):
                 self._replace(key, rows)
-            case NewContent(rows):
+            case changes.NewContent(rows):
                 self._redact(key, rows)
-            case ForgottenKey(idempotency_key):
+            case changes.ForgottenKey(idempotency_key):
                 self._execute(SQL["forget_key"], (key, bound(idempotency_key)))
-            case MoreRedactions(count):
+            case changes.MoreRedactions(count):
                 self._execute(SQL["count_redactions"], (count, key))
-            case NewPast(past, version):
+            case changes.NewPast(past, version):
                 self._execute(SQL["set_past"], (version, past, key))
-            case PastRows(rows):
+            case changes.PastRows(rows):
                 self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
-            case PlacedPast(events):
+            case changes.PlacedPast(events):
                 self._place_first(key, events)
 
     def delete(self, key: int, limit: int) -> bool:

@@ -1,0 +1,84 @@
+"""The changes of a conversation that exists, as values that a recorder gets: see ``Transaction.change``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eventstore.recorders.types import Erasure, Row
+
+
+class NewKey(NamedTuple):
+    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was read.
+
+    Lists find the conversation again once it is listed again.
+    """
+
+    salt: bytes
+    key_id: str | None
+    sealed_key: bytes | None
+    replaces: bytes | None
+
+
+class NewMark(NamedTuple):
+    """Another mark for a conversation."""
+
+    mark: bytes | None
+
+
+class Grown(NamedTuple):
+    """A fork gets its first event. From now on a missing first event means damage."""
+
+
+class NewPast(NamedTuple):
+    """The names and salts of copied events (``stored.past``), and the version up to which events are copied. Then the
+    fork has no parent any more.
+    """
+
+    past: bytes
+    version: int
+
+
+class PastRows(NamedTuple):
+    """Rows below the first own event of a fork. No follower reads them before they get positions (``PlacedPast``)."""
+
+    rows: Sequence[Row]
+
+
+class PlacedPast(NamedTuple):
+    """The copied rows of a fork, which are this many, get the next positions: followers read them."""
+
+    events: int
+
+
+class NewForm(NamedTuple):
+    """Existing rows in another form: their encoding, body and checksum change, and nothing else."""
+
+    rows: Sequence[Row]
+
+
+class NewContent(NamedTuple):
+    """Existing rows with redacted content: encoding, body, checksum, and their proof after the head change."""
+
+    rows: Sequence[Row]
+
+
+class ForgottenKey(NamedTuple):
+    """Delete an idempotency key, if it is stored."""
+
+    idempotency_key: str
+
+
+class MoreRedactions(NamedTuple):
+    """Add this number of redacted events to the count of the conversation."""
+
+    events: int
+
+
+Change = (
+    NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | ForgottenKey
+    | Erasure
+)  # fmt: skip
+"""A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
+salt and key are deleted at once, and ``delete`` removes the rest.
+"""
