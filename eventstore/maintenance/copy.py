@@ -15,7 +15,7 @@ from eventstore.errors import ConversationErased, ConversationNotFound, CorruptE
 from eventstore.maintenance.damage import raise_unless_damage
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
+from eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, paged, start_after
 from eventstore.stored.past import Link, follows
@@ -277,7 +277,7 @@ class CopyTarget:
 
     def _begin(self, transaction: Transaction) -> Conversation:
         what = self._what
-        begun = transaction.begin(what.id, what.created_at, what.salt, staged=True, replaces=self._replaces)
+        begun = transaction.begin(Beginning(what.id, what.created_at, what.salt, staged=True, replaces=self._replaces))
         if what.past:
             writing = WriteTransaction(transaction, begun, self._target)
             writing.keep_past(what.past, what.past[-1].stop)
@@ -317,7 +317,7 @@ class CopyTarget:
         ):
             return
         if found is None or (found.key == self._replaces and not _is_tombstone(found, self._what.erasure)):
-            found = transaction.begin(self._what.id, self._what.created_at, b"", replaces=self._replaces)
+            found = transaction.begin(Beginning(self._what.id, self._what.created_at, b"", replaces=self._replaces))
             transaction.change(found.key, self._what.erasure)
         elif found.erasure is None:
             when = from_microseconds(self._what.erasure.erased_at).isoformat()

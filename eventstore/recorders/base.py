@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from eventstore.recorders.changes import Change
 from eventstore.recorders.types import (
     BareRow,
+    Beginning,
     Conversation,
-    Fork,
     ListedConversation,
     Only,
     Place,
@@ -143,22 +143,9 @@ class Transaction(Reader, Protocol):
     writer changes anything of that conversation.
     """
 
-    def begin(
-        self,
-        conversation_id: str,
-        created_at: int,
-        salt: bytes,
-        *,
-        staged: bool = False,
-        fork: Fork | None = None,
-        replaces: int | None = None,
-    ) -> Conversation:
-        """Begin a new, empty conversation. A staged one is invisible until it is published; several may have the same
-        id, without a lock. A ``fork`` begins with its parent's events.
-
-        ``replaces`` is the key of an erased conversation whose id it uses again: then the tombstone is found by its key
-        only, from now on or, if staged, from the publication on. ``IntegrityError``, here or at the commit, where that
-        conversation is not erased, or was replaced already.
+    def begin(self, new: Beginning) -> Conversation:
+        """Begin a conversation. ``IntegrityError``, here or at the commit, where its id is taken, or where the
+        conversation that it replaces is not erased, or was replaced already.
         """
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:

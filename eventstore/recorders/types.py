@@ -238,5 +238,27 @@ class Fork(NamedTuple):
         return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
 
 
+class Beginning(NamedTuple):
+    """A new conversation. A ``staged`` one is invisible until it is published; several may have the same id, without a
+    lock. A ``fork`` begins with its parent's events, any other conversation without events.
+
+    ``replaces`` is the key of an erased conversation whose id it uses again: then the tombstone is found by its key
+    only, from now on or, if staged, from the publication on.
+    """
+
+    id: str
+    created_at: int
+    salt: bytes
+    staged: bool = False
+    fork: Fork | None = None
+    replaces: int | None = None
+
+    def under(self, key: int) -> Conversation:
+        """Return the conversation with its key, as a read finds it."""
+        name, created_at, salt, staged, fork, replaces = self
+        empty = Conversation(key, name, created_at, salt, 0, None, None, visible=not staged, replaces=replaces)
+        return empty if fork is None else fork.begun(empty)
+
+
 Only = Literal["all", "structural", "documents"]
 """The rows to read: ``documents`` are the rows of kind ``document_changes``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventstore.errors import InvalidArgument
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import Conversation, Fork
+from eventstore.recorders.types import Beginning, Conversation, Fork
 from eventstore.stored import hash_chain
 
 
@@ -23,4 +23,4 @@ def begin_new(
     """
     if not conversation:
         raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
-    return transaction.begin(conversation, now, hash_chain.new_salt(), staged=staged, fork=fork, replaces=replaces)
+    return transaction.begin(Beginning(conversation, now, hash_chain.new_salt(), staged, fork, replaces))

@@ -19,6 +19,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.recorders.base import Recorder
+from eventstore.recorders.types import Beginning
 from eventstore.stored import rows as rows_module
 from eventstore.stored.hash_chain import new_salt
 from eventstore.writing import appending
@@ -154,7 +155,9 @@ def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store: Store, m
         earlier.setattr(
             appending,
             "begin_new",
-            lambda transaction, conversation, now, replaces: transaction.begin(conversation, now, new_salt()),
+            lambda transaction, conversation, now, replaces: transaction.begin(
+                Beginning(conversation, now, new_salt())
+            ),
         )
         store.append("", HI, expected_version=0)
     store.append("", HI, expected_version=1)

@@ -14,7 +14,7 @@ from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Sto
 from eventstore.codec import encode
 from eventstore.maintenance import copy
 from eventstore.recorders.base import Recorder, Transaction
-from eventstore.recorders.types import Row, as_rows
+from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained
@@ -85,7 +85,7 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder
 def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
     """It is published by nobody; but its rows are in the database, and the old key must not be needed for them."""
     store = store_on(recorder, OLD)
-    staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
+    staged = store._recorder.transact(lambda t: t.begin(Beginning("imported", 5, hash_chain.new_salt(), staged=True)))
     store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0]))
     list(store_on(recorder, NEW, OLD).rekey())
     found = recorder.query(lambda reader: reader.conversation(staged.key))

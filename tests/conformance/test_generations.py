@@ -25,6 +25,7 @@ from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.base import Recorder
+from eventstore.recorders.types import Beginning
 from eventstore.stored.row_codec import WriteSettings
 from eventstore.writing.generation import Generation
 from foldlog import Action, Histories
@@ -208,7 +209,7 @@ def test_an_interrupted_beginning_leaves_the_tombstone(histories: Histories):
 
     def begin(transaction):
         found = transaction.conversation("c1")
-        transaction.begin("c1", 1, b"salt", replaces=found.key)
+        transaction.begin(Beginning("c1", 1, b"salt", replaces=found.key))
         raise RuntimeError("interrupted")
 
     with pytest.raises(RuntimeError, match="interrupted"):

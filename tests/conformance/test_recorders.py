@@ -12,7 +12,7 @@ from eventstore.maintenance.backup import _stale
 from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.changes import NewForm, NewKey
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
-from eventstore.recorders.types import Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
+from eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from eventstore.stored.database import start_after
 from eventstore.stored.staging import staged_keys
 from tests.conformance.conftest import OpenRecorder
@@ -26,7 +26,7 @@ def row(event_id: int, body: bytes = b"{}", *, shown: bool = True, structural: b
 
 def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> int:
     def work(transaction: Transaction) -> int:
-        key = transaction.begin(conversation, 5, SALT).key
+        key = transaction.begin(Beginning(conversation, 5, SALT)).key
         if rows:
             transaction.insert(key, rows)
         return key
@@ -189,7 +189,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
 
     def work(transaction: Transaction) -> None:
         transaction.insert(key, [row(1)])
-        transaction.begin("c2", 1, SALT)
+        transaction.begin(Beginning("c2", 1, SALT))
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.put_records("views", key, [Record(1, 1, None, b"x")])
         transaction.set_value("tracking app", str(1))
@@ -264,7 +264,7 @@ def test_insert_tells_the_first_of_its_consecutive_positions(recorder: Recorder)
 
 
 def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]) -> int:
-    key = recorder.transact(lambda transaction: transaction.begin(conversation, 5, SALT, staged=True)).key
+    key = recorder.transact(lambda transaction: transaction.begin(Beginning(conversation, 5, SALT, staged=True))).key
     for chunk in chunks:
         recorder.transact(lambda transaction, chunk=chunk: transaction.insert(key, chunk, staged=True))  # type: ignore[misc]
     return key
@@ -429,7 +429,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
 
 def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Recorder):
     begin(recorder, "visible", [row(0)])
-    empty = recorder.transact(lambda transaction: transaction.begin("empty", 5, SALT, staged=True)).key
+    empty = recorder.transact(lambda transaction: transaction.begin(Beginning("empty", 5, SALT, staged=True))).key
     filled = stage(recorder, "filled", [[row(0), row(1)]])
     newest = row(1).recorded_at
     assert list(_stale(recorder, newest)) == [empty]

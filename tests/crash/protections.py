@@ -287,7 +287,7 @@ PROTECTIONS = {
     "forks-grown": Protection(
         "a fork that lost its own events is damaged and not short",
         "eventstore/stored/write_transaction.py",
-        "            self._reader.change(found.key, Grown())\n",
+        "            self._reader.change(found.key, changes.Grown())\n",
         "            pass\n",
         "tests/eventstore/test_forks.py -k lost_its_own_events",
     ),

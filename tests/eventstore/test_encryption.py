@@ -37,7 +37,7 @@ from eventstore.maintenance.verify import Published
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.types import Row, as_rows
+from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored import hash_chain, row_codec
 from eventstore.stored.compression import NotAsWritten, compressed, decompressed
 from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
@@ -449,7 +449,9 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
     with open_store(url) as store:
         fill(store)
         store.ingest("imported", [said(0)])
-        staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
+        staged = store._recorder.transact(
+            lambda t: t.begin(Beginning("imported", 5, hash_chain.new_salt(), staged=True))
+        )
         rows, _ = chained(staged, [encode(said(n)) for n in range(500)], 5)
         store._recorder.transact(lambda t: stage(store, t, staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:

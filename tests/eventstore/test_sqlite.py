@@ -25,7 +25,7 @@ from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.statements import migrations
-from eventstore.recorders.types import Row, as_rows
+from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored.read_transaction import find_existing
 from eventstore.stored.write_transaction import WriteTransaction
 
@@ -50,7 +50,7 @@ def recorder(path: str) -> Iterator[SQLiteRecorder]:
 
 def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
     def work(transaction: Transaction) -> int:
-        key = transaction.begin(name, 5, b"s" * 16).key
+        key = transaction.begin(Beginning(name, 5, b"s" * 16)).key
         transaction.insert(key, [row(n) for n in range(rows)])
         return key
 
@@ -337,7 +337,7 @@ def test_closing_waits_for_the_transaction_that_runs(recorder: SQLiteRecorder):
     begun, go_on = threading.Event(), threading.Event()
 
     def work(transaction: Transaction) -> None:
-        transaction.begin("c1", 5, b"s" * 16)
+        transaction.begin(Beginning("c1", 5, b"s" * 16))
         begun.set()
         go_on.wait(20)
 
@@ -448,7 +448,7 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     key = begin(recorder)
 
     def writes_and_fails(transaction: Transaction) -> None:
-        transaction.begin("never", 5, b"s" * 16)
+        transaction.begin(Beginning("never", 5, b"s" * 16))
         raise ZeroDivisionError
 
     outcomes = together(
@@ -549,7 +549,7 @@ def test_what_was_rolled_back_is_forgotten(path: str):
     """The first job is run again, and must not go on from what it left before."""
 
     def writes_and_fails(transaction: Transaction) -> None:
-        transaction.begin("never", 5, b"s" * 16)
+        transaction.begin(Beginning("never", 5, b"s" * 16))
         raise ZeroDivisionError
 
     with open_store(path) as store:

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.counts import traced
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import store_file
+from eventstore.recorders.types import Beginning
 from eventstore.stored.database import translated
 
 
@@ -212,7 +213,7 @@ def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):
 
 def test_a_file_that_is_removed_during_a_commit_acknowledges_nothing(store: Store, path: Path):
     def work(transaction: object) -> None:
-        transaction.begin("c2", 5, b"s" * 16)  # type: ignore[attr-defined]
+        transaction.begin(Beginning("c2", 5, b"s" * 16))  # type: ignore[attr-defined]
         path.unlink()  # after the look before the commit
 
     lost = "was removed or replaced during a commit, so what was written may be"

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 import eventstore.writing.importing
 from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.recorders.types import Beginning
 from eventstore.stored.staging import staged_keys
 
 HI = Message(source="user", content="hi " * 100)
@@ -184,7 +185,7 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     now = datetime.now(UTC)
     living = recorder.transact(
-        lambda transaction: transaction.begin("living", int(now.timestamp() * 1e6), b"salt", staged=True)
+        lambda transaction: transaction.begin(Beginning("living", int(now.timestamp() * 1e6), b"salt", staged=True))
     )
     assert store.vacuum().discarded == 1
     with recorder.read() as reader:

@@ -14,6 +14,7 @@ import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
 from eventstore.events import Annotation
+from eventstore.recorders.types import Beginning
 from eventstore.stored.staging import staged_keys
 
 
@@ -90,7 +91,7 @@ def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callab
     with open_store(file) as here, open_store(postgres_url()) as server:
         here.ingest("long", [said(str(n)) for n in range(1_500)])
         recorder = server._recorder
-        left = recorder.transact(lambda transaction: transaction.begin("long", 1, b"salt", staged=True)).key
+        left = recorder.transact(lambda transaction: transaction.begin(Beginning("long", 1, b"salt", staged=True))).key
         list(server.bring(here))
         with recorder.read() as reader:
             assert staged_keys(reader, "long") == []

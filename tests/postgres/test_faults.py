@@ -21,7 +21,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewKey
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
-from eventstore.recorders.types import Erasure
+from eventstore.recorders.types import Beginning, Erasure
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -140,8 +140,8 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
         recorder.transact(lambda transaction: (runs.append(1), work(transaction)))
         assert len(runs) == 1
 
-    staged = recorder.transact(lambda transaction: transaction.begin("c1", 1, b"salt", staged=True)).key
-    lose(lambda transaction: transaction.begin("c2", 1, b"other salt", staged=True))
+    staged = recorder.transact(lambda transaction: transaction.begin(Beginning("c1", 1, b"salt", staged=True))).key
+    lose(lambda transaction: transaction.begin(Beginning("c2", 1, b"other salt", staged=True)))
     lose(lambda transaction: transaction.publish(staged, 0 + 1))
     lose(lambda transaction: transaction.set_value("tracking app", str(7)))
     lose(lambda transaction: transaction.change(staged, NewKey(b"new salt", "k", b"sealed", None)))

@@ -26,7 +26,7 @@ from eventstore import (
 from eventstore.maintenance import erase, rekey
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewKey
-from eventstore.recorders.types import Row
+from eventstore.recorders.types import Beginning, Row
 from eventstore.stored.marks import NOTHING_PENDING
 
 from .cutting import Cut, CuttingProxy
@@ -137,7 +137,7 @@ def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, v
         keys: list[int] = []
 
         def begin(transaction: Transaction) -> int:
-            return transaction.begin("c1", 5, b"the salt of the source", staged=True).key
+            return transaction.begin(Beginning("c1", 5, b"the salt of the source", staged=True)).key
 
         before_recovery(ours, lambda: keys.append(theirs._recorder.transact(begin)))
         proxy.order("request")
@@ -204,7 +204,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
         recorder: Any = importing._recorder
-        staged = recorder.transact(lambda transaction: transaction.begin("c1", 5, b"salt", staged=True)).key
+        staged = recorder.transact(lambda transaction: transaction.begin(Beginning("c1", 5, b"salt", staged=True))).key
         recorder.transact(
             lambda transaction: transaction.insert(staged, [Row(0, "m", 1, True, False, 5, 0, b"{}", b"")], staged=True)
         )

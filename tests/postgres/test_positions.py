@@ -30,7 +30,7 @@ from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.errors import DataError
 from eventstore.recorders.postgres import PostgresRecorder, positions
 from eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
-from eventstore.recorders.types import RecalledKey, Row
+from eventstore.recorders.types import Beginning, RecalledKey, Row
 
 from .servers import Server, new_primary
 
@@ -173,7 +173,7 @@ def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
 
 
 def roll_back(transaction: Transaction) -> None:
-    key = transaction.begin(f"never {random.random()}", 1, b"salt").key
+    key = transaction.begin(Beginning(f"never {random.random()}", 1, b"salt")).key
     transaction.insert(key, [row(0)])
     raise ZeroDivisionError
 

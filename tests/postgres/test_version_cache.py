@@ -32,7 +32,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
-from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
+from eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
 from eventstore.stored.keys import KeyRing
 from projections import Views
 
@@ -310,7 +310,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
     with contextlib.closing(PostgresRecorder(url.partition("?")[0], schema="unused_key", patience_s=10)) as recorder:
 
         def begin(transaction: Transaction) -> int:
-            key = transaction.begin("c1", 1, b"salt").key
+            key = transaction.begin(Beginning("c1", 1, b"salt")).key
             transaction.insert(key, [row(0)])
             transaction.remember(key, "k", RecalledKey(0, 1))
             return key

@@ -11,7 +11,16 @@ from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.memory.index import MemoryWritableIndex
 from eventstore.recorders.memory.reader import MemoryReader
 from eventstore.recorders.memory.tables import remove
-from eventstore.recorders.types import SOURCE_KEYS, Conversation, Erasure, Fork, Place, RecalledKey, Record, Row
+from eventstore.recorders.types import (
+    SOURCE_KEYS,
+    Beginning,
+    Conversation,
+    Erasure,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
 from eventstore.values.bodies import Body, attachments_of
 
 
@@ -20,28 +29,15 @@ class MemoryTransaction(MemoryReader):
     def index(self) -> MemoryWritableIndex:
         return MemoryWritableIndex(self._tables)
 
-    def begin(
-        self,
-        conversation_id: str,
-        created_at: int,
-        salt: bytes,
-        *,
-        staged: bool = False,
-        fork: Fork | None = None,
-        replaces: int | None = None,
-    ) -> Conversation:
+    def begin(self, new: Beginning) -> Conversation:
         tables = self._tables
         key = tables.next_key
         tables.next_key += 1
-        conversation = Conversation(
-            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
-        )
-        if fork is not None:
-            conversation = fork.begun(conversation)
+        conversation = new.under(key)
         tables.put(tables.conversations, key, conversation)
         tables.put(tables.rows, key, [])
         tables.put(tables.structural, key, [])
-        if not staged:
+        if not new.staged:
             self._show(conversation)
         return conversation
 

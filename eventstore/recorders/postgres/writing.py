@@ -26,7 +26,16 @@ from eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransa
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
-from eventstore.recorders.types import HIDDEN_KEYS, Conversation, Erasure, Fork, Place, RecalledKey, Record, Row
+from eventstore.recorders.types import (
+    HIDDEN_KEYS,
+    Beginning,
+    Conversation,
+    Erasure,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
 from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
@@ -102,23 +111,15 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             return None
         return super().conversation(key)
 
-    def begin(
-        self,
-        conversation_id: str,
-        created_at: int,
-        salt: bytes,
-        *,
-        staged: bool = False,
-        fork: Fork | None = None,
-        replaces: int | None = None,
-    ) -> Conversation:
+    def begin(self, new: Beginning) -> Conversation:
+        name, created_at, salt, staged, fork, replaces = new
         key = self._numbered().key()
         if replaces is not None and not staged:
             self._write("hide_tombstone", bigint(replaces), bigint(self._positions.take(1)))
         self._write(
             "begin_conversation",
             bigint(key),
-            text_bytes(conversation_id),
+            text_bytes(name),
             boolean(not staged),
             bigint(created_at),
             salt,
@@ -128,11 +129,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         )
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # no other transaction knows of it
-        begun = Conversation(
-            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
-        )
-        if fork is not None:
-            begun = fork.begun(begun)
+        begun = new.under(key)
         if not staged:
             self._met[key] = begun
         return begun

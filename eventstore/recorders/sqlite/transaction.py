@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
-from eventstore.recorders.types import Conversation, Erasure, Fork, Place, RecalledKey, Record, Row
+from eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Record, Row
 from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
@@ -48,32 +48,19 @@ class SQLiteTransaction(SQLiteReader):
         self._next_position = None
         self.known.clear()
 
-    def begin(
-        self,
-        conversation_id: str,
-        created_at: int,
-        salt: bytes,
-        *,
-        staged: bool = False,
-        fork: Fork | None = None,
-        replaces: int | None = None,
-    ) -> Conversation:
+    def begin(self, new: Beginning) -> Conversation:
+        name, created_at, salt, staged, fork, replaces = new
         if replaces is not None and not staged:
             self._hide_tombstone(replaces)
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         cursor = self._execute(
             SQL["begin_conversation"],
-            (bound(conversation_id), 0 if staged else 1, created_at, salt, *border, replaces),
+            (bound(name), 0 if staged else 1, created_at, salt, *border, replaces),
         )
         self.inserted = True
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
-        begun = Conversation(
-            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
-        )
-        if fork is not None:
-            begun = fork.begun(begun)
-        return begun
+        return new.under(key)
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
         if staged:
