@@ -97,19 +97,16 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
     to ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole
     store, rewritten.
     """
+    database = store.database
     with translated():
-        return _vacuumed(store.database, patience_s)
-
-
-def _vacuumed(database: Database, patience_s: float) -> Vacuumed:
-    file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
-    before = _size(file.path)
-    stale = _stale(recorder, database.now() - _STALE_US)
-    for key in (*file.left_of_erased(), *stale):
-        delete_rows(recorder, key)
-    if not file.compact() and recorder.value("bytes_pending"):
-        purge(recorder, patience_s, "the file is rewritten")
-    return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "")
+        file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
+        before = _size(file.path)
+        stale = _stale(recorder, database.now() - _STALE_US)
+        for key in (*file.left_of_erased(), *stale):
+            delete_rows(recorder, key)
+        if not file.compact() and recorder.value("bytes_pending"):
+            purge(recorder, patience_s, "the file is rewritten")
+        return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "")
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:

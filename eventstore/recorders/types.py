@@ -55,6 +55,11 @@ Place = Callable[[], int]
 """A position that is known when its transaction has been committed. Do not ask for it earlier."""
 
 
+def unplaced() -> int:
+    """Be the ``Place`` of staged rows: they get positions when they are published."""
+    raise AssertionError("a staged event has no position yet")
+
+
 class Erasure(NamedTuple):
     """The tombstone of an erased conversation: when, why, how many events it had, and its last head. The recorder gives
     the erasure its ``position`` in the whole store; one of an earlier version has None.

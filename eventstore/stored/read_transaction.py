@@ -18,6 +18,7 @@ from eventstore.recorders.types import (
     HIDDEN_KEYS,
     BareRow,
     Conversation,
+    Only,
     RecalledKey,
     Record,
     Row,
@@ -146,7 +147,8 @@ class ReadTransaction:
             if start < self._begins:
                 yield from dense_events(self.conversation, self.rows(start, end, end - start), start, end)
             else:
-                yield from self._dense_events(start, end)
+                bare = self._reader.rows(self.found.key, start, end, end - start)
+                yield from dense_events_of(self._codec(), self._database, bare, start, end)
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -400,18 +402,13 @@ class ReadTransaction:
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
-    def rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, plain; damaged rows are marked."""
+    def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
+        """Return rows with ``start <= id < stop``, plain; damaged rows are marked. ``only``: see ``Reader.rows``, but
+        not documents.
+        """
         if start < self._begins:
-            return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit)
-        return self._decoded(self._reader.rows(self.found.key, start, stop, limit))
-
-    def structural_rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Return those of these rows that are structural."""
-        if start < self._begins:
-            own = self._own()
-            return self._database.rows_across(self._reader, self.past, own, start, stop, limit, "structural")
-        return self._decoded(self._reader.rows(self.found.key, start, stop, limit, "structural"))
+            return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit, only)
+        return self._decoded(self._reader.rows(self.found.key, start, stop, limit, only))
 
     @property
     def past(self) -> tuple[Segment, ...]:
@@ -504,10 +501,6 @@ class ReadTransaction:
             decoded = [codec.decoded_record(projection, record) for record in stored]
             yield from (record for record in decoded if record is not None)
             after = max(after, stored[-1].version)
-
-    def _dense_events(self, start: int, stop: int) -> Iterable[Event]:
-        bare = self._reader.rows(self.found.key, start, stop, stop - start)
-        return dense_events_of(self._codec(), self._database, bare, start, stop)
 
     def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()

@@ -279,12 +279,7 @@ class RowCodec(NamedTuple):
             if self.data_key is None:
                 raise NotAsWritten("it is encrypted, and its conversation has no key")
             body = self.data_key.decrypt(body, _place_of_attachment(stored.name, how))
-        while True:
-            try:
-                return attachment_of(decompressed(how & ~ENCRYPTED, body, limit.bytes_max))
-            except TooLarge:
-                if not limit.has_grown():
-                    raise
+        return attachment_of(_decompressed_body(how & ~ENCRYPTED, body, limit))
 
     def _decrypted(self, row: Row) -> Row:
         """Return the row with its body decrypted, still compressed if it was."""
@@ -418,16 +413,21 @@ def _compressed(compression: Compression, body: bytes, limit: Limit) -> tuple[in
 def _decompressed(row: Row, limit: Limit) -> Row:
     if row.encoding in (PLAIN, DAMAGED):
         return row
+    try:
+        return row._replace(encoding=PLAIN, body=_decompressed_body(row.encoding, row.body, limit))
+    except NotAsWritten as error:
+        return _damaged(row, str(error))
+    except TypeError:  # only where the checksum was not asked
+        return _damaged(row, "a column is of another type")
+
+
+def _decompressed_body(how: int, stored: bytes, limit: Limit) -> bytes:
     while True:
         try:
-            return row._replace(encoding=PLAIN, body=decompressed(row.encoding, row.body, limit.bytes_max))
-        except TooLarge as error:
+            return decompressed(how, stored, limit.bytes_max)
+        except TooLarge:
             if not limit.has_grown():
-                return _damaged(row, str(error))
-        except NotAsWritten as error:
-            return _damaged(row, str(error))
-        except TypeError:  # only where the checksum was not asked
-            return _damaged(row, "a column is of another type")
+                raise
 
 
 _encoding = attrgetter("encoding")

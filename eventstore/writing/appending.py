@@ -209,7 +209,7 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     condensation = summary_of(synthetic_id)
     if condensation >= reading.version:
         return False
-    rows = reading.structural_rows(condensation, condensation + 1, 1)
+    rows = reading.rows(condensation, condensation + 1, 1, "structural")
     event = event_of(reading.conversation, rows[0]) if rows and rows[0].id == condensation else None
     return isinstance(event, CondensationAction) and event.summary is not None
 

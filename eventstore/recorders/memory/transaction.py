@@ -20,6 +20,7 @@ from eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    unplaced,
 )
 from eventstore.values.bodies import Body, attachments_of
 
@@ -46,7 +47,7 @@ class MemoryTransaction(MemoryReader):
         if staged:
             self._check_staged(key)
             self._store(key, rows)
-            return _unplaced
+            return unplaced
         first = tables.last_position + 1
         self._store(key, rows)
         self._place((key, row.id) for row in rows)
@@ -225,7 +226,3 @@ class MemoryTransaction(MemoryReader):
         for key, row_id in places:
             tables.last_position += 1
             tables.places.append((tables.last_position, key, row_id))
-
-
-def _unplaced() -> int:
-    raise AssertionError("a staged event has no position yet")

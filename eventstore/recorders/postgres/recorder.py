@@ -16,7 +16,7 @@ from psycopg import conninfo, sql
 from psycopg.pq.abc import PGresult
 
 from eventstore.errors import InvalidOption
-from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
+from eventstore.recorders.base import PATIENCE_S, Transaction
 from eventstore.recorders.errors import (
     IntegrityError,
     InterfaceError,
@@ -167,10 +167,7 @@ class PostgresRecorder:
         finally:
             session.close()
 
-    def query(self, work: Callable[[Reader], T]) -> T:
-        return self._query(work)
-
-    def _query(self, work: Callable[[PostgresReader], T]) -> T:
+    def query(self, work: Callable[[PostgresReader], T]) -> T:
         patience = Patience(self._patience_s)
         while True:
             session = self._read_session(patience)
@@ -185,7 +182,7 @@ class PostgresRecorder:
     def value(self, name: str) -> str:
         if name == "data_version":
             return str(int.from_bytes(self._ask("data_version").get_value(0, 0) or b""))
-        return self._query(lambda reader: reader.value(name))
+        return self.query(lambda reader: reader.value(name))
 
     def purge(self) -> bool:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in

@@ -35,6 +35,7 @@ from eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    unplaced,
 )
 from eventstore.values.bodies import Body, attachments_of
 
@@ -138,7 +139,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         if staged:
             self._check_staged(key)
             self._insert(key, rows, [None] * len(rows))
-            return _unplaced
+            return unplaced
         self._ask_for_number()
         first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))
@@ -201,10 +202,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case changes.Grown():
                 self._write("grow_fork", bigint(key))
             case changes.NewForm(rows):
-                self._replace(key, rows)
+                self._replace("replace_rows", key, rows)
             case changes.NewContent(rows):
                 self._met.pop(key, None)
-                self._redact(key, rows)
+                self._replace("redact_rows", key, rows, array(BYTEA, [row.proof for row in rows]))
             case changes.ForgottenKey(idempotency_key):
                 self._write("forget_key", bigint(key), text_bytes(idempotency_key))
             case changes.MoreRedactions(count):
@@ -212,26 +213,16 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case Erasure():
                 self._erase(key, change)
 
-    def _replace(self, key: int, rows: Sequence[Row]) -> None:
+    def _replace(self, statement: str, key: int, rows: Sequence[Row], *more: bytes) -> None:
+        """Replace what stored rows hold; ``more`` are further columns."""
         self._write(
-            "replace_rows",
+            statement,
             bigint(key),
             array(BIGINT, [bigint(row.id) for row in rows]),
             array(SMALLINT, [smallint(row.encoding) for row in rows]),
             array(INTEGER, [integer(row.checksum) for row in rows]),
             array(BYTEA, [row.body for row in rows]),
-        )
-        self._attach_again(key, rows)
-
-    def _redact(self, key: int, rows: Sequence[Row]) -> None:
-        self._write(
-            "redact_rows",
-            bigint(key),
-            array(BIGINT, [bigint(row.id) for row in rows]),
-            array(SMALLINT, [smallint(row.encoding) for row in rows]),
-            array(INTEGER, [integer(row.checksum) for row in rows]),
-            array(BYTEA, [row.body for row in rows]),
-            array(BYTEA, [row.proof for row in rows]),
+            *more,
         )
         self._attach_again(key, rows)
 
@@ -414,7 +405,3 @@ def _columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
         integer(row.checksum),
         None if position is None else bigint(position),
     )
-
-
-def _unplaced() -> int:
-    raise AssertionError("a staged event has no position yet")

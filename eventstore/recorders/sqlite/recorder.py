@@ -17,7 +17,7 @@ from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
-from eventstore.recorders.sqlite.checked import Checked, checked_in
+from eventstore.recorders.sqlite.checked import checked_in
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     Use,
@@ -57,17 +57,8 @@ class SQLiteRecorder:
     """
 
     polls_cheaply = True
-    _queue: CommitQueue
-    _writing: SQLiteWriting
-    _polling: threading.RLock
-    _scrubbing: threading.Lock
-    _scrubber: Scrubber
-    _readers: ReaderPool
-    _poller: sqlite3.Connection | None
-    _holds_writers: bool
-    _holds_scrubber: bool
-    _checked: Checked
     _checkpoints: LogCheckpoints
+    _poller: sqlite3.Connection | None
 
     def __init__(
         self,

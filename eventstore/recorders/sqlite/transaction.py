@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
-from eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Record, Row
+from eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Record, Row, unplaced
 from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SQLiteTransaction(SQLiteReader):
             self._check_staged(key)
             # Below every live position, so that no follower meets them, and ordered by id within the conversation.
             self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
-            return _unplaced
+            return unplaced
         position = self._next_position
         if not follow:
             self.known.clear()
@@ -124,9 +124,9 @@ class SQLiteTransaction(SQLiteReader):
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
                 self._place_erasure(key)
             case changes.NewForm(rows):
-                self._replace(key, rows)
+                self._replace(key, rows, redacted=False)
             case changes.NewContent(rows):
-                self._redact(key, rows)
+                self._replace(key, rows, redacted=True)
             case changes.ForgottenKey(idempotency_key):
                 self._execute(SQL["forget_key"], (key, bound(idempotency_key)))
             case changes.MoreRedactions(count):
@@ -156,18 +156,12 @@ class SQLiteTransaction(SQLiteReader):
             self._execute(SQL["delete_conversation"], (key,))
         return True
 
-    def _replace(self, key: int, rows: Sequence[Row]) -> None:
-        self._executemany(
-            SQL["replace_row"],
-            [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
-        )
-        self._attach_again(key, rows)
-
-    def _redact(self, key: int, rows: Sequence[Row]) -> None:
-        self._executemany(
-            SQL["redact_row"],
-            [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, r.proof, key, r.id) for r in rows],
-        )
+    def _replace(self, key: int, rows: Sequence[Row], *, redacted: bool) -> None:
+        values = [
+            (r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, *([r.proof] if redacted else ()), key, r.id)
+            for r in rows
+        ]
+        self._executemany(SQL["redact_row" if redacted else "replace_row"], values)
         self._attach_again(key, rows)
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
@@ -257,7 +251,3 @@ def _insert_together(rows: int) -> str:
 
 def _staged_position(key: int, event_id: int) -> int:
     return event_id - ((key + 1) << 32)
-
-
-def _unplaced() -> int:
-    raise AssertionError("a staged event has no position yet")
