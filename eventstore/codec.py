@@ -248,9 +248,7 @@ def _holds_texts(texts: dict[str, Any]) -> bool:
 
 
 def encode_ours(event: Event) -> Encoded:
-    """Do the same as ``encode``, also for the events that only the store makes: redacted events, receipts of redactions
-    and entries of erasures.
-    """
+    """Do what ``encode`` does, also for events that only the store makes: redacted ones, receipts, erasures."""
     kind = _NAME_OF.get(type(event))
     if isinstance(event, UnknownEvent):
         _check_unknown(event)

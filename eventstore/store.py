@@ -66,9 +66,7 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted; by default they are
-        plain.
-        """
+        """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted; default: plain."""
         whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
         self.database = Database(recorder, settings, clock)
@@ -176,9 +174,7 @@ class Store:
         return chain.from_iterable(self._pages(conversation, *_range(start, stop), self._logged))
 
     def version(self, conversation: str) -> int:
-        """Return the number of events, which is the next id; 0 for an unknown conversation. Raises
-        ``ConversationErased``.
-        """
+        """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``."""
         found = self._query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if found is None else found.version
 
@@ -365,9 +361,7 @@ class Store:
         return pages()
 
     def _pages_back(self, conversation: str, start: int, stop: int) -> Iterator[list[Event]]:
-        """Yield pages of events, newest first. The first page is short, and read at once in the same transaction as the
-        conversation.
-        """
+        """Yield pages of events, newest first. The first page is short, and read at once with the conversation."""
 
         def page(reader: Reader, end: int | None, size: int) -> list[Event]:
             found = find_existing(self.database, reader, conversation)  # it may have been erased since the last page

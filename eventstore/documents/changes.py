@@ -82,9 +82,7 @@ class Documents:
         return self._store.query(conversation, lambda read: newest_value(read, name, version, default))
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, in the order of their names. Raises what ``get`` raises. Cost: that of ``get``
-        for each document.
-        """
+        """Return all documents by name, in the order of names. Raises what ``get`` raises. Cost: ``get`` for each."""
         return self._store.query(conversation, lambda read: newest_values(read, version))
 
     def append(

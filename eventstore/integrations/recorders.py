@@ -55,9 +55,7 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         self._subscription = subscription or PollingSubscription
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """Insert all events or none; with ``tracking=`` the tracking too. Raises ``IntegrityError`` where a version is
-        taken already.
-        """
+        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` where a version is taken."""
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
 
@@ -223,9 +221,7 @@ def _found_or_begun(database: Database, transaction: Transaction, conversation: 
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
-    """Return the kind and schema of a topic ``name/schema``. Any other topic, such as a topic of the library's own
-    tests, is a kind without a schema.
-    """
+    """Return the kind and schema of a topic ``name/schema``. Any other topic is a kind without a schema."""
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
 

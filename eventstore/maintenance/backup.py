@@ -27,9 +27,7 @@ has to be run again.
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made. ``findings`` are the verdicts that found damage in the backup; the source then has the
-    same damage.
-    """
+    """A backup that was made. ``findings`` are verdicts that found damage; the source then has the same damage."""
 
     path: str
     size_bytes: int

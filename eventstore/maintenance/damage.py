@@ -47,9 +47,7 @@ def readable_rows(
 
 
 def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
-    """Return the id of the next row after a gap, or ``stop`` if no row follows: a damaged id may be any number. Return
-    ``start`` where the id cannot be read.
-    """
+    """Return the id of the next row after a gap; ``stop`` if no row follows, ``start`` where it cannot be read."""
     try:
         following = recorder.query(lambda reader: reader.rows(key, start, stop, 1)) if start < stop else ()
     except RecorderError as error:

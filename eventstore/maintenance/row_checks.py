@@ -45,9 +45,7 @@ def of_all(problem: str, *, sound: bool = False, needs_key: bool = False) -> Ver
 
 
 class Start(NamedTuple):
-    """The start of a pass: the id of the first row, the head before it, and the numbers of shown and structural events
-    before it. None means unknown.
-    """
+    """The start of a pass: the id of the first row, and the head and counts before it, None where they are unknown."""
 
     id: int
     head: bytes | None
@@ -96,9 +94,7 @@ class Pass:
         self._miss(version)
 
     def _enter(self) -> None:
-        """Take the salt of the next row. After the last copied event of another conversation, also take the head that
-        the next row follows.
-        """
+        """Take the salt of the next row; after the last copied event of a conversation also the head to follow."""
         if self._links and self._own_salt:
             head, self._salt = follows(
                 self._codec.conversation, self._own_salt, self._links, self._next, self._head or b""

@@ -114,9 +114,7 @@ def _salvaged(
 
 
 def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], tuple[Link, ...]]:
-    """Return the parts of a fork's past, and the names and salts of its events, as far as they are known: an ancestor
-    may be damaged or missing.
-    """
+    """Return the parts of a fork's past, and its names and salts, as far as known: an ancestor may be damaged."""
     try:
         with source.recorder.read() as reader:
             whole = source.find_key(reader, found.key)

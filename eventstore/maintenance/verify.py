@@ -34,9 +34,7 @@ _PAGE = 1_000
 
 
 class Published(NamedTuple):
-    """The published head of a conversation at a version. ``generation`` is the number of erased conversations that had
-    its id before.
-    """
+    """The published head of a conversation at a version. ``generation``: how many erased ones had its id before."""
 
     version: int
     head: bytes

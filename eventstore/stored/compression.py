@@ -46,9 +46,7 @@ def checked(name: str) -> Compression:
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """Return the number of the compression, and the bytes to store. The body is stored as it is where compression does
-    not make it smaller.
-    """
+    """Return the number of the compression, and the bytes to store: the body itself if compression does not help."""
     if compression == "none":
         return _NONE, body
     how, smaller = (

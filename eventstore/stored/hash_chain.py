@@ -110,9 +110,7 @@ def link(
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
-    """Return the head after the event of a plain row. Raises ``TypeError``, ``ValueError`` or ``AttributeError`` where
-    a column is of another type.
-    """
+    """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError`` for wrong columns."""
     event_id, kind, schema, shown, structural, recorded_at, _, body, proof, *_ = row
     return link(head, salt, event_id, kind, schema, shown, structural, recorded_at, body, proof)
 

@@ -345,9 +345,7 @@ class ReadTransaction:
         return decoded.head, event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
-        """Yield the ``DocumentChanges`` that are stored under the conversation's own key, with an id from ``start`` on,
-        the newest first.
-        """
+        """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest first."""
         stop = self.version
         first = max(self._whole("start", start), self._begins)
         while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, "documents")):
@@ -403,9 +401,7 @@ class ReadTransaction:
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
     def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, plain; damaged rows are marked. ``only``: see ``Reader.rows``, but
-        not documents.
-        """
+        """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""
         if start < self._begins:
             return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit, only)
         return self._decoded(self._reader.rows(self.found.key, start, stop, limit, only))
@@ -522,9 +518,7 @@ def hidden_key(salt: bytes, idempotency_key: str) -> str:
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation; None where there is none. Raises ``ConversationErased``, and ``CorruptEvent`` where it has
-    lost its events.
-    """
+    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its events are lost."""
     found = database.find(reader, conversation)
     if found is not None and (found.erasure is not None or found.version == 0):
         return beginning_with_an_event(not_erased(found))  # which raises

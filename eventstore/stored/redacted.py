@@ -47,9 +47,7 @@ def can_be_redacted(event: Event) -> bool:
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content. For an event that is already redacted with the same receipt, return an
-    equal event.
-    """
+    """Return the event without its content; for one that has this receipt already, an equal event."""
     return replace(
         event, meta={}, extra={}, origin=_origin(event.origin), redacted=redacted, **_fields_without_content(event)
     )

@@ -120,9 +120,7 @@ def listed_in(body: bytes) -> set[bytes]:
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` back into their places. Raises ``NotListed`` where an attachment or its place is
-    missing.
-    """
+    """Put the attachments of ``body`` back in their places. Raises ``NotListed`` where one or its place is missing."""
     plain = {each.name: each.body for each in attachments_of(body)}
     for each in listed:
         value = plain.get(bytes.fromhex(each["sha256"]))

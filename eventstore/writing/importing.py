@@ -71,9 +71,7 @@ class Ingestion:
         self._now = now
 
     def run(self, history: Iterator[Encoded]) -> tuple[int, int]:
-        """Return how many events were added, and the version afterwards. Raises ``HistoryDiverged``,
-        ``ConversationErased``.
-        """
+        """Return how many events were added, and the version. Raises ``HistoryDiverged``, ``ConversationErased``."""
         there = self._recorder.query(lambda reader: self._database.find(reader, self._conversation))
         found = beginning_with_an_event(not_erased(there))
         outcome = self._begin(history) if found is None else self._extend(found, history)
@@ -243,9 +241,7 @@ def _numbered(chunk: Sequence[Encoded], rows: Sequence[Row]) -> Sequence[Event]:
 
 
 def _rested(history: Iterator[Encoded]) -> list[Encoded]:
-    """Return the next chunk, after a pause in which waiting writers get the write lock. The time to encode the chunk is
-    part of the pause.
-    """
+    """Return the next chunk, after a pause for waiting writers, of which encoding the chunk is a part."""
     begun = time.monotonic()
     chunk = _chunk(history)
     time.sleep(max(0.0, REST_S - (time.monotonic() - begun)))

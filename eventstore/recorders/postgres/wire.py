@@ -75,9 +75,7 @@ class Wire:
     # -- talking ------------------------------------------------------------------------------------------------------
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Its parameters and its results are in PostgreSQL's binary form. Return its place among the
-        next answers.
-        """
+        """Queue a statement. Parameters and results are in binary form. Return its place among the next answers."""
         self._queued.append((statement, parameters))
         return len(self._queued) - 1
 

@@ -104,9 +104,7 @@ def is_on_read_only_disk(path: str) -> bool:
 
 
 def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
-    """``durable``: a commit is on disk when it returns. Otherwise a power cut may lose the newest commits, each as a
-    whole.
-    """
+    """``durable``: a commit is on disk when it returns. Else a power cut may lose the newest commits, each whole."""
     connection = open_reader(path, patience_s=patience_s)
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != b"wal":

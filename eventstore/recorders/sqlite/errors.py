@@ -111,9 +111,7 @@ def leaves_doubt(error: sqlite3.Error) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Return whether reading, writing or syncing failed. In a commit, it may have failed after the commit was
-    written.
-    """
+    """Return whether reading, writing or syncing failed; in a commit, maybe after the commit was written."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 

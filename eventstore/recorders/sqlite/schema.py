@@ -61,9 +61,7 @@ def has_our_mark(connection: sqlite3.Connection) -> bool:
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Migrate the schema in one transaction, so that a process that is killed leaves the older schema complete. A new
-    file records its inode.
-    """
+    """Migrate the schema in one transaction: a kill leaves the older schema complete. A new file records its inode."""
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:

@@ -93,9 +93,7 @@ class WriteLock:
     __del__ = close
 
     def renew_in_child(self) -> None:
-        """Open the lock file again after a fork. With its parent's descriptor the child would still hold the lock after
-        the parent is killed.
-        """
+        """Open the lock file again after a fork: by its parent's descriptor the child would hold the parent's lock."""
         pending, self._pending = self._pending, None
         file, self._file = self._file, -1
         for inherited in (file, -1 if pending is None else pending.file):
