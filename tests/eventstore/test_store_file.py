@@ -259,7 +259,8 @@ def test_a_file_that_is_mounted_alone_is_not_opened(path: Path, monkeypatch: pyt
         append(store, "before")
     assert contents(path) == ["before"]
     monkeypatch.setattr(store_file, "_in_its_folder", set())  # as another process would find it
-    monkeypatch.setattr(store_file._Held, "mount", lambda _: b"99")
+    mounts = iter([b"99", b"1"])  # of the file, and of its folder
+    monkeypatch.setattr(store_file, "_mount_of", lambda _: next(mounts))
     with pytest.raises(StoreUnavailable, match=r"is mounted as a single file.*mount the folder that holds it instead"):
         open_store(f"sqlite:///{path}")
 
