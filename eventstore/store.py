@@ -14,8 +14,10 @@ from eventstore.codec import Encoded, encode
 from eventstore.conversation import AnyVersion
 from eventstore.errors import (
     ConversationNotFound,
+    CorruptEvent,
     InvalidArgument,
     InvalidEvent,
+    StoreUnusable,
 )
 from eventstore.events import (
     NOT_RECORDED,
@@ -23,7 +25,7 @@ from eventstore.events import (
     is_structural,
 )
 from eventstore.recorders.base import Reader, Recorder
-from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, paged, translated, unavailable
 from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing, read_existing
@@ -340,24 +342,43 @@ class Store:
         conversation: most histories fit into it.
         """
 
-        def opening(reader: Reader) -> tuple[Conversation, Iterable[T]]:
+        def opening(reader: Reader, size: int = _PAGE) -> tuple[Conversation, Iterable[T]]:
             found = find_existing(self.database, reader, conversation)
-            return found, page(reader, found, max(start, 0))
+            return found, page(reader, found, max(start, 0), size)
 
-        def following(reader: Reader, first: int) -> Iterable[T]:
+        def following(reader: Reader, first: int, size: int) -> Iterable[T]:
             find_existing(self.database, reader, conversation)  # it may have been erased since
-            return page(reader, found, first)
+            return page(reader, found, first, size)
 
-        def page(reader: Reader, found: Conversation, first: int) -> Iterable[T]:
-            end = min(first + _PAGE, stop, found.version)
+        def page(reader: Reader, found: Conversation, first: int, size: int) -> Iterable[T]:
+            end = min(first + size, stop, found.version)
             return read(reader, found, first, end) if first < end else ()
 
-        def pages() -> Iterator[Iterable[T]]:
-            yield opened
-            for first in range(max(start, 0) + _PAGE, min(stop, found.version), _PAGE):
-                yield self._query(partial(following, first=first))
+        def parts(first: int, size: int) -> Iterator[Iterable[T]]:
+            """Yield a page, in halves where a damaged database cannot read it, down to the event that is damaged."""
+            try:
+                yield self._query(partial(following, first=first, size=size))
+            except StoreUnusable as error:
+                if not is_damage(error.__cause__):
+                    raise
+                if size == 1:
+                    said = (error.__cause__ and error.__cause__.__cause__) or error
+                    raise CorruptEvent(found.id, first, f"its place in the file cannot be read ({said})") from error
+                yield from parts(first, size // 2)
+                yield from parts(first + size // 2, size - size // 2)
 
-        found, opened = self._query(opening)
+        def pages() -> Iterator[Iterable[T]]:
+            yield from parts(max(start, 0), _PAGE) if opened is None else (opened,)
+            for first in range(max(start, 0) + _PAGE, min(stop, found.version), _PAGE):
+                yield from parts(first, _PAGE)
+
+        opened: Iterable[T] | None = None
+        try:
+            found, opened = self._query(opening)
+        except StoreUnusable as error:
+            if not is_damage(error.__cause__):
+                raise
+            found, _ = self._query(partial(opening, size=0))
         return pages()
 
     def _pages_back(self, conversation: str, start: int, stop: int) -> Iterator[list[Event]]:

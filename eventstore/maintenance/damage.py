@@ -11,11 +11,12 @@ from functools import partial
 from typing import NamedTuple
 
 from eventstore.recorders.base import Reader, Recorder
-from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
+from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import Conversation, Row, as_rows
 from eventstore.stored.database import start_after
 
 _PAGE = 1_000
+_LIST_ENDS = "the list of conversations cannot be read to its end"
 
 
 class Unreadable(NamedTuple):
@@ -25,9 +26,16 @@ class Unreadable(NamedTuple):
     problem: str
 
 
+class Unlisted(NamedTuple):
+    """A conversation that a list cannot show. Without ``id``, the list cannot be read from there on."""
+
+    id: str | None
+    problem: str
+
+
 def raise_unless_damage(error: RecorderError) -> None:
     """Raise the error, unless it says that the file is damaged, and not locked, closed or out of reach."""
-    if type(error) not in (DatabaseError, DataError, InternalError):
+    if not is_damage(error):
         raise error
 
 
@@ -73,9 +81,10 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
         yield as_rows(bare)
 
 
-def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
-    """Yield every conversation in the order of ids; where the list cannot be read further, a text that says so."""
-    after: str | None = None
+def readable_conversations(recorder: Recorder, after: str | None = None) -> Iterator[Conversation | Unlisted]:
+    """Yield every conversation with an id after ``after``, in the order of ids, and in the place of each that cannot be
+    read its name. Cost: the conversations, and some six queries for each that cannot be read.
+    """
     limit = _PAGE
     while True:
         try:
@@ -83,14 +92,27 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
         except RecorderError as error:
             raise_unless_damage(error)
             if limit == 1:
-                yield f"the list of conversations cannot be read after {after!r}: {error.__cause__ or error}"
-                return
+                problem = str(error.__cause__ or error)
+                after = _name_after(recorder, after)
+                yield Unlisted(after, f"it cannot be read: {problem}" if after else f"{_LIST_ENDS}: {problem}")
+                if after is None:
+                    return
             limit = max(limit // 10, 1)
             continue
         yield from page
         if len(page) < limit:
             return
         after = page[-1].id
+        limit = min(10 * limit, _PAGE)
+
+
+def _name_after(recorder: Recorder, after: str | None) -> str | None:
+    """Return the name of the next conversation from an index alone; None if that cannot be read either."""
+    try:
+        return recorder.query(lambda reader: reader.index.id_from(start_after(after)))
+    except RecorderError as error:
+        raise_unless_damage(error)
+        return None
 
 
 def staged_conversations(recorder: Recorder) -> list[Conversation]:

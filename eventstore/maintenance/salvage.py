@@ -21,7 +21,7 @@ from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
-from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.verify import VerifyFinding, verdicts
 from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from eventstore.store import Store
@@ -66,8 +66,8 @@ def salvage(
     """
     with translated():
         for found in readable_conversations(source.database.recorder):
-            if isinstance(found, str):
-                yield Salvaged("", 0, False, problem=found)
+            if isinstance(found, Unlisted):
+                yield Salvaged(found.id or "", 0, False, problem=found.problem)
                 continue
             try:
                 end = None if ends is None else ends.get(found.key)

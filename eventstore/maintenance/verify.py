@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
-from eventstore.maintenance.damage import raise_unless_damage, readable_conversations
+from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding, of_all
@@ -101,13 +101,16 @@ def verdicts(
             _of_the_database, database
         )  # the database does it outside of Python, so it takes no extra time
         for each in readable_conversations(database.recorder):
-            if isinstance(each, str):
-                unlisted.append(of_all(each))
+            if isinstance(each, Unlisted) and each.id is None:
+                unlisted.append(of_all(each.problem))
+                continue
+            if isinstance(each, Unlisted):
+                yield Verdict(each.id, 0, None, None, (of_all(each.problem),))
             else:
                 yield from _generations(database, each, heads)
-                heads.pop(each.id, None)
+            heads.pop(each.id or "", None)
         for missing, kept in heads.items():
-            yield _absent(missing, kept)
+            yield _absent(missing, kept, is_list_whole=not unlisted)
         yield Verdict(None, 0, None, None, (*unlisted, *of_the_database.result()))
 
 
@@ -122,9 +125,10 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
         return [of_all(str(error))]
 
 
-def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
+def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool = True) -> Verdict:
     version = max(each.version for each in kept)
-    problem = f"it is missing, and had {version:,} events when its head was published"
+    problem = "it is missing" if is_list_whole else "it is missing, or cannot be read"
+    problem += f", and had {version:,} events when its head was published"
     return Verdict(conversation, 0, None, None, (of_all(problem),))
 
 

@@ -108,3 +108,10 @@ def error_class(error: Exception) -> type[RecorderError] | None:
         return None
     named = (_BY_NAME.get(kind.__name__) for kind in type(error).__mro__)
     return next((kind for kind in named if kind is not None), RecorderError)
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Return whether an error of the recorder says that the file is damaged (not that it is locked, closed or out of
+    reach).
+    """
+    return type(error) in (DatabaseError, DataError, InternalError)

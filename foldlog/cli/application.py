@@ -21,7 +21,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from foldlog.cli import terminal
 from foldlog.cli.hints import use_store
 from foldlog.cli.mistakes import meant
-from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
+from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused, is_of_damage
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
@@ -212,9 +212,11 @@ def _run(arguments: Sequence[str]) -> int:
         return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         terminal.complain(_explained(error))
-        return _status_of(error)
+        return FINDINGS if is_of_damage(error) else REFUSED
     if status == _INTERRUPTED:
         terminal.complain("interrupted: completed work was kept, no partial data was written")
+    if terminal.warn_of_unread() and status in (None, DONE):
+        return FINDINGS
     return DONE if status is None else int(status)
 
 
@@ -233,12 +235,6 @@ def _command_of(arguments: Sequence[str]) -> str:
 def _refuse(message: str) -> int:
     terminal.complain(message)
     return REFUSED
-
-
-def _status_of(error: Exception) -> int:
-    from eventstore import CorruptEvent
-
-    return FINDINGS if isinstance(error, CorruptEvent) else REFUSED
 
 
 def _explained(error: Exception) -> str:

@@ -11,14 +11,14 @@ from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_ar
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import listed, open_existing
 from foldlog.words.gist import count
 
 
 def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
     """Write conversations, or all of them, to an archive."""
     with open_existing(db) as store, terminal.progress() as bars:
-        names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
+        names = list(conversations or ()) or [row.id for row in listed(store)]
         if str(path) in names:
             raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")
         bar = bars.add_task(f"archiving to {path.name}", unit="conversations", total=len(names))

@@ -8,6 +8,7 @@ from typing import Any
 from eventstore import Store
 from eventstore.stored.results import Border
 from foldlog.cli import terminal
+from foldlog.cli.stores import listed
 from foldlog.words.gist import count
 
 
@@ -18,7 +19,7 @@ def borders_of(store: Store, conversation: str) -> list[Border]:
 
 def tell_of_forks(store: Store, conversations: Iterable[str] | None = None) -> None:
     """Say that a copy of a fork, of all of them unless some are named, is not a fork."""
-    rows = store.iter_conversations() if conversations is None else map(store.conversation, conversations)
+    rows = listed(store) if conversations is None else map(store.conversation, conversations)
     forks = sum(row.parent is not None and row.erased_at is None for row in rows)
     if forks:
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"

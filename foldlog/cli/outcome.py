@@ -13,3 +13,11 @@ REFUSED: Final = 2
 
 class Refused(Exception):
     """The command cannot do what it was asked. Its message says what, where, and what to do."""
+
+
+def is_of_damage(error: Exception) -> bool:
+    """Return whether an error says that stored bytes cannot be read: then the rest of the work can go on."""
+    from eventstore import CorruptEvent, StoreUnusable
+    from eventstore.recorders.errors import is_damage
+
+    return isinstance(error, CorruptEvent) or (isinstance(error, StoreUnusable) and is_damage(error.__cause__))

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
-from eventstore import ConversationNotFound, Store, StoreUnusable, open_store
+from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, open_store
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
+from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
 
@@ -36,7 +37,7 @@ def open_or_create(db: str) -> Store:
 
 
 def _opened(url: str) -> Store:
-    """Open a store. Raise ``Refused`` for a file that ``foldlog import`` takes."""
+    """Open a store. Raise ``Refused`` for one that cannot be used, and for a file that ``foldlog import`` takes."""
     try:
         return open_store(url)
     except StoreUnusable as error:
@@ -44,7 +45,7 @@ def _opened(url: str) -> Store:
         kind = _kind_of(Path(location.path)) if location.scheme == "sqlite" else None
         if kind is None:
             _refuse_cut_off(location)
-            raise
+            raise Refused(str(error)) from error
         use_store(None)  # this file is not a store
         raise Refused(
             f"{location.path} is {kind}, not a store; '{command('import', location.path)}' adds it to a store"
@@ -149,7 +150,7 @@ def _not_there(store: Store, given: str) -> str:
 
     if given.endswith(".db"):
         return f"this store has no conversation {given!r}; an option names the store: --db {given}"
-    ids = [row.id for row in islice(store.iter_conversations(), _SEARCHED)]
+    ids = [row.id for row in islice(listed(store), _SEARCHED)]
     shorter = given.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]
     near = near or get_close_matches(given, ids, n=3, cutoff=0.6)
@@ -170,7 +171,7 @@ def chosen(
             store.events(name, stop=0)
         yield from dict.fromkeys(named)
     else:
-        yield from (row.id for row in store.iter_conversations() if row.erased_at is None)
+        yield from (row.id for row in listed(store) if row.erased_at is None)
 
 
 def events_total(store: Store, conversations: Sequence[str] | None = None) -> int | None:
@@ -179,12 +180,39 @@ def events_total(store: Store, conversations: Sequence[str] | None = None) -> in
         return None
     if conversations:
         return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
-    return sum(row.version for row in store.iter_conversations() if row.erased_at is None)
+    return sum(row.version for row in listed(store) if row.erased_at is None)
+
+
+def listed(store: Store) -> Iterator[ConversationRow]:
+    """Yield all conversations of the store. Those that cannot be read are findings of the command."""
+    from eventstore import EventStoreError, StoreUnusable
+    from eventstore.maintenance.damage import Unlisted, readable_conversations
+    from eventstore.stored.database import translated
+
+    after = None
+    try:
+        for row in store.iter_conversations():
+            yield row
+            after = row.id
+        return
+    except StoreUnusable:
+        pass  # below, one by one
+    with translated():
+        for found in readable_conversations(store.database.recorder, after):
+            try:
+                if not isinstance(found, Unlisted):
+                    yield store.conversation(found.id)
+                    continue
+                problem = found.problem
+            except EventStoreError as error:
+                problem = str(error)
+            named = f"conversation {found.id!r}: " if found.id else ""
+            terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
 
 
 def conversations_total(store: Store) -> int | None:
     """Return how many conversations there are, for a progress bar; None where no bar is shown."""
-    return sum(1 for _ in store.iter_conversations()) if sys.stderr.isatty() else None
+    return sum(1 for _ in listed(store)) if sys.stderr.isatty() else None
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:

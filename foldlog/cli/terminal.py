@@ -26,6 +26,7 @@ __all__ = [
     "UNLIMITED",
     "Listed",
     "PrintedLines",
+    "about",
     "complain",
     "console",
     "emit",
@@ -40,6 +41,7 @@ __all__ = [
     "printable",
     "progress",
     "warn",
+    "warn_of_unread",
     "working",
 ]
 
@@ -232,6 +234,31 @@ def _say(level: str, message: str) -> None:
         sys.stderr.write(f"{json_text({'level': level, 'message': text})}\n")
     else:
         sys.stderr.write(f"foldlog: {'' if level == 'error' else f'{level}: '}{text}\n")
+
+
+def about(conversation: str, problem: str) -> str:
+    """Return a problem that begins with the conversation that it is of."""
+    named = f"conversation {conversation!r}"
+    return problem if problem.startswith(named) else f"{named}: {problem}"
+
+
+_unread: dict[str, None] = {}
+
+
+def unread(problem: str) -> None:
+    """Keep what the command cannot read, once. It is printed as a finding after the output, and the command ends with
+    status 1.
+    """
+    _unread.setdefault(problem)
+
+
+def warn_of_unread() -> bool:
+    """Print what the command could not read. Return whether there was any."""
+    there = list(_unread)
+    _unread.clear()
+    for problem in there:
+        warn(problem)
+    return bool(there)
 
 
 def emit(document: Any) -> None:

@@ -13,6 +13,7 @@ from eventstore import (
     ConversationRow,
     Event,
     EventStoreError,
+    KeyUnavailable,
     Logged,
     Message,
     Store,
@@ -44,6 +45,7 @@ class Overview(NamedTuple):
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
                        zone as its source wrote it
     ``problem``        why figures are missing
+    ``needs_key``      they are missing for want of a key, and not because of damage
     """
 
     title: str | None = None
@@ -54,6 +56,7 @@ class Overview(NamedTuple):
     condensations: int | None = None
     last_event_at: str | None = None
     problem: str | None = None
+    needs_key: bool = False
 
 
 def overview_of(
@@ -80,7 +83,7 @@ def overview_of(
             condensations=store.query(row.id, lambda reading: _condensations(reading, row.version)),
         )
     except EventStoreError as error:
-        return found._replace(problem=str(error))
+        return found._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
 
 
 def _condensations(reading: ReadTransaction, version: int) -> int:

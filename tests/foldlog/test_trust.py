@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from eventstore import CondensationAction, Message, open_store
+from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored.database import Database
 from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
@@ -323,6 +324,82 @@ def test_no_command_opens_a_store_whose_log_is_damaged(foldlog, store, tmp_path)
     assert "4 conversations whole" in ran.out
     assert "died.db-wal is damaged" in ran.err
     assert foldlog("list").status == foldlog("verify").status == 0
+
+
+def test_a_list_says_what_it_cannot_read_and_ends_with_1(foldlog, store):
+    spoil(store)
+    for options in ([], ["--long", "--json"]):
+        ran = foldlog("list", *options)
+        assert ran.status == 1
+        assert "found: conversation 'one', event 2: its checksum does not match" in ran.err
+        assert "'foldlog salvage foldlog.db NEW.db'" in ran.err
+    assert {entry["id"] for entry in ran.document["conversations"]} == {"one", "two", STEERS}
+    assert foldlog("list", "--match", "two").status == 0
+
+
+@pytest.fixture
+def without_page(tmp_path):
+    """A store of twelve histories in which SQLite cannot read a page with events of two of them."""
+    path = tmp_path / "foldlog.db"
+    with open_store(f"sqlite:///{path}") as opened:
+        for n in range(12):
+            opened.ingest(f"c{n:02}", [Message(source="user", content=f"{m} " + "x" * 300) for m in range(20)])
+    with PageFile(str(path)) as pages:
+        events = [row for row in pages.rows() if row.rowid is not None and len(row.columns) == 14]
+    of_both = {row.page for row in events if row.columns[1] == 5} & {row.page for row in events if row.columns[1] == 6}
+    content = bytearray(path.read_bytes())
+    for page in of_both:
+        content[(page - 1) * 4_096 : page * 4_096] = b"\xee" * 4_096
+    path.write_bytes(content)
+    return path
+
+
+def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
+    unread = "found: conversation 'c04': it cannot be read: database disk image is malformed; run 'foldlog verify'"
+    ran = foldlog("list", "--json")
+    assert ran.status == 1
+    assert unread in ran.err
+    assert [entry["id"] for entry in ran.document["conversations"]] == [f"c{n:02}" for n in range(12) if n != 4]
+    ran = foldlog("head", "--json")
+    assert (ran.status, len(ran.document["heads"])) == (1, 11)
+    for command in (["stats"], ["export", "--all", "all.foldlog"], ["audit"], ["bench", "--rounds", "1"], ["rebuild"]):
+        ran = foldlog(*command)
+        assert ran.status == 1
+        assert "c05" in ran.err
+        assert "c07" not in ran.err
+        assert "unexpected" not in ran.err
+    ran = foldlog("verify", "--json")
+    found = {entry["conversation"]: entry["status"] for entry in ran.document["conversations"]}
+    assert [name for name in found if found[name] == "damaged"] == ["c04", "c05"]
+    assert len(found) == 12
+
+
+def test_the_readable_events_of_a_conversation_are_shown_and_the_others_named(foldlog, without_page):
+    ran = foldlog("log", "c05", "--json")
+    assert ran.status == 1
+    lost = [finding for finding in ran.document["findings"] if "its place in the file cannot be read" in finding]
+    assert len(lost) + len(ran.document["events"]) == 20
+    assert lost[0].startswith("conversation 'c05', event 0: ")
+    assert foldlog("view", "c05").status == 1
+
+
+def test_published_heads_of_a_conversation_that_cannot_be_read_are_not_of_a_missing_one(foldlog, without_page):
+    without_page.with_name("heads.json").write_text(
+        json.dumps({"heads": [{"conversation": "c04", "version": 20, "head": "00" * 32}]})
+    )
+    ran = foldlog("verify", "--heads", "heads.json")
+    assert "conversation 'c04': it cannot be read" in ran.err
+    assert "missing" not in ran.err
+
+
+def test_a_store_whose_first_page_is_lost_is_sent_to_salvage(foldlog, store):
+    content = store.read_bytes()
+    store.write_bytes(bytes(4_096) + content[4_096:])
+    ran = foldlog("list")
+    assert ran.status == 2
+    assert "if this one was a store, its beginning is damaged" in ran.err
+    assert "'foldlog salvage foldlog.db NEW.db'" in ran.err
+    assert "15 events in new.db" in foldlog("salvage", "foldlog.db", "new.db").out
 
 
 def test_a_cut_off_file_is_a_finding_where_no_event_was_lost(foldlog, store):

@@ -22,7 +22,8 @@ _FOLDER_TOO: Final = (
     f"user, while no program has it open"
 )
 
-_IS_DAMAGED: Final = "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'"
+_RESTORE: Final = "restore a backup, or copy what is sound with 'foldlog salvage'"
+_IS_DAMAGED: Final = f"the file is damaged: {_RESTORE}"
 
 _ADVICE: Final = {
     # Our statements are what they are, so it is the file that lacks a table, an index or a column.
@@ -34,7 +35,7 @@ _ADVICE: Final = {
     sqlite3.SQLITE_PERM: _FOLDER_TOO,
     sqlite3.SQLITE_BUSY: "a program other than foldlog holds the file; end it, then try again",
     sqlite3.SQLITE_CORRUPT: _IS_DAMAGED,
-    sqlite3.SQLITE_NOTADB: "choose another file",
+    sqlite3.SQLITE_NOTADB: f"choose another file; if this one was a store, its beginning is damaged: {_RESTORE}",
 }
 
 _ADVICE_OF_THE_SYSTEM: Final = {

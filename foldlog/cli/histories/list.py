@@ -19,7 +19,7 @@ from foldlog.cli.moments import given_moment
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import listed, open_existing
 from foldlog.cli.tables import padded
 from foldlog.reports.overview import Overview, overview_of
 from projections import Views
@@ -93,7 +93,7 @@ def run(
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     after = given_moment("--since", since)
     with open_existing(db) as store:
-        rows: Iterator[ConversationRow] = store.iter_conversations()
+        rows: Iterator[ConversationRow] = listed(store)
         if match is not None:
             rows = (row for row in rows if match in row.id)
         if after is not None:
@@ -121,7 +121,14 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 def _described(store: Store) -> Callable[[ConversationRow], _Line]:
     views = Views(store)
-    return lambda row: _Line(row, overview_of(store, views, row))
+
+    def described(row: ConversationRow) -> _Line:
+        more = overview_of(store, views, row)
+        if more.problem is not None and not more.needs_key:
+            terminal.unread(terminal.about(row.id, more.problem))
+        return _Line(row, more)
+
+    return described
 
 
 def _chosen(

@@ -6,7 +6,7 @@ from eventstore import ConversationRow
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
-from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.stores import listed, open_existing, resolved
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
@@ -18,11 +18,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     Example: foldlog head --json
     """
     with open_existing(db) as store:
-        rows = (
-            (store.conversation(resolved(store, name)) for name in conversations)
-            if conversations
-            else store.iter_conversations()
-        )
+        rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
         if as_json:
             terminal.emit_list({"store": store.database.uuid}, "heads", map(_as_json, rows))
         else:

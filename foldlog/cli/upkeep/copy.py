@@ -72,6 +72,5 @@ def run(
         if behind:
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
     for name, problem in problems:
-        named = f"conversation {name!r}"
-        terminal.warn(problem if problem.startswith(f"{named} ") else f"{named}: {problem}")
+        terminal.warn(terminal.about(name, problem))
     return FINDINGS if problems else DONE

@@ -145,7 +145,7 @@ class _Audits:
     def _give_up(self, name: str, problem: str) -> None:
         self.bars.remove_task(self._bar)
         self.unread.append((name, problem))
-        self.findings.append(problem)
+        self.findings.append(terminal.about(name, problem))
 
 
 # -- for programs -----------------------------------------------------------------------------------------------------

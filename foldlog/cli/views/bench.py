@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import Store
+from eventstore import EventStoreError, Store
 from eventstore.recorders.urls import as_url, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import chosen, open_existing
+from foldlog.cli.outcome import DONE, FINDINGS, is_of_damage
+from foldlog.cli.stores import chosen, listed, open_existing
 from foldlog.cli.tables import Column, print_rows
 from projections import View, Views
 
@@ -41,12 +41,17 @@ def run(
     with open_existing(_for_reading(db)) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations)) if conversations else []
         if not names:
-            rows = heapq.nlargest(_LONGEST, store.iter_conversations(), key=lambda row: row.version)
+            rows = heapq.nlargest(_LONGEST, listed(store), key=lambda row: row.version)
             names = [row.id for row in rows if row.erased_at is None]
         bar = bars.add_task("measuring", unit="conversations", total=len(names))
         measured = []
         for name in names:
-            measured.append(_measured(store, name, rounds))
+            try:
+                measured.append(_measured(store, name, rounds))
+            except EventStoreError as error:
+                if not is_of_damage(error):
+                    raise
+                terminal.unread(terminal.about(name, str(error)))
             bars.advance(bar)
     if not measured and not as_json:
         terminal.console().print("No conversations to measure.")

@@ -6,10 +6,10 @@ from functools import partial
 
 from rich.progress import Progress, TaskID
 
-from eventstore import CorruptEvent, UnknownEventType
+from eventstore import EventStoreError, UnknownEventType
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE, FINDINGS, is_of_damage
 from foldlog.cli.stores import chosen, open_existing, whole
 from foldlog.words.gist import count
 from projections import Views
@@ -31,8 +31,10 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
             bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
             try:
                 rebuilt[conversation] = views.rebuild(conversation, partial(_advance, bars, bar))
-            except (CorruptEvent, UnknownEventType) as error:
-                findings.append(f"conversation {conversation!r}: {error}")
+            except EventStoreError as error:
+                if not (isinstance(error, UnknownEventType) or is_of_damage(error)):
+                    raise
+                findings.append(terminal.about(conversation, str(error)))
     if as_json:
         done = [{"conversation": name, "revisions": made} for name, made in rebuilt.items()]
         terminal.emit({"rebuilt": done, "findings": findings})
