@@ -18,7 +18,7 @@ from condensers.errors import CondenserError, Failure, ModelCallFailed, NoConden
 from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
 from condensers.replay_state import Fates, Numbers, Turn, Turns
-from condensers.reports import metrics_of, model_cost, reports_of
+from condensers.reports import model_cost, model_tokens, reports_of
 from condensers.strategies.noop import NoOpCondenser
 from eventstore.events import Action, CondensationAction, Event, Message, Retraction, summary_id
 from projections import View
@@ -85,7 +85,7 @@ class Replay:
     @property
     def condenser_tokens(self) -> int:
         """The tokens of the prompts and replies of the condenser's own model."""
-        return sum(metrics.get("usage", {}).get("total_tokens", 0) for metrics in map(metrics_of, self.reports))
+        return model_tokens(self.reports)
 
     @property
     def condenser_failures(self) -> int:

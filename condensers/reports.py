@@ -81,6 +81,16 @@ def metrics_of(report: Report) -> Mapping[str, Any]:
     return metrics
 
 
+def model_of(report: Report) -> str:
+    """Return the name of the model that a report is on; an empty text if it names none."""
+    return str(report.get("response", report).get("model") or "")
+
+
+def model_tokens(reports: Iterable[Report]) -> int:
+    """Return the tokens of the prompts and replies of the condenser's model."""
+    return sum(metrics_of(report).get("usage", {}).get("total_tokens", 0) for report in on_a_model(reports))
+
+
 def model_cost(reports: Iterable[Report]) -> float | None:
     """Return what the condenser's model cost, in US dollars; None if the price of a reply is unknown. It is 0 where no
     model was asked.

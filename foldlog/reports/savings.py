@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+from condensers.reports import model_cost, on_a_model, reports_of
 from eventstore import CondensationAction
 
 
@@ -46,9 +47,10 @@ def is_declined(event: CondensationAction) -> bool:
     return event.metadata.get("outcome") == "declined"
 
 
-def recorded_cost(told: Mapping[str, Any]) -> float | None:
-    """Return the cost that the metadata of a condensation name; None if they name none."""
-    cost: Any = told.get("cost")
+def recorded_cost(event: CondensationAction) -> float | None:
+    """Return the cost of the calls that a condensation reports, or else names itself; None if it is not known."""
+    asked = on_a_model(reports_of(event))
+    cost: Any = model_cost(asked) if asked else event.metadata.get("cost")
     known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
     return float(cost) if known else None
 
@@ -57,7 +59,7 @@ def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int
     """Return what a condensation saved and cost. ``sizes`` are the tokens of the View of each version, or at least of
     the versions before and after it: see ``Lifetimes.sizes``.
     """
-    cost = recorded_cost(event.metadata)
+    cost = recorded_cost(event)
     if is_declined(event):
         return Saving(0, cost, declined=True)
     if event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes):

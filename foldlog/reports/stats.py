@@ -177,7 +177,7 @@ def _tool(stats: Stats, tool: str) -> ToolFigures:
 
 def _count_condensation(stats: Stats, event: CondensationAction) -> None:
     figures = stats.condensations.setdefault(_strategy(event), CondensationFigures())
-    if (cost := recorded_cost(event.metadata)) is not None:
+    if (cost := recorded_cost(event)) is not None:
         figures.cost = (figures.cost or 0.0) + cost
         figures.costs_recorded += 1
     if is_declined(event):

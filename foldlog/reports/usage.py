@@ -1,7 +1,8 @@
 """Find the calls of models and their cost in the events of a history.
 
-Native events have them in ``meta`` (``model``, ``usage``, ``cost``), condensations in ``metadata``. Imported events
-have them in their records, each format in its own way; other formats than those named here have none.
+Native events have them in ``meta`` (``model``, ``usage``, ``cost``). Condensers have them in their reports, one for
+each call, also of a call that failed. Imported events have them in their records, each format in its own way; other
+formats than those named here have none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from condensers.reports import metrics_of, model_of, on_a_model, reports_of
 from eventstore import CondensationAction, Event
 from foldlog.words.times import time_in
 
@@ -31,25 +33,26 @@ class ModelCall(NamedTuple):
 
 
 def calls_of_events(events: Iterable[tuple[datetime, Event]]) -> Iterator[ModelCall]:
-    """Yield the calls that native events and condensations record."""
+    """Yield the calls that native events and the reports of condensers record."""
     for recorded_at, event in events:
+        at = event.timestamp or recorded_at
+        reports = on_a_model(reports_of(event))
+        for report in reports:
+            metrics = metrics_of(report)
+            yield _call(at, model_of(report), metrics, _whole(metrics, "attempts") or 1)
         told = event.metadata if isinstance(event, CondensationAction) else event.meta
-        if not told or not (told.get("model") or isinstance(told.get("usage"), dict)):
-            continue
-        usage = told.get("usage", _inner(told, "metrics").get("usage"))  # condensers have it among their metrics
-        counted = usage if isinstance(usage, dict) else told
-        prompt, completion = _prompt(counted), _completion(counted)
-        if not prompt and not completion:
-            prompt = _whole(counted, "total_tokens")
-        model = told.get("model")
-        yield ModelCall(
-            event.timestamp or recorded_at,
-            model if isinstance(model, str) and model else UNNAMED,
-            prompt,
-            _cached(counted),
-            completion,
-            _cost(told.get("cost")),
-        )
+        if not reports and told and (told.get("model") or isinstance(told.get("usage"), dict)):
+            yield _call(at, told.get("model"), told)
+
+
+def _call(at: datetime, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
+    usage = told.get("usage")
+    counted = usage if isinstance(usage, dict) else told
+    prompt, completion = _prompt(counted), _completion(counted)
+    if not prompt and not completion:
+        prompt = _whole(counted, "total_tokens")
+    named = model if isinstance(model, str) and model else UNNAMED
+    return ModelCall(at, named, prompt, _cached(counted), completion, _cost(told.get("cost")), calls)
 
 
 def calls_of_records(records: Iterable[Any], format: str) -> Iterator[ModelCall]:

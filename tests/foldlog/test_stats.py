@@ -19,10 +19,12 @@ from eventstore import (
     Observation,
     open_store,
 )
+from foldlog import open as open_histories
 from foldlog.reports.bars import bar, curve
 from foldlog.reports.stats import CondensationFigures, ModelFigures, collect_stats
 from foldlog.reports.usage import calls_of_records
 from projections import Views
+from tests.condensers.openai_server import OpenAIServer, Text
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 DAY = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
@@ -74,15 +76,31 @@ def test_condensations_are_counted_by_strategy():
     assert (unnamed.cost, unnamed.costs_recorded) == (None, 0)
 
 
-def test_the_tokens_of_a_condensers_own_model_are_counted():
-    """A condenser records them under ``metrics``."""
-    metrics = {"usage": {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050}, "cost": None}
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append([Message(source="user", content="word") for _ in range(8)])
-        history.append(CondensationAction(forgotten_event_ids=(1, 2), metadata={"model": "m", "metrics": metrics}))
-        [figures] = history.stats().models.values()
-    assert (figures.calls, figures.prompt_tokens, figures.completion_tokens) == (1, 1000, 50)
+def test_the_calls_of_a_condensers_own_model_are_counted(foldlog):
+    """The condenser records them in its report; the price of this model is not known."""
+    with OpenAIServer(Text("they said many words")) as server:
+        Path("foldlog.toml").write_text(
+            f"""[condenser]
+            type = "llm"
+            max_size = 30
+            llm_config = "s"
+            [llm.s]
+            model = "openai/summarizer"
+            base_url = "{server.url}"
+            api_key = "key"
+            """
+        )
+        with open_histories("foldlog.db", condenser="foldlog.toml") as histories:
+            history = histories["c"]
+            history.append([Message(source="user", content=f"word {number}") for number in range(40)])
+            history.prepare()
+            stats = history.stats()
+        [request] = server.requests
+    [figures] = stats.models.values()
+    assert (figures.calls, figures.prompt_tokens, figures.completion_tokens) == (1, request.tokens, 18)
+    assert (figures.cost, stats.condensations["llm"].cost) == (None, None)
+    [shown] = foldlog("stats", "--json").document["models"]
+    assert (shown["prompt_tokens"], shown["cost"]) == (request.tokens, None)
 
 
 CLAUDE = [

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from condensers import LLM, Condensation, NoCondensationAvailable
 from condensers.models.budget import tokens_of
-from condensers.reports import Report, metrics_of, model_cost, on_a_model, reports_of
+from condensers.reports import Report, metrics_of, model_cost, model_of, model_tokens, on_a_model, reports_of
 from eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
@@ -135,10 +135,10 @@ class _Spending(NamedTuple):
         asked = on_a_model(reports)
         metrics = list(map(metrics_of, asked))
         return cls(
-            models=tuple(dict.fromkeys(report.get("response", report).get("model", "") for report in asked)),
+            models=tuple(dict.fromkeys(map(model_of, asked))),
             calls=sum(one.get("attempts", 1) for one in metrics),
             failed=sum("failure" in report for report in asked),
-            tokens=sum(one.get("usage", {}).get("total_tokens", 0) for one in metrics),
+            tokens=model_tokens(reports),
             cost=model_cost(reports),
             latency_s=sum(one.get("latency_s") or 0.0 for one in metrics),
         )
