@@ -258,8 +258,9 @@ def _why_unknown(event: UnknownEvent) -> str:
     if event.stored_kind == LOST:
         return (
             f"event {event.id} was damaged, and is lost: it was a condensation, a request for one or a retraction. "
-            f"The salvage of its store put this event in its place. No View can be made from there on; to go on "
-            f"without the later events, fork the conversation at version {event.id}: 'foldlog fork ID NEW --at V'"
+            f"The salvage of its store put this event in its place. No View can be made from there on, not by a "
+            f"retraction either; to go on without the later events, fork the conversation at version {event.id}: "
+            f"'foldlog fork ID NEW --at V'"
         )
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version does "

@@ -96,12 +96,13 @@ def listed(
     """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
     erasure = found.erasure
     head = found.head if erasure is None else erasure.head
-    updated_at = found.updated_at if erasure is None else erasure.erased_at
+    # The events of a fork may all be older than the fork.
+    updated_at = max(found.created_at, found.updated_at or 0) if erasure is None else erasure.erased_at
     return ConversationRow(
         id=found.id,
         version=found.version if erasure is None else erasure.events,
         created_at=from_microseconds(found.created_at),
-        updated_at=from_microseconds(found.created_at if updated_at is None else updated_at),
+        updated_at=from_microseconds(updated_at),
         head="" if head is None else head.hex(),
         erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
         erased_reason=None if erasure is None else erasure.reason,

@@ -23,6 +23,8 @@ from projections import Views
 LIMIT_MAX = 10_000
 """Conversations in one answer."""
 _SLOWEST = 8
+_SLOW_MS = 10
+"""Below this, the time to open a View tells of the machine's other work, not of the View."""
 
 
 class ServedConversations:
@@ -86,7 +88,8 @@ class ServedConversations:
             key=lambda each: -(each[1].tokens_saved or 0),
         )
         everything = [saving for some in savings.values() for saving in some]
-        slowest = sorted((one for one in documents if one.get("open_ms")), key=lambda one: -one["open_ms"])[:_SLOWEST]
+        slow = [one for one in documents if one.get("open_ms", 0) >= _SLOW_MS]
+        slowest = sorted(slow, key=lambda one: -one["open_ms"])[:_SLOWEST]
         return {
             "conversations": len(documents),
             "counted": counted,
@@ -97,6 +100,7 @@ class ServedConversations:
             "counted_as": self._model,
             **total_of(everything)._asdict(),
             "reasons": [{"reason": reason, **total._asdict()} for reason, total in reasons if total.condensations],
+            "slow_ms": _SLOW_MS,
             "slowest": [
                 {"id": one["id"], "title": one["title"], "open_ms": one["open_ms"], "events": one["events"]}
                 for one in slowest
@@ -203,6 +207,6 @@ def _condensed(structural: Iterable[Event], sizes: Mapping[int, int]) -> list[tu
         if isinstance(event, CondensationRequest):
             requests.append(event)
         elif isinstance(event, CondensationAction):
-            condensed.append((because(event, requests) or "no reason given", saving_of(event, sizes)))
+            condensed.append((because(event, requests, brief=True) or "no reason given", saving_of(event, sizes)))
             requests = []
     return condensed

@@ -13,24 +13,28 @@ _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "event
 """The words for people for the reasons in a condensation's metadata, ``request, tokens``."""
 
 
-def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:
+def because(
+    condensation: CondensationAction, requests: Sequence[CondensationRequest] = (), *, brief: bool = False
+) -> str:
     """Return why a condensation was made, in printable words: ``View of 90 events exceeded 80, asked for (the prompt
     was too long)``; for a condensation without these figures: ``too many events``.
 
-    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded.
+    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded. With ``brief``,
+    reasons of one kind are equal: they have no figures and no words of a request.
     """
     said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
     if outcome == "declined":
         return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
     codes = [] if said is None else str(said).split(", ")
-    words = [_in_words(code, condensation.metadata) for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
+    figures = {} if brief else condensation.metadata
+    words = [_in_words(code, figures) for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
     if requests and _ASKED not in words:
         words.append(_ASKED)
-    given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
-    told = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
+    given = "" if brief else "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
+    text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
     if outcome == "reset":
-        told += "; no less would do: the context was reset"
-    return printable(told, one_line=True)
+        text += "; no less would do: the context was reset"
+    return printable(text, one_line=True)
 
 
 def _in_words(code: str, told: Mapping[str, Any]) -> str:

@@ -216,6 +216,18 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         assert "Observation 31" in page.text(".detail h2")
 
 
+def test_an_id_with_its_sign_finds_one_event_only(chromium, report):
+    with chromium.new_page() as page:
+        page.open(report(sample()))
+        for given, is_one in (("30", False), ("#30", True)):
+            page.ask(f"{V}.find('{given}')")
+            page.wait(f"{V}.searched")
+            page.settle()
+            assert page.ask(f"{V}.hits[0].id") == 30
+            assert page.ask(f"{V}.hits.length === 1") is is_one
+            assert "; also words inside longer ones" in page.ask(f"{V}.status.textContent")
+
+
 def test_a_search_counts_what_is_sent_at_the_version_that_is_open(chromium, report):
     with chromium.new_page() as page:
         page.open(report(sample()) + "#v=150")

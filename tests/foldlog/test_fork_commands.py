@@ -1,10 +1,13 @@
 """Forks in the command: where they begin, and their whole history."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
-from eventstore import CondensationAction, Message, open_store
+from eventstore import CondensationAction, Message, UnknownEvent, open_store
+from eventstore.events import LOST
+from foldlog import histories as face
 
 
 def said(*texts):
@@ -158,3 +161,26 @@ def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks
     one = foldlog("export", "c", "g", "--all", "two.foldlog")
     assert one.err == "foldlog: note: 1 fork is copied as a conversation of its own, with all events\n"
     assert foldlog("export", "c", "--all", "one.foldlog").err == ""
+
+
+def test_nothing_is_taken_back_where_no_view_can_be_made(foldlog):
+    lost = UnknownEvent(stored_kind=LOST, stored_schema=1, body=b"{}", is_structural=True)
+    with open_store("sqlite:///foldlog.db") as store:
+        store.ingest("c", [Message(source="user", content="a"), lost, Message(source="user", content="b")])
+    ran = foldlog("retract", "c", "--to", 1)
+    assert (ran.status, ran.out) == (2, "")
+    assert "not by a retraction either; to go on without the later events, fork" in ran.err
+    with open_store("sqlite:///foldlog.db") as store:
+        assert store.version("c") == 3
+
+
+def test_a_fork_was_not_recorded_before_it_was_made(tmp_path):
+    times = iter(datetime(2026, 3, 1, 12, minute, tzinfo=UTC) for minute in range(60))
+    with face.open(tmp_path / "h.db", clock=lambda: next(times)) as histories:
+        histories["c"].append(Message(source="user", content="a"))
+        histories["c"].fork(at=1, id="f")
+        for _ in range(2):
+            row = histories.store.conversation("f")
+            assert row.created_at <= row.updated_at
+            if row.parent is not None:
+                histories.erase("c", reason="asked to", detach_forks=True)

@@ -14,7 +14,7 @@ import urllib.request
 import pytest
 
 import foldlog
-from eventstore import Action, CondensationAction, Message, Observation, Retraction, open_store
+from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, Retraction, open_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
@@ -22,6 +22,7 @@ from foldlog.web import conversations
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
 from foldlog.web.pages import matches
+from foldlog.words.reasons import because
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
@@ -155,6 +156,17 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     keys = ("tokens_saved", "cost", "costs_recorded")
     assert [history[key] for key in keys] == [usual[key] for key in keys]
     assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
+    assert all(one["open_ms"] >= fleet["slow_ms"] for one in fleet["slowest"])
+
+
+def test_reasons_of_one_kind_are_one_row():
+    figures = [{"events_before": before, "events_max": 80} for before in (81, 82)]
+    told = [CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "events", **each}) for each in figures]
+    asked = CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "request"})
+    requests = [CondensationRequest(reason=f"the prompt has {number} tokens") for number in (9_000, 9_001)]
+    assert [because(one) for one in told] == ["View of 81 events exceeded 80", "View of 82 events exceeded 80"]
+    assert {because(one, brief=True) for one in told} == {"too many events"}
+    assert {because(asked, [request], brief=True) for request in requests} == {"asked for"}
 
 
 def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():

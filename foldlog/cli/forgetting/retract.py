@@ -36,6 +36,7 @@ def run(
                 f"(use 0 to {version - 1})"
             )
         history = Histories(store)[conversation]
+        history.at(version)  # where no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view)
     if as_json:

@@ -50,6 +50,9 @@ def run(
 ) -> int:
     """Search the texts of all conversations, best first.
 
+    An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The search of one conversation on
+    its page finds parts of words too, and so other events.
+
     The index lies beside the store (STORE.search, readable by its owner only) and is updated first. It holds
     plain text, so encrypted stores have none. Erased conversations are removed from it too.
 

@@ -317,6 +317,7 @@ export class Chart {
     const tick = niceStep((last - first) / Math.max(2, this.box.plotWidth / 110));
     this.tickSpots = [];
     let day = null;
+    let minute = null;
     for (let version = Math.ceil(first / tick) * tick; version < last; version += tick) {
       const x = Math.round(this.middle(version)) + 0.5;
       context.fillRect(x - 0.5, top + 2, 1, 4);
@@ -324,11 +325,11 @@ export class Chart {
       context.textAlign = aligned;
       context.fillText(grouped(version), x, top + 13);
       const time = this.history.time(Math.max(0, version - 1));
-      // The day where it is another one than at the time before.
+      // The day and the minute, where they are others than at the time before.
       const [date, clock] = time === null ? ["", ""] : dayAndClock(time);
-      const words = date === day ? clock : `${date} ${clock}`;
+      const words = date !== day ? `${date} ${clock}` : clock !== minute ? clock : "";
       if (time !== null) {
-        day = date;
+        [day, minute] = [date, clock];
         context.globalAlpha = 0.8;
         context.fillText(words, x, top + 27);
         context.globalAlpha = 1;

@@ -194,6 +194,10 @@ class App {
       await this.source.loadGists(id).catch(() => false);
       if (search.signal.aborted) return;
       hits.push({ id, mark: "", snippet: this.source.gist(id) ?? "" });
+      if (text.trim().startsWith("#")) {
+        this.searched = true;
+        return this.changed("moment", "chosen");
+      }
     }
     this.status.textContent = "Searching …";
     let drawn = 0;
@@ -222,7 +226,7 @@ class App {
   sayHits() {
     const { history, version } = this;
     const sent = this.hits.filter(({ id }) => SENT.has(history.state(id, version))).length;
-    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
+    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}; also words inside longer ones` : "No event of the whole history contains these words";
   }
 
   // The event whose id is searched for, which is found first.
@@ -633,7 +637,7 @@ class App {
   }
 }
 
-const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side.";
+const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side; #17 is only the event with this id.";
 const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
   ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],

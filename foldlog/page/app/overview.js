@@ -178,8 +178,8 @@ export class Overview {
           : [el("p", { class: "soft" }, "No condensation yet.")])),
       el("div", { class: "panel" }, heading("Slowest Views to open"),
         fleet.slowest.length
-          ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${each.open_ms < 10 ? each.open_ms.toFixed(1) : Math.round(each.open_ms)} ms`))]))
-          : el("p", { class: "soft" }, "No conversation yet.")),
+          ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${Math.round(each.open_ms)} ms`))]))
+          : el("p", { class: "soft" }, `Each View opens in less than ${fleet.slow_ms} ms.`)),
     );
     this.sayCounting(counted, conversations);
   }
@@ -340,8 +340,8 @@ export class Overview {
     this.hits.hidden = false;
     refill(
       this.hits,
-      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : count(hits.length, "event")) : el("p", { class: "soft" }, "No event contains these words."),
-      el("p", { class: "soft rule" }, "Events that contain all of the words, in any order and form. “In quotes”: side by side. begin*: words that begin so."),
+      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : `${count(hits.length, "event")} with whole words`) : el("p", { class: "soft" }, "No event contains these words."),
+      el("p", { class: "soft rule" }, "Events that contain all of the words, in any order and form. “In quotes”: side by side. begin*: words that begin so. A conversation’s own search finds parts of words too."),
       ...(hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
       ...hits.slice(0, MOST_HITS).map((hit) =>
         el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ id: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))),
