@@ -404,7 +404,7 @@ async def test_only_async_for_iterates_over_histories(histories):
     with pytest.raises(TypeError, match="'in' cannot be awaited; ask for 'await"):
         _ = "c" in histories
     assert (await histories["c"].version, await histories["d"].version) == (1, 0)
-    with pytest.raises(TypeError, match="a text, not int: 3"):
+    with pytest.raises(TypeError, match="a text, not 3"):
         histories[3]
 
 
