@@ -338,9 +338,7 @@ class Store:
     def _pages(
         self, conversation: str, start: int, stop: int, read: Callable[[Reader, Conversation, int, int], Iterable[T]]
     ) -> Iterator[Iterable[T]]:
-        """Yield the results of ``read`` for each page. The first page is read at once, in the same transaction as the
-        conversation: most histories fit into it.
-        """
+        """Yield the results of ``read`` for each page. The first, often the only one, is read with the conversation."""
 
         def opening(reader: Reader, size: int = _PAGE) -> tuple[Conversation, Iterable[T]]:
             found = find_existing(self.database, reader, conversation)

@@ -54,11 +54,7 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     pages. Raises ``StoreUnavailable`` where a file of that name exists or cannot be written. Cost: the whole store,
     read twice.
     """
-    with translated():
-        return _backed_up(store.database, path, on_progress)
-
-
-def _backed_up(database: Database, path: str, on_progress: Callable[[int, int], object]) -> BackedUp:
+    database = store.database
     recorder = _of_file(database, "backed up", "pg_dump does it")
     target = Path(path)
     if target.exists():
@@ -66,9 +62,10 @@ def _backed_up(database: Database, path: str, on_progress: Callable[[int, int], 
     part = None
     try:
         part = new_beside(target)
-        recorder.copy_to(str(part), on_progress)
-        with contextlib.closing(recorder.beside(str(part))) as copy:
-            made = list(verdicts(Database(copy, database.settings)))
+        with translated():
+            recorder.copy_to(str(part), on_progress)
+            with contextlib.closing(recorder.beside(str(part))) as copy:
+                made = list(verdicts(Database(copy, database.settings)))
         sync(part)
         part.rename(target)
         sync(target.parent)

@@ -275,9 +275,7 @@ class _Change:
     def _replace(
         self, transaction: Transaction, target: RowCodec, changed: Sequence[tuple[Row, Row]], stop: int
     ) -> int:
-        """Write rows in their new form. Return the number of redactions; if it differs from the number when the rows
-        were read, nothing is written.
-        """
+        """Write rows in their new form, unless rows were redacted since they were read. Return how many are now."""
         found, mark = self._current(transaction)
         if found.redactions != self._found.redactions:
             return found.redactions

@@ -242,9 +242,7 @@ class RecorderOnDisk(Protocol):
         """
 
     def check(self) -> Iterator[str]:
-        """Yield the problems that the database finds in its files: pages, indices, rows without a conversation. Cost:
-        all of the files.
-        """
+        """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost: all of them."""
 
 
 class RemembersCommits(Protocol):

@@ -403,9 +403,7 @@ class CommitQueue:
                 leader.late = None  # it was the job's after all
 
     def _suspect(self, job: Job[Any], leader: Job[Any], error: BaseException) -> None:
-        """Is this exception the job's, or did it interrupt the leader from outside? The job's own thread will tell. The
-        mutex is held.
-        """
+        """Let the job's own thread tell whether this exception is the job's or from outside. The mutex is held."""
         leader.late = error
         job.any_thread, job.suspect = False, (leader, error)
         self._spoiled = True

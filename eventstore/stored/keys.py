@@ -172,9 +172,7 @@ class DataKey:
         return blake2b(digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes").digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Encrypt ``body``. ``place`` is the text that must be unchanged when it is decrypted; the name of the
-        conversation is added here.
-        """
+        """Encrypt ``body``. ``place`` and the conversation's name must be unchanged when it is decrypted."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, body, place + self.name)
 

@@ -65,9 +65,7 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place(conversation: Conversation, says: bytes) -> bytes:
-    """Return the text that the mark proves. The rows of a staged import come in many transactions; its mark covers them
-    once it is published.
-    """
+    """Return the text that the mark proves. The mark of a staged import covers its rows once it is published."""
     if not conversation.visible:
         return b"mark\0" + says + _ends.pack(False, conversation.created_at, 0, 0, 0, 0) + bytes(_HEAD_BYTES)
     _, _, created_at, _, version, updated_at, head, *_ = conversation

@@ -93,9 +93,7 @@ class Limit(Protocol):
 
 
 class RowCodec(NamedTuple):
-    """Reads and writes the rows of one conversation, and the data beside them. Without ``data_key`` it is not
-    encrypted. ``mark`` is the content of its mark.
-    """
+    """Reads and writes the rows of a conversation; plain ones without ``data_key``. ``mark``: what its mark says."""
 
     conversation: str
     checksum_seed: int

@@ -68,9 +68,7 @@ class WriteTransaction(ReadTransaction):
         return self.found.key_id
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
-        """List the conversation: its version, the time of its last event, and the attributes of these digests, or else
-        its former attributes.
-        """
+        """List the conversation: its version, the time of its last event, and these attributes, or its former ones."""
         found = self.found
         self._reader.index.list_as(found.key, found.updated_at or found.created_at, version, digests)
 

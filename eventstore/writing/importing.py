@@ -205,9 +205,7 @@ class Ingestion:
         return len(rows), writing.version
 
     def _refuse_redacted(self, writing: WriteTransaction, events: Iterable[tuple[int, Event]]) -> None:
-        """Raise ``HistoryDiverged`` where a new event has the kind and the source's id of a redacted event: it would
-        bring the content back.
-        """
+        """Raise ``HistoryDiverged`` for a new event with kind and source id of a redacted one, whose content it has."""
         for event_id, event in events:
             origin = event.origin
             key = None if origin is None else source_key(origin.format, origin.id)

@@ -29,9 +29,7 @@ class Forkable(Protocol):
         """Open connections again in the parent after the fork."""
 
     def renew_in_child(self, *, inherited: bool) -> None:
-        """Begin with new locks and connections in the child. ``inherited``: connections were in use at the fork, so the
-        child must not use the file.
-        """
+        """Begin again in the child. ``inherited``: connections were in use at the fork, so it must not use the file."""
 
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()

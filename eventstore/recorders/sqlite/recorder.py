@@ -98,7 +98,7 @@ class SQLiteRecorder:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
-        with self._snapshot("read") as connection:
+        with _ReadTransaction(self, "read") as connection:
             yield SQLiteReader(connection, self._file.check, self._checked)
 
     def query(self, work: Callable[[Reader], T]) -> T:
@@ -108,7 +108,7 @@ class SQLiteRecorder:
     def value(self, name: str) -> str:
         if name == "data_version":
             return str(self._data_version())
-        with self._snapshot("read") as connection:
+        with _ReadTransaction(self, "read") as connection:
             return SQLiteReader(connection).value(name)
 
     def as_left(self, conversation: str) -> Any:
@@ -156,22 +156,22 @@ class SQLiteRecorder:
             INSIDE.discard(mark)
 
     def check(self) -> Iterator[str]:
-        with self._snapshot("check") as connection:
+        with _ReadTransaction(self, "check") as connection:
             yield from upkeep.findings(connection)
 
     def beside(self, path: str) -> SQLiteRecorder:
         return SQLiteRecorder(path, writable=False)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
-        with self._snapshot(f"copy to {path} from") as connection:
+        with _ReadTransaction(self, f"copy to {path} from") as connection:
             upkeep.copy(connection, path, on_progress)
 
     def lost_after(self, position: int) -> int | None:
-        with self._snapshot("read") as connection:
+        with _ReadTransaction(self, "read") as connection:
             return epochs.lost_after(connection, position)
 
     def left_of_erased(self) -> Sequence[int]:
-        with self._snapshot("read") as connection:
+        with _ReadTransaction(self, "read") as connection:
             return upkeep.left_of_erased(connection)
 
     def compact(self) -> bool:
@@ -310,10 +310,6 @@ class SQLiteRecorder:
         self._readers.add(connection)
         return look.is_current, self._file.has_log(connection)
 
-    def _snapshot(self, doing: str) -> _ReadTransaction:
-        """Give a reader's connection in a transaction: everything that it reads is of one moment."""
-        return _ReadTransaction(self, doing)
-
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
         """Give the writing connection, under the write lock, to this thread alone."""
@@ -343,8 +339,8 @@ class SQLiteRecorder:
 
 
 class _ReadTransaction(Use):
-    """A reader's connection in a transaction. It is a class because every read enters one: a context manager made of a
-    generator executes four times as many bytecodes.
+    """A reader's connection in a transaction: what it reads is of one moment. It is a class because every read enters
+    one: a context manager made of a generator executes four times as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "_recorder")

@@ -129,9 +129,7 @@ class StoreFile:
             return connection, found[0] if len(found) == 1 else None
 
     def index_of_log(self) -> int | None:
-        """Return the descriptor with which this process has the index of the log open, which SQLite opens once; None if
-        the system does not tell.
-        """
+        """Return the descriptor with which this process has the log's index open, once; None if it is not known."""
         with self._one_at_a_time.lock:
             found = [index for held in self._log[1:] for index in held.opened_since({})]
         return found[0] if len(found) == 1 else None
