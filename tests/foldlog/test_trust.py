@@ -331,7 +331,7 @@ def test_a_list_says_what_it_cannot_read_and_ends_with_1(foldlog, store):
     for options in ([], ["--long", "--json"]):
         ran = foldlog("list", *options)
         assert ran.status == 1
-        assert "found: conversation 'one', event 2: its checksum does not match" in ran.err
+        assert "conversation 'one', event 2: its checksum does not match" in ran.err
         assert "'foldlog salvage foldlog.db NEW.db'" in ran.err
     assert {entry["id"] for entry in ran.document["conversations"]} == {"one", "two", STEERS}
     assert foldlog("list", "--match", "two").status == 0
@@ -355,7 +355,7 @@ def without_page(tmp_path):
 
 
 def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
-    unread = "found: conversation 'c04': it cannot be read: database disk image is malformed; run 'foldlog verify'"
+    unread = "conversation 'c04': it cannot be read: database disk image is malformed; run 'foldlog verify'"
     ran = foldlog("list", "--json")
     assert ran.status == 1
     assert unread in ran.err
