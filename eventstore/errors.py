@@ -25,7 +25,11 @@ from __future__ import annotations
 
 
 class EventStoreError(Exception):
-    """The base of all errors that ``eventstore`` raises on purpose."""
+    """The base of all errors that ``eventstore`` raises on purpose. ``unfinished``: a part of what was asked is done
+    and stays; the message says which.
+    """
+
+    unfinished = False
 
 
 class VersionConflict(EventStoreError):

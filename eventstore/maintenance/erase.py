@@ -12,13 +12,19 @@ from functools import partial
 from operator import attrgetter
 from uuid import uuid4
 
-from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable, VersionConflict
+from eventstore.errors import (
+    ConversationHasForks,
+    ConversationNotFound,
+    EventStoreError,
+    StoreUnavailable,
+    VersionConflict,
+)
 from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
-from eventstore.recorders.errors import RecorderError, StillRead
+from eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError, StillRead
 from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
-from eventstore.stored.database import Database, paged, start_after, translated
+from eventstore.stored.database import Database, paged, start_after, translated, unavailable
 from eventstore.stored.results import ConversationRow, listed
 from eventstore.stored.staging import delete_rows, discard_staged
 from eventstore.values.arguments import reason_text, text
@@ -119,14 +125,13 @@ def _erased(
 ) -> ConversationRow:
     recorder, now = database.recorder, database.now()
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now, expected=expected))
+    done = f"conversation {conversation!r} is erased for every reader"
     try:
         delete_rows(recorder, erased.key)
         discard_staged(recorder, conversation)
     except RecorderError as error:
-        begun = f"conversation {conversation!r} is erased for every reader, but not all of its rows are deleted"
-        error.args = (f"{begun} ({error}); run the same command again to finish it",)
-        raise
-    gone = complete and purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
+        raise _unfinished(f"{done}, but not all of its rows are deleted", error) from error
+    gone = complete and purge(recorder, patience_s, done)
     return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
 
 
@@ -168,7 +173,8 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
     """Overwrite deleted and replaced rows in the files. Return whether all are overwritten; if not, ``vacuum``
     completes it.
 
-    The call waits up to ``patience_s`` seconds for open readers, then raises ``StoreUnavailable``.
+    The call waits up to ``patience_s`` seconds for open readers, then raises ``StoreUnavailable``, as it does where the
+    disk refuses. The error is ``unfinished``.
     """
     until = time.monotonic() + patience_s
     while True:
@@ -176,8 +182,21 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
             return not isinstance(recorder, RecorderOnDisk) or recorder.purge()
         except StillRead as error:
             if time.monotonic() >= until:
-                raise StoreUnavailable(
+                waiting = StoreUnavailable(
                     f"{what_is_done}, but its bytes are still in the files, because a reader that was opened before is "
                     f"still open ({error}); end it and run the same command again"
-                ) from error
+                )
+                waiting.unfinished = True
+                raise waiting from error
+        except RecorderError as error:
+            raise _unfinished(f"{what_is_done}, but its bytes are still in the files", error) from error
         time.sleep(_RETRY_S)
+
+
+def _unfinished(done: str, error: RecorderError) -> EventStoreError:
+    """Return the error for a removal that the disk or the server ended."""
+    cause = str(error).removesuffix(NOTHING_WRITTEN)
+    error.args = (f"{done} ({cause}); run the same command again to finish it",)
+    told = unavailable(error)
+    told.unfinished = True
+    return told

@@ -21,6 +21,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+NOTHING_WRITTEN: Final = "; nothing was written"
+"""The end of the message of a transaction that left nothing behind."""
+
 
 class RecorderError(Exception):
     """The database did not do what was asked. ``passing`` says whether the same call may succeed later."""

@@ -187,7 +187,8 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    terminal.prepare(as_json="--json" in takewhile(lambda argument: argument != "--", arguments))
+    as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
+    terminal.prepare(as_json=as_json)
     use_store(None)
     try:
         command = typer.main.get_command(build(_first_word(arguments)))
@@ -211,8 +212,11 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
-        terminal.complain(_explained(error))
-        return FINDINGS if is_of_damage(error) else REFUSED
+        problem, unfinished = _explained(error), _is_unfinished(error)
+        if as_json and unfinished:
+            terminal.emit({"outcome": "unfinished", "problem": problem})
+        terminal.complain(problem)
+        return FINDINGS if unfinished or is_of_damage(error) else REFUSED
     if status == _INTERRUPTED:
         terminal.complain("interrupted: completed work was kept, no partial data was written")
     if terminal.warn_of_unread() and status in (None, DONE):
@@ -235,6 +239,12 @@ def _command_of(arguments: Sequence[str]) -> str:
 def _refuse(message: str) -> int:
     terminal.complain(message)
     return REFUSED
+
+
+def _is_unfinished(error: Exception) -> bool:
+    from eventstore import EventStoreError
+
+    return isinstance(error, EventStoreError) and error.unfinished
 
 
 def _explained(error: Exception) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pytest
+
 from eventstore import open_store
+from eventstore.maintenance import erase
+from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
+from eventstore.recorders.sqlite import SQLiteRecorder
 
 
 def test_a_backup_is_a_store_that_answers_the_same(foldlog, five_messages):
@@ -101,3 +106,37 @@ def test_what_is_no_backup_is_refused(foldlog, five_messages):
         assert refused.status == 2
         assert problem in refused.err
     assert foldlog("view", "five").status == 0
+
+
+REMOVALS = {
+    "erase": ("erase", "five", "--reason", "asked to", "--yes"),
+    "redact": ("redact", "five", 1, "--reason", "asked to", "--yes"),
+    "rekey": ("rekey",),
+}
+
+
+def _full(*_: object) -> None:
+    raise OperationalError(f"cannot write: database or disk is full; free some space{NOTHING_WRITTEN}")
+
+
+@pytest.mark.parametrize("command", REMOVALS.values(), ids=REMOVALS)
+def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, five_messages, monkeypatch, command):
+    assert foldlog("import", five_messages).status == 0
+    with monkeypatch.context() as full:
+        full.setattr(SQLiteRecorder, "purge", _full)
+        ran = foldlog(*command, "--json")
+    assert ran.status == 1
+    assert ran.document["outcome"] == "unfinished"
+    assert "is full; free some space); run the same command again" in ran.document["problem"]
+    assert foldlog(*command).status == 0
+
+
+def test_an_erasure_whose_rows_stay_on_a_full_disk_is_an_erasure(foldlog, five_messages, monkeypatch):
+    assert foldlog("import", five_messages).status == 0
+    with monkeypatch.context() as full:
+        full.setattr(erase, "delete_rows", _full)
+        ran = foldlog(*REMOVALS["erase"])
+    assert (ran.status, ran.out) == (1, "")
+    assert "erased for every reader, but not all of its rows are deleted" in ran.err
+    assert "nothing was written" not in ran.err
+    assert foldlog(*REMOVALS["erase"]).status == 0

@@ -11,7 +11,6 @@ from typing import Final
 
 from eventstore.recorders.errors import DatabaseError, OperationalError, RecorderError, error_class
 
-NOTHING_WRITTEN: Final = "; nothing was written"
 NOT_KNOWN: Final = (
     "; whether this was written is not known: append it again with the same idempotency key, or read the conversation"
 )

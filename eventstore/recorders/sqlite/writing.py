@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from eventstore.recorders.commit_queue import Fault, Job
-from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import epochs
 from eventstore.recorders.sqlite.connections import check_unchanged, open_writer
-from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
+from eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
 from eventstore.recorders.sqlite.log import checkpoints as log_checkpoints
 from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from eventstore.recorders.sqlite.log.space import LogSpace
