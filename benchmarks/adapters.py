@@ -2,14 +2,16 @@
 
     scripts/test --adapters openai_agents-newest              # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
+    .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters tails
     .cache/adapters/claude_agent-newest/bin/python -m benchmarks.adapters claude_agent
     .cache/adapters/openhands-newest/bin/python -m benchmarks.adapters openhands
     .cache/adapters/google_adk-newest/bin/python -m benchmarks.adapters google_adk
     .cache/adapters/pydantic_ai-newest/bin/python -m benchmarks.adapters pydantic_ai
 
 The OpenAI Agents SDK and Google ADK have SQLite stores of their own, the OpenHands SDK one file for each event. Beside
-the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. Both sides take turns; a figure is the median of the
-rounds.
+the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. ``tails`` reads the end of a history of foldlog
+itself, without an adapter, beside the store of the OpenAI Agents SDK. Both sides take turns; a figure is the median of
+the rounds.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import foldlog
 
 ITEMS, ROUNDS, STEPS = 10_000, 7, 1_000
 Store = Any
@@ -159,6 +163,41 @@ async def openai_agents() -> None:
     await compare(make, item, lambda store, items: store.add_items(items), reads)
 
 
+class Tails:
+    """A history of foldlog that is read from its end."""
+
+    def __init__(self, path: str) -> None:
+        self._histories = foldlog.open(path)
+        self._history = self._histories["s"]
+
+    async def add_items(self, items: list[Any]) -> None:
+        self._history.append([foldlog.Message(source="user", content=json.dumps(item)) for item in items])
+
+    async def get_items(self, count: int) -> Any:
+        return self._history.tail(count)
+
+    async def get_shown(self, count: int) -> Any:
+        return self._history.view.tail(count)
+
+    async def pop_item(self) -> Any:
+        return self._history.pop()
+
+    def close(self) -> None:
+        self._histories.close()
+
+
+async def tails() -> None:
+    from agents import SQLiteSession
+
+    make = (Tails, lambda path: SQLiteSession("s", path))
+    reads = {
+        "get the last 50": lambda store: store.get_items(50),
+        "get the last 50 of the View": lambda store: getattr(store, "get_shown", store.get_items)(50),
+        "take the newest back": lambda store: store.pop_item(),
+    }
+    await compare(make, item, lambda store, items: store.add_items(items), reads)
+
+
 async def claude_agent() -> None:
     from foldlog.adapters.claude_agent import FoldlogSessionStore
 
@@ -228,6 +267,7 @@ async def talks(module: str) -> None:
 
 SIDES = {
     "openai_agents": openai_agents,
+    "tails": tails,
     "claude_agent": claude_agent,
     "openhands": openhands,
     "google_adk": partial(talks, "adapter_google_adk"),
@@ -237,6 +277,6 @@ SIDES = {
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in SIDES:
-        raise SystemExit(f"say which adapter: {', '.join(SIDES)}")
+        raise SystemExit(f"say which: {', '.join(SIDES)}")
     print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
     asyncio.run(SIDES[sys.argv[1]]())

@@ -27,7 +27,7 @@ _COMMANDS = {
     "archive": "export --all FILE",
     "dump": "export ID",
     "help": "--help",
-    "tail": "log ID --tail N",
+    "tail": "log ID --tail N' or 'foldlog view ID --tail N",
     "version": "--version",
 }
 _A_CONDENSER = "--config FILE, a TOML file with one of the strategies that 'foldlog condensers' lists"
@@ -42,7 +42,7 @@ _OPTIONS = {
     "report": {"--to": "--output FILE", "--html": "--output FILE"},
     "search": {"--conversation": "--in ID", "--id": "--in ID"},
     "stats": {"--html": "--plot FILE", "--output": "--plot FILE"},
-    "view": {"--version": "--at V", "-v": "--at V"},
+    "view": {"--version": "--at V", "-v": "--at V", "--limit": "--tail N", "--last": "--tail N"},
     "why": {"--at": "it tells of all versions; 'foldlog view ID --at V' shows the View of one"},
 }
 

@@ -67,6 +67,9 @@ def test_parts_of_a_log_say_only_the_borders_in_them(foldlog, forks):
 
 def test_a_view_at_a_version_before_a_border_does_not_have_it(foldlog, forks):
     assert borders(foldlog("view", "g", "--at", 3)) == [("c2", C3, "")]
+    assert borders(foldlog("view", "g", "--tail", 1)) == [("event", F4, "g4")]
+    assert borders(foldlog("view", "g", "--at", 4, "--tail", 2)) == [("c2", C3, "f3"), ("f3", F4, "")]
+    assert borders(foldlog("view", "g", "--tail", 0)) == []
     assert foldlog("view", "g", "--at", 2, "--json").document.get("borders") is None
 
 

@@ -31,8 +31,10 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.redact import redact
+from foldlog import open as foldlog_open
 from foldlog.cli.styles import STYLES
 from foldlog.kinds import KINDS
+from projections import Views
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
 SOURCES = ("user", "agent", "environment")
@@ -128,6 +130,39 @@ def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):
 def test_parts_of_a_log(foldlog, work, options, expected):
     assert ids(foldlog("log", "alpha-1", *options, "--json")) == expected
     assert len(foldlog("log", "alpha-1", *options).out.splitlines()) == len(expected)
+
+
+@pytest.fixture
+def condensed_history(tmp_path):
+    """A history whose View has a summary, and an observation that is sent as the answer to an earlier event."""
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content=f"message {n}") for n in range(5)])
+        history.append(CondensationAction(forgotten_event_ids=(1, 2), summary="two lines\nof it", summary_offset=1))
+        history.append(Action(tool="run", arguments={}, call_id="k"))
+        history.append(Observation(tool="run", content="done", call_id="k", cause=6))
+        history.append([Message(source="user", content=f"message {n}") for n in range(5, 8)])
+
+
+@pytest.mark.parametrize("at", [[], ["--at", 5], ["--at", 9]], ids=str)
+def test_the_end_of_a_view_is_the_end_of_the_whole_view(foldlog, condensed_history, at):
+    whole = foldlog("view", "c", *at, "--json").document
+    lines = foldlog("view", "c", *at).out.splitlines()[1:]
+    for count in range(len(whole["ids"]) + 2):
+        document = foldlog("view", "c", *at, "--tail", count, "--json").document
+        last = whole["events"][max(len(whole["ids"]) - count, 0) :]
+        assert document == whole | {"events": last}
+        title, *shown = foldlog("view", "c", *at, "--tail", count).out.splitlines()
+        assert title.startswith(f"c at version {whole['version']}: the end of the View, ")
+        assert shown == lines[len(lines) - len(shown) :]
+        assert sum(line.split()[0].lstrip("-").isdigit() for line in shown) == len(last)
+    assert foldlog("view", "c", "--tail", -1).status == 2
+
+
+def test_the_end_of_a_view_is_read_without_the_rest(foldlog, condensed_history, monkeypatch):
+    monkeypatch.setattr(Views, "at", None)
+    monkeypatch.setattr(Views, "current", None)
+    assert "message 7" in foldlog("view", "c", "--tail", 1).out
 
 
 @pytest.mark.parametrize("options", [["--kind", "call"], ["--since", "yesterday"], ["--until", "99999999d"]], ids=str)

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from eventstore import NOT_RECORDED, CondensationSummary, Event, Store, summary_of
@@ -35,25 +34,44 @@ def run(
         int | None,
         typer.Option("--at", metavar="V", min=0, help="As it was at this version.", show_default="now"),
     ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events and summaries.")
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
-    Example: foldlog view tidewatch --at 120
+    With --json and --tail, only the list of events is cut: all other fields are those of the whole View.
+
+    Example: foldlog view tidewatch --at 120 --tail 20
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        views = Views(store)
+        name = terminal.printable(conversation, one_line=True)
+        views, lineage = Views(store), borders_of(store, conversation)
+        if tail is not None and not as_json:
+            version, events = views.tail(conversation, tail, at)
+            first = next((event.id for event in events if event.id >= 0), version + 1)
+            title = f"{name} at version {version:,}: the end of the View, {_amount(events)}"
+            _show(title, events, Borders(_until(lineage, version), first), version)
+            return DONE
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
-        borders = [border for border in borders_of(store, conversation) if border.version <= view.version]
+        borders = _until(lineage, view.version)
         if as_json:
+            last = view.events if tail is None else view.tail(tail)
             head = {**_head(conversation, view), **borders_document(borders)}
-            terminal.emit_list(head, "events", _event_documents(view, _recorded(store, conversation, view)))
+            documents = _event_documents(view, len(last), _recorded(store, conversation, last))
+            terminal.emit_list(head, "events", documents)
         else:
-            with paged():
-                show(terminal.console(), conversation, view, borders)
+            asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
+            title = f"{name} at version {view.version:,}: the model is shown {_amount(view.events)}{asked}"
+            _show(title, view.events, Borders(borders), view.version)
     return DONE
+
+
+def _until(borders: Sequence[Border], version: int) -> list[Border]:
+    return [border for border in borders if border.version <= version]
 
 
 def _head(conversation: str, view: View) -> dict[str, Any]:
@@ -71,11 +89,11 @@ def _head(conversation: str, view: View) -> dict[str, Any]:
     }
 
 
-def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime]:
-    """Return when each event of the View was recorded; for a summary, when its condensation was recorded. Cost: these
+def _recorded(store: Store, conversation: str, events: Sequence[Event]) -> dict[int, datetime]:
+    """Return when each of these events was recorded; for a summary, when its condensation was recorded. Cost: these
     events, and a smaller number of events between them.
     """
-    ids = sorted({event.id if event.id > NOT_RECORDED else summary_of(event.id) for event in view})
+    ids = sorted({event.id if event.id > NOT_RECORDED else summary_of(event.id) for event in events})
     recorded: dict[int, datetime] = {}
     start = 0
     for place, event_id in enumerate(ids):
@@ -87,14 +105,15 @@ def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime
     return recorded
 
 
-def _event_documents(view: View, recorded: dict[int, datetime]) -> Iterator[dict[str, Any]]:
-    """Yield the events of the View for programs. ``role`` is the role of the chat message of an event, None if a model
-    is not sent it. A summary has the time of its condensation.
+def _event_documents(view: View, count: int, recorded: dict[int, datetime]) -> Iterator[dict[str, Any]]:
+    """Yield the last ``count`` events of the View for programs. ``role`` is the role of the chat message of an event,
+    None if a model is not sent it. A summary has the time of its condensation.
     """
     roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
     shown = {summary_of(event.id) for event in view if event.id < NOT_RECORDED}
     made_by = {action.id: action for action in view.condensations if action.id in shown} if shown else {}
-    for position, event in enumerate(view):
+    start = len(view) - count
+    for position, event in enumerate(view[start:], start):
         action = made_by.get(summary_of(event.id)) if event.id < NOT_RECORDED else None
         if action is not None and isinstance(event, CondensationSummary):
             event = summary_at(event, action)
@@ -106,27 +125,29 @@ def _event(event: Event, role: str | None, recorded_at: datetime | None) -> dict
     return {"id": event.id, "kind": None, "role": role} | event_document(event, recorded_at) | {"role": role}
 
 
-def show(console: Console, conversation: str, view: View, borders: Sequence[Border] = ()) -> None:
-    """Print the View for people: one line for each event, summaries whole, with a border before the first event of the
-    fork; summaries do not count.
+def _amount(events: Sequence[Event]) -> str:
+    summaries = sum(isinstance(event, CondensationSummary) for event in events)
+    return events_and_summaries(len(events) - summaries, summaries) or "no events"
+
+
+def _show(title: str, events: Sequence[Event], borders: Borders, version: int) -> None:
+    """Print events of the View for people: one line for each, summaries whole, with a border before the first event of
+    the fork; summaries do not count.
     """
-    name = terminal.printable(conversation, one_line=True)
-    asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
-    summaries = sum(isinstance(event, CondensationSummary) for event in view)
-    shown = events_and_summaries(len(view) - summaries, summaries) or "no events"
-    console.print(Text(f"{name} at version {view.version:,}: the model is shown {shown}{asked}", style="bold"))
-    lines = terminal.PrintedLines()
-    coming = Borders(list(borders))
-    for event in view:
-        for border in coming.up_to(event.id):  # a summary's id is negative: it never passes a border
+    with paged():
+        console = terminal.console()
+        console.print(Text(title, style="bold"))
+        lines = terminal.PrintedLines()
+        for event in events:
+            for border in borders.up_to(event.id):  # a summary's id is negative: it never passes a border
+                lines.write((f"{'':>8}{border}", "bold"))
+            kind = label(event)
+            start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
+            if isinstance(event, CondensationSummary):
+                by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
+                lines.write(*start, (f"stands for what {by}:", "dim"))
+                terminal.print_indented(console, Text(summary_text(event.content), style="magenta"), LABEL_COLUMNS + 8)
+            else:
+                lines.write(*start, (gist(event, lines.width), ""))
+        for border in borders.up_to(version):
             lines.write((f"{'':>8}{border}", "bold"))
-        kind = label(event)
-        start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
-        if isinstance(event, CondensationSummary):
-            by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
-            lines.write(*start, (f"stands for what {by}:", "dim"))
-            terminal.print_indented(console, Text(summary_text(event.content), style="magenta"), LABEL_COLUMNS + 8)
-        else:
-            lines.write(*start, (gist(event, lines.width), ""))
-    for border in coming.up_to(view.version):
-        lines.write((f"{'':>8}{border}", "bold"))
