@@ -40,6 +40,14 @@ CountingModelName = Annotated[
 ]
 
 
+DrawnLimit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
+    ),
+]
+
+
 def counting_model(name: str | None) -> LLM | None:
     """Return the model of that name, whose tokenizer counts; None, with a warning, if the tokenizer is missing.
 

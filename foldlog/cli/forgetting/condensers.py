@@ -30,21 +30,11 @@ def run(as_json: AsJson = False) -> int:
 
 
 def _document(strategy: Strategy) -> dict[str, Any]:
-    return {
-        "type": strategy.type,
-        "aliases": list(strategy.aliases),
-        "description": strategy.description,
-        "parameters": [
-            {
-                "name": parameter.name,
-                "type": parameter.type,
-                "required": parameter.required,
-                "default": to_jsonable_python(parameter.default, fallback=repr),
-                "description": parameter.description,
-            }
-            for parameter in strategy.parameters
-        ],
-    }
+    parameters = [
+        {**parameter._asdict(), "default": to_jsonable_python(parameter.default, fallback=repr)}
+        for parameter in strategy.parameters
+    ]
+    return {**strategy._asdict(), "parameters": parameters}
 
 
 def _show(console: Console, strategies: list[Strategy]) -> None:

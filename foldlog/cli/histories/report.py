@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from foldlog.cli import terminal
-from foldlog.cli.agent_model import CountingModelName, counting_model
+from foldlog.cli.agent_model import CountingModelName, DrawnLimit, counting_model
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, check_output, output_option
@@ -22,12 +20,7 @@ def run(
         Path | None,
         output_option("--output", "-o", help="The file.", show_default="ID.html in this folder"),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
-        ),
-    ] = None,
+    limit: DrawnLimit = None,
     force: Force = False,
     agent: CountingModelName = None,
     db: Db = DEFAULT_DB,

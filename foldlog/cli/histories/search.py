@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
+from eventstore import Store
 from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
@@ -14,14 +17,9 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, Since, Until, selection
 from foldlog.cli.stores import events_total, open_existing, resolved
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.text import Text
-
-    from eventstore import Store
-    from foldlog.search import Hit, SearchIndex
+from foldlog.cli.styles import STYLES
+from foldlog.search import Hit, SearchIndex
+from foldlog.words.gist import count
 
 _FOLLOWED_EVERY_S = 2.0
 
@@ -58,9 +56,6 @@ def run(
 
     Example: foldlog search "flaky test" --kind observation
     """
-    from foldlog.search import SearchIndex
-    from foldlog.words.gist import count
-
     wanted = selection(kinds, since=since, until=until)
     if follow:
         return _follow(db, words, as_json=as_json)
@@ -115,7 +110,6 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
     if words or as_json:
         raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
     from foldlog.search.follow import SearchFollower
-    from foldlog.words.gist import count
 
     with open_existing(db) as store, SearchFollower(store) as follower, terminal.progress() as bars:
         bar = bars.add_task("indexing", unit="events", total=None)
@@ -140,9 +134,6 @@ def _document(hit: Hit) -> dict[str, Any]:
 
 
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
-    from rich.text import Text
-
-    from foldlog.cli.styles import STYLES
 
     console = terminal.console()
     if not hits:
@@ -158,8 +149,6 @@ def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
 
 
 def _highlighted(hit: Hit) -> Text:
-    from rich.text import Text
-
     text, end = Text(), 0
     for start, stop in hit.highlights:
         text.append(terminal.printable(hit.snippet[end:start], one_line=True))

@@ -14,7 +14,7 @@ import typer
 from condensers import LLM
 from eventstore import Store
 from eventstore.recorders.urls import as_url, parse
-from foldlog.cli.agent_model import CountingModelName, counting_model
+from foldlog.cli.agent_model import CountingModelName, DrawnLimit, counting_model
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -53,12 +53,7 @@ def run(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A host name of this server, besides localhost."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
-        ),
-    ] = None,
+    limit: DrawnLimit = None,
     agent: CountingModelName = None,
     db: Db = DEFAULT_DB,
 ) -> int:

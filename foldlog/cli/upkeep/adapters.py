@@ -10,6 +10,7 @@ from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE
 
 _STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
+_TOLD = ("name", "runtime", "module", "classes", "extra", "distribution", "tested", "installed", "state")
 
 
 def run(as_json: AsJson = False) -> int:
@@ -20,24 +21,7 @@ def run(as_json: AsJson = False) -> int:
     Example: foldlog adapters
     """
     if as_json:
-        terminal.emit(
-            {
-                "adapters": [
-                    {
-                        "name": adapter.name,
-                        "runtime": adapter.runtime,
-                        "module": adapter.module,
-                        "classes": list(adapter.classes),
-                        "extra": adapter.extra,
-                        "distribution": adapter.distribution,
-                        "tested": adapter.tested,
-                        "installed": adapter.installed,
-                        "state": adapter.state,
-                    }
-                    for adapter in ADAPTERS
-                ]
-            }
-        )
+        terminal.emit({"adapters": [{name: getattr(adapter, name) for name in _TOLD} for adapter in ADAPTERS]})
         return DONE
     console = terminal.console()
     for adapter in ADAPTERS:

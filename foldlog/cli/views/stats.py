@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+from rich.text import Text
 
 from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
@@ -13,9 +15,12 @@ from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
-
-if TYPE_CHECKING:
-    from foldlog.reports.stats import CondensationFigures, ModelFigures, Stats
+from foldlog.cli.tables import Column, padded, print_rows
+from foldlog.reports.bars import bar, curve
+from foldlog.reports.plots import check_plot, plot_stats
+from foldlog.reports.stats import CondensationFigures, ModelFigures, Stats, collect_stats
+from foldlog.words.gist import count
+from projections import Views
 
 _TOOLS = _DAYS = 15
 """Lines of a table of tools, and of days."""
@@ -36,10 +41,6 @@ def run(
 
     Example: foldlog stats tidewatch --plot tidewatch.png
     """
-    from foldlog.reports.plots import check_plot, plot_stats
-    from foldlog.reports.stats import collect_stats
-    from projections import Views
-
     if plot is not None:
         check_plot(plot)
     with open_existing(db) as store, terminal.progress() as bars:
@@ -63,9 +64,6 @@ def run(
 
 
 def _show(stats: Stats, title: str) -> None:
-    from rich.text import Text
-
-    from foldlog.words.gist import count
 
     console = terminal.console()
     when = ""
@@ -93,16 +91,11 @@ def _show(stats: Stats, title: str) -> None:
 
 
 def _heading(text: str) -> None:
-    from rich.text import Text
-
     terminal.console().print(Text(f"\n{text}", style="bold"))
 
 
 def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0) -> None:
     """Print a line for each row: name, number, a bar, and the rest of the row."""
-    from foldlog.cli.tables import padded
-    from foldlog.reports.bars import bar
-
     lines = [(terminal.printable(str(row[0]), one_line=True), int(str(row[1])), str((*row, "", "")[2])) for row in rows]
     if not lines:
         return
@@ -121,8 +114,6 @@ def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0
 
 
 def _show_models(stats: Stats) -> None:
-    from foldlog.cli.tables import Column, print_rows
-
     if not stats.models:
         return
     _heading("tokens and cost by model and day")
@@ -147,8 +138,6 @@ def _show_models(stats: Stats) -> None:
 
 
 def _show_condensations(stats: Stats) -> None:
-    from foldlog.cli.tables import Column, print_rows
-
     if not stats.condensations:
         return
     _heading("condensations by strategy")
@@ -180,8 +169,6 @@ def _cost_words(one: CondensationFigures | ModelFigures, number: int) -> str:
 
 
 def _show_view(stats: Stats) -> None:
-    from foldlog.reports.bars import curve
-
     if not stats.view_tokens or not max(stats.view_tokens):
         return
     sizes = stats.view_tokens
