@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import gc
 import importlib
@@ -119,16 +118,17 @@ def _tell_version(asked: bool) -> None:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """Return the application with all its commands. With ``only``, the others have no parameters, and their modules are
-    not imported: a list of commands needs no more of them. ``only`` may be the name of no command.
+    """Return the application with all its commands; with ``only``, this command alone. If no command has that name, all
+    have a name and a help, and no parameters: a list of commands needs no more, and their modules are not imported.
     """
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
     application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
-    for heading, names in COMMANDS.items():
-        for name in names:
-            _add(application, name, name, heading, described=only not in (None, name))
-    for alias, name in _ALIASES.items():
-        _add(application, alias, name, None, described=only not in (None, alias))
+    commands = [(name, name, heading) for heading, names in COMMANDS.items() for name in names]
+    commands += [(alias, name, "") for alias, name in _ALIASES.items()]
+    is_known = only in [name for name, _, _ in commands]
+    for name, of, heading in commands:
+        if only == name or not is_known:
+            _add(application, name, of, heading, described=only not in (None, name))
     return application
 
 
@@ -138,7 +138,7 @@ def module_of(name: str) -> str:
     return f"foldlog.cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{folder}{name}"
 
 
-def _add(application: typer.Typer, name: str, of: str, heading: str | None, *, described: bool) -> None:
+def _add(application: typer.Typer, name: str, of: str, heading: str, *, described: bool) -> None:
     """Add the command ``of`` under a name; ``described``: only its name and its help."""
     module = None if described else importlib.import_module(module_of(of))
     run = _description_of(of) if module is None else module.run
@@ -146,9 +146,9 @@ def _add(application: typer.Typer, name: str, of: str, heading: str | None, *, d
         name,
         cls=_Command,
         help=_unwrapped(inspect.getdoc(run) or ""),
-        rich_help_panel=heading,
+        rich_help_panel=heading or None,
         context_settings={**_SETTINGS, **getattr(module, "SETTINGS", {})},
-        hidden=heading is None,
+        hidden=not heading,
     )
     command(run)
 
@@ -156,11 +156,11 @@ def _add(application: typer.Typer, name: str, of: str, heading: str | None, *, d
 def _description_of(name: str) -> Callable[[], None]:
     """Return a function with the docstring of a command, which is read from the source of its module."""
     path = Path(__file__).parent.joinpath(*module_of(name).split(".")[2:]).with_suffix(".py")
-    runs = (node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef))
 
     def command() -> None: ...
 
-    command.__doc__ = next(ast.get_docstring(node) for node in runs if node.name == "run")
+    _, _, run = path.read_text("utf-8").partition("\ndef run(")
+    command.__doc__ = run.split('"""')[1]
     return command
 
 
