@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -15,37 +19,32 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks import speed_page
 from benchmarks.counts import TARGETS, count_all, python_version
-from benchmarks.frame import SCALES, Answer, Question, as_json, ask
+from benchmarks.frame import SCALES, Answer, Failed, Question, as_json, ask, figure, limit
 from benchmarks.plot import plot
 
-MODULES = (
-    "append",
-    "aio",
-    "reading",
-    "importing",
-    "folding",
-    "opening",
-    "tail",
-    "listing",
-    "cliffs",
-    "erasing",
-    "rebuilding",
-    "stepping",
-    "size",
-    "tokens",
-    "trust",
-    "commands",
-    "page",
-    "forks",
-    "searching",
-)
+MODULES: Mapping[str, Sequence[str]] = {
+    "Append and import": ("append", "aio", "importing"),
+    "Open": ("opening", "tail", "cliffs", "forks"),
+    "Step of an agent": ("stepping", "tokens"),
+    "Read, fold and search": ("reading", "folding", "rebuilding", "listing", "searching", "commands"),
+    "Size": ("size",),
+    "Safe and private": ("trust", "erasing"),
+    "The page": ("page",),
+}
+"""The modules that ask, by the heading under which their answers stand."""
 RESULTS = Path(__file__).parent / "results"
 
 
 def questions(matching: str) -> list[Question]:
-    modules = [importlib.import_module(f"benchmarks.{name}") for name in MODULES]
-    return [question for module in modules for question in module.QUESTIONS if matching in question.name]
+    return [
+        replace(question, group=group)
+        for group, names in MODULES.items()
+        for name in names
+        for question in importlib.import_module(f"benchmarks.{name}").QUESTIONS
+        if matching in question.name
+    ]
 
 
 def table(answers: list[Answer]) -> Table:
@@ -54,21 +53,17 @@ def table(answers: list[Answer]) -> Table:
         left, question = column in ("question", "unit"), column == "question"
         shown.add_column(column, justify="left" if left else "right", no_wrap=not question)
     for a in answers:
-        limit = f"{'≤' if a.better == 'at most' else '≥'} {a.target:.3g}"
         verdict = "[green]holds[/]" if a.holds else "[red]missed[/]"
-        shown.add_row(a.question, a.unit, _figure(a.ours), _figure(a.raw), f"{a.ratio:.2f}", limit, verdict)
+        target = limit(a.better, a.target)
+        shown.add_row(a.question, a.unit, figure(a.ours), figure(a.raw), f"{a.ratio:.2f}", target, verdict)
     return shown
 
 
-def _figure(value: float) -> str:
-    """Four digits at least, and never a power of ten, which takes room and is read by few."""
-    return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
-
-
 def missed(answers: list[Answer]) -> list[str]:
-    """Return a line for each missed target: where its limit is shown."""
+    """Return a line for each missed target, with the section of docs/SPEED.md that says why, if there is one."""
     return [
-        f'missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}: docs/SPEED.md, "{a.explained}"'
+        f"missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}"
+        + (f': docs/SPEED.md, "{a.explained}"' if a.explained else "")
         for a in answers
         if not a.holds
     ]
@@ -93,12 +88,25 @@ def main(
     matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
     scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
     results: Annotated[Path, typer.Option(help="Folder for the JSON and the plot.")] = RESULTS,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            "--publish",
+            help="Measure nothing; put the saved full run and floors into docs/speed.json, page and README.",
+        ),
+    ] = False,
 ) -> None:
-    """Ask the questions that have targets. Exit status 1 where a target of a full run is missed."""
+    """Ask the questions that have targets. Exit status 1 where one gave no figure, or a full run misses a target."""
+    if publish:
+        run, floors = (json.loads((results / f"{name}.json").read_text()) for name in ("full", "floors"))
+        speed_page.publish(run, floors)
+        return
     console = Console(stderr=True)
     chosen = SCALES[scale]
     asked = questions(matching)
     answers: list[Answer] = []
+    failed: list[Failed] = []
+    before = os.getloadavg()[0]
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -114,18 +122,23 @@ def main(
             task = progress.add_task(question.name, total=chosen.rounds)
             folder = Path(shared) / str(number)
             folder.mkdir()
-            answers.append(ask(question, chosen, folder, lambda task=task: progress.advance(task)))
+            try:
+                answers.append(ask(question, chosen, folder, lambda task=task: progress.advance(task)))
+            except Exception as error:  # noqa: BLE001 - the other answers would be lost; the table and the status tell
+                failed.append(Failed(question.name, f"{type(error).__name__}: {error}".splitlines()[0]))
             shutil.rmtree(folder)
             progress.update(task, completed=chosen.rounds)
     Console().print(table(answers))
-    for line in missed(answers):
+    for line in [*missed(answers), *(f"failed: {each.question}: {each.reason}" for each in failed)]:
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
     if not matching:
         Console().print(counts_table())
     results.mkdir(parents=True, exist_ok=True)
-    (results / f"{scale}.json").write_text(as_json(answers, ["python", "-m", "benchmarks", *sys.argv[1:]]))
+    load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
+    command = ["python", "-m", "benchmarks", *sys.argv[1:]]
+    (results / f"{scale}.json").write_text(as_json(answers, failed, load, command))
     plot(answers, results / f"{scale}.png")
-    if scale == "full" and not all(answer.holds for answer in answers):
+    if failed or (scale == "full" and not all(answer.holds for answer in answers)):
         raise typer.Exit(1)
 
 

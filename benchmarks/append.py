@@ -176,6 +176,7 @@ QUESTIONS = [
         "at least",
         partial(group_commit, slow_fsync=True),
         raw="ours, one thread",
+        explained="A batch",
     ),
 ]
 

@@ -1,4 +1,5 @@
-"""One View opened in a process of its own: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE is ours or raw.
+"""One View opened in a process of its own: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE is ours or raw, or a
+step of ``benchmarks.floors``.
 
 The clock runs from after the imports to the View's last event; memory is how much the process grew meanwhile. Prints
 JSON.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from benchmarks.raw import timeless
 from eventstore import (
@@ -30,11 +32,20 @@ from eventstore import (
     summary_id,
 )
 from eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
+from eventstore.recorders.sqlite.reader import SQL
+from eventstore.recorders.sqlite.reader import _shown_rows as shown_rows
+from eventstore.recorders.sqlite.schema import fingerprint
+from eventstore.recorders.types import Record
+from eventstore.stored.crc import crc32
 from projections import Views
+from projections.stored.revision import kept_intervals
+from projections.stored.revision_codec import PROJECTION, decode_revision
 
 if "FOLDLOG_KEY" in os.environ:  # of an encrypted store these are imported too
-    import zstandard  # noqa: F401
-    from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
+    import zstandard
+    from cryptography.hazmat.primitives.ciphers import aead
+
+SECRET = b"\x11" * 32
 
 _SHOWN = (
     "FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1"
@@ -48,7 +59,7 @@ def ours(path: str, version: int | None) -> Sequence[Event]:
     return view.events
 
 
-def raw(path: str, _version: int | None) -> Sequence[Event]:
+def raw(path: str, _version: int | None, body_of: Callable[[bytes], bytes] = bytes) -> Sequence[Event]:
     """A hand-kept row with the View's intervals, and one ranged SELECT."""
     decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
     db = sqlite3.connect(path, isolation_level=None)
@@ -57,13 +68,82 @@ def raw(path: str, _version: int | None) -> Sequence[Event]:
         "SELECT intervals, place, summary FROM views WHERE conversation = 'c1'"
     ).fetchone()
     events: list[Event] = [
-        decoder.decode(body) for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
+        decoder.decode(body_of(body))
+        for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
     ]
     if summary is not None:
         (body,) = db.execute("SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)).fetchone()
-        text = decoder.decode(body).summary
+        text = decoder.decode(body_of(body)).summary
         events.insert(place, CondensationSummary(id=summary_id(summary), content=text, summary_of=summary))
     return events
+
+
+_DECODERS = {
+    kind.__struct_config__.tag.encode(): msgspec.json.Decoder(kind)
+    for kind in (SystemMessage, Message, Action, Observation, CondensationAction)
+}
+
+
+def connected(path: str, _version: int | None) -> Sequence[Event]:
+    """A step: connect, and check the schema."""
+    _connection(path)
+    return ()
+
+
+def _connection(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.text_factory = bytes
+    db.execute("PRAGMA user_version").fetchone()
+    assert fingerprint(db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall())
+    return db
+
+
+def found(path: str, _version: int | None) -> Sequence[Event]:
+    """The next step: ask for the conversation and its last revision."""
+    _conversation(path)
+    return ()
+
+
+def _conversation(path: str) -> tuple[sqlite3.Connection, int, int, Record]:
+    db = _connection(path)
+    db.execute("BEGIN")
+    db.execute("PRAGMA user_version").fetchone()
+    key, *_, last = db.execute(SQL["usual_conversation"], (b"c1",)).fetchone()[:5]
+    (record,) = db.execute(SQL["records_back"], (PROJECTION, key, last + 1, 1)).fetchall()
+    return db, key, last + 1, Record(*record)
+
+
+def shown(path: str, _version: int | None) -> Sequence[Event]:
+    """The last step: read the events, compare a checksum of each body, decode it."""
+    db, key, version, record = _conversation(path)
+    revision, _ = decode_revision(record, None)
+    condensation = record.version - 1
+    intervals = [*kept_intervals(revision.kept, version), (condensation, condensation)]
+    bindings = [number for interval in intervals for number in (*interval, key)]
+    rows = db.execute(shown_rows(len(intervals)), (*bindings, condensation)).fetchall()
+    events: list[Event] = []
+    for event_id, kind, _, _, _, _, _, body, head, *_ in sorted(rows):
+        crc32(body, crc32(head))
+        event = _DECODERS[kind].decode(body)
+        if event_id != condensation:
+            force_setattr(event, "id", event_id)
+            events.append(event)
+        else:
+            summary = CondensationSummary(id=summary_id(event_id), content=event.summary, summary_of=event_id)
+    events.insert(1 + [event.id for event in events].index(revision.summaries[0]), summary)
+    return events
+
+
+def ciphered(path: str, _version: int | None) -> Sequence[Event]:
+    """A step: make a cipher, the first one of the process."""
+    aead.AESGCM(SECRET)
+    return ()
+
+
+def opened(path: str, version: int | None) -> Sequence[Event]:
+    """The baseline, whose bodies are compressed and encrypted."""
+    cipher, decompressor = aead.AESGCM(SECRET), zstandard.ZstdDecompressor()
+    return raw(path, version, lambda stored: decompressor.decompress(cipher.decrypt(stored[:12], stored[12:], b"")))
 
 
 def resident_bytes() -> int:
@@ -73,16 +153,16 @@ def resident_bytes() -> int:
 
 def measured(opened: Callable[[str, int | None], Sequence[Event]], path: str, version: int | None) -> dict[str, object]:
     memory = resident_bytes()
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     events = opened(path, version)
     count = len(events)
-    seconds = time.perf_counter() - begun
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
     grown = resident_bytes() - memory
     answer = hashlib.sha256(b"".join(b"%d " % e.id + msgspec.json.encode(e) for e in timeless(events))).hexdigest()
-    return {"seconds": seconds, "bytes": max(grown, 1), "events": count, "answer": answer}
+    return {"seconds": seconds, "cpu": cpu, "bytes": max(grown, 1), "events": count, "answer": answer}
 
 
 if __name__ == "__main__":
     side, path, *rest = sys.argv[1:]
-    chosen = {"ours": ours, "raw": raw}[side]
+    chosen = {each.__name__: each for each in (ours, raw, connected, found, shown, ciphered, opened)}[side]
     sys.stdout.write(json.dumps(measured(chosen, path, int(rest[0]) if rest else None)))

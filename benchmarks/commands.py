@@ -144,7 +144,15 @@ QUESTIONS = [
         for name, arguments, most in _GROWING
     ),
     *(
-        Question(f"{name}, whole", "events/s", least, "at least", partial(reading, arguments), raw="reading in Python")
+        Question(
+            f"{name}, whole",
+            "events/s",
+            least,
+            "at least",
+            partial(reading, arguments),
+            "reading in Python",
+            "Commands that read everything",
+        )
         for name, arguments, least in _READING
     ),
     *(

@@ -16,7 +16,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["SCALES", "Answer", "Question", "Round", "Scale", "ask", "in_new_process", "provenance"]
+__all__ = [
+    "SCALES",
+    "Answer",
+    "Failed",
+    "Question",
+    "Round",
+    "Scale",
+    "as_json",
+    "ask",
+    "figure",
+    "in_new_process",
+    "limit",
+    "provenance",
+]
 
 
 @dataclass(frozen=True)
@@ -61,8 +74,10 @@ class Question:
     measure: Callable[[Scale, Path], Iterator[Round]]
     raw: str = "raw sqlite3"
     """What the baseline is."""
-    explained: str = "Since that run"
-    """The paragraph or section of ``docs/SPEED.md`` that says why the target is missed, where it is."""
+    explained: str = ""
+    """The section of ``docs/SPEED.md`` that says why the target is missed; empty where it held when it was written."""
+    group: str = ""
+    """The heading under which its answer stands."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +94,19 @@ class Answer:
     better: str
     rounds: int
     explained: str
+    group: str
 
     @property
     def holds(self) -> bool:
         return self.ratio <= self.target if self.better == "at most" else self.ratio >= self.target
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A question that gave no figure."""
+
+    question: str
+    reason: str
 
 
 def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None) -> Answer:
@@ -106,7 +130,17 @@ def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], N
         question.better,
         len(rounds),
         question.explained,
+        question.group,
     )
+
+
+def figure(value: float) -> str:
+    """Return three digits at least, and never a power of ten, which takes room and is read by few."""
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:,.3g}"
+
+
+def limit(better: str, target: float) -> str:
+    return f"{'≤' if better == 'at most' else '≥'} {target:.3g}"
 
 
 def in_new_process(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, float]:
@@ -140,5 +174,8 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
     }
 
 
-def as_json(answers: Sequence[Answer], command: Sequence[str]) -> str:
-    return json.dumps({**provenance(command), "answers": [{**asdict(a), "holds": a.holds} for a in answers]}, indent=1)
+def as_json(answers: Sequence[Answer], failed: Sequence[Failed], load: str, command: Sequence[str]) -> str:
+    found = [{**asdict(answer), "holds": answer.holds} for answer in answers]
+    return json.dumps(
+        {**provenance(command), "load": load, "answers": found, "failed": list(map(asdict, failed))}, indent=1
+    )

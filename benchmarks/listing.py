@@ -66,6 +66,12 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
 
 QUESTIONS = [
     Question(
-        "list 200 histories of a user, of 100,000", "ms CPU", 3.0, "at most", listing, "an indexed SELECT by hand"
+        "list 200 histories of a user, of 100,000",
+        "ms CPU",
+        3.0,
+        "at most",
+        listing,
+        "an indexed SELECT by hand",
+        "Tails and lists",
     ),
 ]

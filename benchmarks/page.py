@@ -6,6 +6,7 @@ The figures of a browser are asked where there is one: a headless Chromium that 
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,17 +20,14 @@ from projections import Views
 from tests.browser.chromium import Chromium, find_program
 
 _PAINT = "performance.getEntriesByType('paint').find((one) => one.name === 'first-contentful-paint')?.startTime"
-_STEPS = """(async () => {
-  const app = window.foldlog, times = [];
-  for (let step = 0; step < 60; step += 1) {
-    app.go(app.version - 1);
-    const began = performance.now();
-    app.draw();
-    times.push(performance.now() - began);
-    await new Promise((done) => setTimeout(done));
-  }
-  return times.sort((a, b) => a - b)[30];
+_STEP = """(() => {
+  const app = window.foldlog;
+  app.go(app.version - 1);
+  const began = performance.now();
+  app.draw();
+  return performance.now() - began;
 })()"""
+_STEPS = 60
 _FRAME_MS = 1_000 / 60
 
 
@@ -78,7 +76,8 @@ def stepping(scale: Scale, folder: Path) -> Iterator[Round]:
         with browser.new_page() as page:
             page.open(path.as_uri())
             for _ in range(scale.rounds):
-                yield Round(float(page.ask(_STEPS)), _FRAME_MS)
+                # Each step by itself: an answer has a time limit, which 60 steps of a busy machine exceed.
+                yield Round(statistics.median(float(page.ask(_STEP)) for _ in range(_STEPS)), _FRAME_MS)
     finally:
         browser.close()
 
@@ -98,12 +97,13 @@ def _paint(browser: Chromium, path: Path) -> float:
         return float(page.ask(_PAINT))
 
 
+_PAGE = "Lifetimes and the page"
 _IN_A_BROWSER = [
     Question("page: first paint", "ms", 3, "at most", first_paint, raw="an empty page of as many bytes"),
-    Question("page: one step at 100,000 events", "ms", 4, "at most", stepping, raw="a frame of 1/60 s"),
+    Question("page: one step at 100,000 events", "ms", 4, "at most", stepping, "a frame of 1/60 s", _PAGE),
 ]
 QUESTIONS = [
-    Question("lifetimes of all events", "ms", 2, "at most", lifetimes, raw="reading all events"),
+    Question("lifetimes of all events", "ms", 2, "at most", lifetimes, "reading all events", _PAGE),
     Question("page: size of the file", "MB", 1.2, "at most", size, raw="the shown texts, and 250 kB"),
     *(_IN_A_BROWSER if find_program() else ()),
 ]

@@ -122,5 +122,6 @@ QUESTIONS = [
         "at most",
         measure_without_tokenizer,
         raw="append 2, add",
+        explained="A step with counts of texts in a table",
     ),
 ]

@@ -100,7 +100,13 @@ _SESSIONS = "a session store by hand"
 
 QUESTIONS = [
     Question(
-        "open, last 50 of 10,000 events", "ms", 2.0, "at most", partial(last, read=lambda h: h.tail(LAST)), _SESSIONS
+        "open, last 50 of 10,000 events",
+        "ms",
+        2.0,
+        "at most",
+        partial(last, read=lambda h: h.tail(LAST)),
+        _SESSIONS,
+        "Tails and lists",
     ),
     Question(
         "open, last 50 of a View of 10,000",
@@ -109,6 +115,7 @@ QUESTIONS = [
         "at most",
         partial(last, read=lambda h: h.view.tail(LAST)),
         _SESSIONS,
+        "Tails and lists",
     ),
     Question("take the newest of 10,000 events back", "ms", 2.0, "at most", pop, _SESSIONS),
 ]

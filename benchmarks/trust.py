@@ -188,7 +188,7 @@ QUESTIONS = [
         0.5,
         "at least",
         encrypted_and_compressed,
-        explained="A batch",
+        explained="A batch, encrypted and compressed",
     ),
     Question(
         "cold open of a View, encrypted and compressed",
@@ -196,7 +196,7 @@ QUESTIONS = [
         2.0,
         "at most",
         opening_encrypted_and_compressed,
-        explained="A cold open",
+        explained="A cold open, encrypted",
     ),
     Question("batch of 500, encrypted", "events/s", 0.5, "at least", encrypted, raw=_PLAIN),
     Question("batch of 500, compressed (zstd)", "events/s", 0.3, "at least", compressed, raw=_PLAIN),

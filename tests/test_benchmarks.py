@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
+from typer import Exit
 
-from benchmarks.__main__ import missed, questions, table
+import benchmarks.__main__
+from benchmarks import speed_page
+from benchmarks.__main__ import main, missed, questions, table
 from benchmarks.counts import BASELINE, TARGETS
-from benchmarks.frame import SCALES, Answer, Round, ask
+from benchmarks.frame import SCALES, Answer, Question, Round, Scale, ask
 
 
 def test_the_table_of_answers_is_readable_on_a_narrow_terminal():
@@ -26,6 +32,7 @@ def test_the_table_of_answers_is_readable_on_a_narrow_terminal():
         better="at least",
         rounds=7,
         explained="A fold",
+        group="Read",
     )
     printed = io.StringIO()
     Console(file=printed, width=80).print(table([answer]))
@@ -36,14 +43,37 @@ def test_the_table_of_answers_is_readable_on_a_narrow_terminal():
     assert len(more) == 1
 
 
-def test_a_missed_target_names_the_paragraph_that_explains_it():
+def test_a_missed_target_names_the_section_that_explains_it():
     asked = questions("")
-    speed = (Path(__file__).parent.parent / "docs/SPEED.md").read_text()
-    for question in asked:
-        assert f"**{question.explained}" in speed or f"## {question.explained}" in speed, question.name
+    sections = set(re.findall(r"^### (.*)$", speed_page.PAGE.read_text(), re.MULTILINE))
+    assert {question.explained for question in asked} - {""} <= sections
+    assert all(answer["explained"] in sections for answer in speed_page.published()["answers"] if not answer["holds"])
     measured = [[Round(2.0, 1.0)], [Round(1.0, 1.0)]]
-    answers = [ask(replace(asked[0], measure=lambda *_, r=r: iter(r)), SCALES["smoke"], Path()) for r in measured]
-    assert missed(answers) == [f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/SPEED.md, "{asked[0].explained}"']
+    explained = replace(asked[0], explained="A batch")
+    answers = [ask(replace(explained, measure=lambda *_, r=r: iter(r)), SCALES["smoke"], Path()) for r in measured]
+    assert missed(answers) == [f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/SPEED.md, "A batch"']
+    assert missed([replace(answers[0], explained="")]) == [f"missed: {asked[0].name}, 2.00, wanted 1.15"]
+
+
+def test_a_question_that_fails_loses_no_other_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(scale: Scale, folder: Path) -> Iterator[Round]:
+        raise TimeoutError("it was not drawn\nin time")
+
+    held = Question("holds", "ms", 2, "at most", lambda *_: iter([Round(1.0, 1.0)]))
+    asked = [replace(held, name="fails", measure=fails), held]
+    monkeypatch.setattr(benchmarks.__main__, "questions", lambda matching: asked)
+    with pytest.raises(Exit):
+        main("any", scale="smoke", results=tmp_path)
+    run = json.loads((tmp_path / "smoke.json").read_text())
+    assert [answer["question"] for answer in run["answers"]] == ["holds"]
+    assert run["failed"] == [{"question": "fails", "reason": "TimeoutError: it was not drawn"}]
+
+
+def test_the_page_and_the_readme_show_the_published_figures():
+    run = speed_page.published()
+    for path, made in ((speed_page.PAGE, speed_page.in_page), (speed_page.README, speed_page.in_readme)):
+        text = path.read_text(encoding="utf-8")
+        assert made(text, run) == text, f"{path.name} is not what python -m benchmarks --publish writes"
 
 
 def test_every_counted_operation_has_a_target():

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.pages import with_part
 from benchmarks.peers.environments import PEERS, ROOT
 
 Runs = dict[str, dict[str, Any]]
@@ -17,7 +18,6 @@ Runs = dict[str, dict[str, Any]]
 PUBLISHED = ROOT / "docs" / "peers.json"
 PAGE = ROOT / "docs" / "PEERS.md"
 README = ROOT / "README.md"
-_BEGIN, _END = "<!-- figures: python -m benchmarks.peers --publish -->", "<!-- end of figures -->"
 _ROWS = {
     "**foldlog**": "foldlog",
     "SQLite by hand": "sqlite3 by hand",
@@ -151,11 +151,7 @@ def publish(runs: Runs) -> None:
 
 
 def in_page(text: str, runs: Runs) -> str:
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks '{_BEGIN}' or '{_END}'")
-    return f"{before}{_BEGIN}\n\n{markdown(runs)}\n\n{_END}{after}"
+    return with_part(text, "python -m benchmarks.peers --publish", markdown(runs))
 
 
 def in_readme(text: str, runs: Runs) -> str:

@@ -1,0 +1,138 @@
+"""The figures in docs/SPEED.md and README.md, which are made from docs/speed.json and benchmarks/counts.json alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchmarks.counts import BASELINE, BASELINE_EVENTS, TARGETS
+from benchmarks.frame import figure, limit
+from benchmarks.pages import with_part
+
+__all__ = ["PAGE", "PUBLISHED", "README", "in_page", "in_readme", "publish", "published"]
+
+ROOT = Path(__file__).parents[1]
+PUBLISHED = ROOT / "docs" / "speed.json"
+PAGE = ROOT / "docs" / "SPEED.md"
+README = ROOT / "README.md"
+_COUNTED = "3.12"
+"""The CPython of which the counts have targets."""
+
+Run = Mapping[str, Any]
+"""What ``python -m benchmarks`` saves, with the floors of ``python -m benchmarks.floors``."""
+
+
+def publish(run: Run, floors: Run) -> None:
+    """Write docs/speed.json, and put its figures into docs/SPEED.md and README.md."""
+    together = {**run, "floors": floors}
+    PUBLISHED.write_text(json.dumps(together, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), together), encoding="utf-8")
+    README.write_text(in_readme(README.read_text(encoding="utf-8"), together), encoding="utf-8")
+
+
+def published() -> Run:
+    run: Run = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    return run
+
+
+def in_page(text: str, run: Run) -> str:
+    for command, made in (
+        ("python -m benchmarks --publish", _answers(run)),
+        ("scripts/operation-counts --record", _counts()),
+        ("python -m benchmarks.floors", _floors(run["floors"])),
+    ):
+        text = with_part(text, command, made)
+    return text
+
+
+def in_readme(text: str, run: Run) -> str:
+    """Put three answers into the sentence of the README that compares foldlog with code by hand."""
+    answers = {answer["question"]: answer for answer in run["answers"]}
+    append, opened, size = (
+        tuple(figure(answers[question][side]) for side in ("ours", "raw"))
+        for question in (
+            "append one event, durable",
+            "cold open of a View, 1,000,000 events",
+            "size on disk, everything in it",
+        )
+    )
+    told = (
+        f"takes {append[0]} µs ({append[1]}), a View of a history\n"
+        f"of 1,000,000 events opens in {opened[0]} ms ({opened[1]}), an event takes {size[0]} bytes ({size[1]})"
+    )
+    text, found = re.subn(
+        r"takes \S+ µs \(\S+\), a View of a history\n"
+        r"of 1,000,000 events opens in \S+ ms \(\S+\), an event takes \S+ bytes \(\S+\)",
+        told,
+        text,
+    )
+    if found != 1:
+        raise ValueError("README.md has no sentence 'takes … µs (…), a View of a history …'")
+    return text
+
+
+def _answers(run: Run) -> str:
+    lines = ["| | ours | baseline | ratio | target |", "|---|---:|---|---:|---|"]
+    for group, answers in groupby(run["answers"], key=lambda answer: str(answer["group"])):
+        lines.append(f"| **{group}** | | | | |")
+        lines += map(_answer, answers)
+    lines += [f"| {failed['question']} | failed | {failed['reason']} | | |" for failed in run["failed"]]
+    return "\n".join([*lines, "", _provenance(run)])
+
+
+def _answer(answer: Run) -> str:
+    ratio, target = (
+        f"{answer['ratio']:.{2 if answer['ratio'] >= 0.1 else 3}f}",
+        limit(answer["better"], answer["target"]),
+    )
+    if not answer["holds"]:
+        ratio, target = f"**{ratio}**", f"{target}, [missed](#{_anchor(answer['explained'])})"
+    ours, raw = f"{figure(answer['ours'])} {answer['unit']}", f"{figure(answer['raw'])}, {answer['baseline']}"
+    return f"| {answer['question']} | {ours} | {raw} | {ratio} | {target} |"
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
+
+
+def _provenance(run: Run) -> str:
+    machine, versions = run["machine"], run["versions"]
+    held = sum(answer["holds"] for answer in run["answers"])
+    return (
+        f"{held} of {len(run['answers'])} targets hold. {run['measured_at'][:10]}, commit {run['commit']}, "
+        f"{machine['cpus']} CPUs, {machine['processor']}, {machine['system']}, Python {versions['python']}, "
+        f"SQLite {versions['sqlite']}. Load average while measuring: {run['load']}."
+    )
+
+
+def _counts() -> str:
+    counts = json.loads(BASELINE.read_text(encoding="utf-8"))[_COUNTED]
+    lines = [
+        f"| CPython {_COUNTED}, a history of {BASELINE_EVENTS:,} events | bytecodes | wanted | statements | wanted |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for operation, (bytecodes, statements) in TARGETS.items():
+        found = counts[operation]
+        cells = f"{found['bytecodes']:,} | {_most(bytecodes)} | {found['statements']} | {_most(statements)}"
+        lines.append(f"| {operation} | {cells} |")
+    return "\n".join(lines)
+
+
+def _most(target: int | None) -> str:
+    return "" if target is None else f"≤ {target:,}"
+
+
+def _floors(floors: Run) -> str:
+    lines = [
+        "| CPU time | foldlog | only the necessary steps, by hand | target | what these steps take of foldlog's time |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for floor in floors["floors"]:
+        steps = ", ".join(f"{name} {max(share, 0):.0%}" for name, share in floor["shares"].items())
+        cells = f"{floor['now']:.2f} | {floor['floor']:.2f} | {limit(floor['better'], floor['target'])} | {steps}"
+        lines.append(f"| {floor['question']} | {cells} |")
+    return "\n".join([*lines, "", f"Ratios to the baseline. {floors['measured_at'][:10]}, commit {floors['commit']}."])
