@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from foldlog.cli.terminal import has_edge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 _GAP = 2
 _LINES = 3
@@ -30,6 +29,8 @@ def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Seque
     """Print rows with a cell for each column; one column may be cut. A column of empty cells is left out. Without rows
     nothing is printed.
     """
+    from rich.text import Text
+
     if not rows:
         return
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
@@ -64,6 +65,8 @@ def _print_whole(columns: Sequence[Column], widths: Sequence[int], rows: Iterabl
 
 def padded(text: str, width: int, justify: Literal["left", "right"] = "left") -> str:
     """Return ``text`` with spaces up to ``width`` columns of a terminal."""
+    from rich.cells import cell_len
+
     spaces = " " * max(0, width - cell_len(text))
     return spaces + text if justify == "right" else text + spaces
 
@@ -71,6 +74,8 @@ def padded(text: str, width: int, justify: Literal["left", "right"] = "left") ->
 def _print_table(
     console: Console, columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Sequence[Text]]
 ) -> None:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for column, width in zip(columns, widths, strict=True):
         table.add_column(column.heading, justify=column.justify, no_wrap=True, overflow="ellipsis", width=width)
@@ -80,6 +85,9 @@ def _print_table(
 
 
 def _print_paragraph(console: Console, columns: Sequence[Column], row: Sequence[Text]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     headings = max(len(column.heading) for column in columns)
     room = _LINES * max(1, console.width - headings - _GAP)
     grid = Table.grid(padding=(0, _GAP, 0, 0))

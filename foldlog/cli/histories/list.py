@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from itertools import chain, islice
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -21,8 +21,9 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import listed, open_existing
 from foldlog.cli.tables import padded
-from foldlog.reports.overview import Overview, overview_of
-from projections import Views
+
+if TYPE_CHECKING:
+    from foldlog.reports.overview import Overview
 
 _ROOMY = 80
 """Columns of a terminal that shows all columns of the list."""
@@ -120,6 +121,9 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 
 def _described(store: Store) -> Callable[[ConversationRow], _Line]:
+    from foldlog.reports.overview import overview_of  # a short list reads no View
+    from projections import Views
+
     views = Views(store)
 
     def described(row: ConversationRow) -> _Line:
