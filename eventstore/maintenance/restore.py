@@ -90,8 +90,8 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
         conversation, finding = findings[0]
         where = "" if conversation is None else f"conversation {conversation!r}: "
         raise StoreUnusable(
-            f"{backup} is not sound ({len(findings)} findings, the first: {where}{finding}), and nothing was replaced; "
-            f"restore another backup, or copy what is sound with 'foldlog salvage {backup} NEW.db'"
+            f"{backup} is not sound (findings: {len(findings):,}; the first: {where}{finding}), and nothing was "
+            f"replaced; restore another backup, or copy what is sound with 'foldlog salvage {backup} NEW.db'"
         )
     named = [verdict for verdict in made if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]

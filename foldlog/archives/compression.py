@@ -16,6 +16,8 @@ _PIECE = 2**18
 _WINDOW_MAX = 2**27
 """The most memory that a zstd stream may use for its window; ours use 2 MiB."""
 
+_CUT_OFF = "its compressed bytes end too early: it was cut off"
+
 
 class NotReadable(EventStoreError, ValueError):
     """The compressed bytes are damaged from here on."""
@@ -66,8 +68,12 @@ def _from_zstd(file: BinaryIO) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
     try:
         with decompressor.stream_reader(file, read_across_frames=True, closefd=False) as reader:
-            while piece := reader.read(_PIECE):
+            piece = reader.read(_PIECE)
+            if not piece:
+                raise NotReadable(_CUT_OFF)
+            while piece:
                 yield piece
+                piece = reader.read(_PIECE)
     except zstandard.ZstdError as error:
         raise NotReadable(f"its compressed bytes are damaged: {error}") from error
 
@@ -77,5 +83,7 @@ def _from_gzip(file: BinaryIO) -> Iterator[bytes]:
         with gzip.GzipFile(fileobj=file, mode="rb") as reader:
             while piece := reader.read(_PIECE):
                 yield piece
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except EOFError as error:
+        raise NotReadable(_CUT_OFF) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
         raise NotReadable(f"its compressed bytes are damaged: {error}") from error

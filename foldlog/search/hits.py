@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from eventstore import EventStoreError
+from eventstore import EventStoreError, StoreUnavailable
 
 MARK_START, MARK_END = "\x02", "\x03"
 """The marks around the found words in a snippet, until the snippet is read."""
@@ -20,6 +20,10 @@ _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 
 class SearchRefused(EventStoreError):
     """The store cannot have a search index. The message says why, and what to do."""
+
+
+class IndexDamaged(StoreUnavailable):
+    """The file of the index cannot be read. ``SearchIndex(store, rebuild=True)`` replaces it."""
 
 
 class Term(NamedTuple):

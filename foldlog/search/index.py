@@ -16,7 +16,7 @@ from eventstore.stored.database import translated
 from eventstore.values.arguments import text, to_microseconds, whole
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
-from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
+from foldlog.search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog.words.texts import storable, text_of
 from foldlog.words.times import happened_at
 
@@ -39,23 +39,37 @@ class SearchIndex:
     """Full-text search over a store. Thread-safe. Any number of processes may use the index of one store.
 
     For a SQLite store the index is a file beside it, with mode 0600; for a PostgreSQL store it is tables in its schema;
-    otherwise, and where the folder cannot be written, it is in memory. It can be deleted at any time.
+    otherwise, and where the folder cannot be written, it is in memory. It can be deleted at any time. With ``rebuild``
+    it begins empty, and a damaged file is replaced.
 
-    Raises ``SearchRefused`` where the store is encrypted: an index that was made before is removed then.
+    Raises ``SearchRefused`` where the store is encrypted: an index that was made before is removed then; and
+    ``IndexDamaged`` where the file is damaged.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, rebuild: bool = False) -> None:
         self._store = store
         self._catching_up = threading.Lock()
-        self._tables = _opened(store)
-        tables, known = self._tables, (store.database.uuid, _CODE)
         try:
-            found = tables.value("store"), tables.value("code")
-            if found != known or lost_after(store, tables.position()) is not None:
+            self._open(rebuild=rebuild)
+        except IndexDamaged:
+            if not rebuild:
+                raise
+            remove_index(store)
+            self._open(rebuild=False)
+
+    def _open(self, *, rebuild: bool) -> None:
+        self._tables = tables = _opened(self._store)
+        try:
+            if rebuild or self._is_of_another_store() or lost_after(self._store, tables.position()) is not None:
                 self.rebuild()
         except BaseException:
             tables.close()
             raise
+
+    def _is_of_another_store(self) -> bool:
+        """Return whether the index is new, or was made by another version or from another store."""
+        found = self._tables.value("store"), self._tables.value("code")
+        return found != (self._store.database.uuid, _CODE)
 
     @property
     def tables(self) -> SearchTables:

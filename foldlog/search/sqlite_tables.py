@@ -10,12 +10,24 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from eventstore import StoreUnavailable
-from foldlog.search.hits import MARK_END, MARK_START, Hit, IndexedText, SearchRefused, Term, Wanted, hit_of
+from foldlog.search.hits import (
+    MARK_END,
+    MARK_START,
+    Hit,
+    IndexDamaged,
+    IndexedText,
+    SearchRefused,
+    Term,
+    Wanted,
+    hit_of,
+)
 
 _APPLICATION_ID = 0x666C7378
 _PATIENCE_S = 60.0
 _NO_END = 2**62
 _WORDS_OF_A_SNIPPET = 24
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""SQLite's codes for a damaged file. Our statements are valid, so for the last one a table of the file is damaged."""
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS conversations (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE);
@@ -227,6 +239,10 @@ class SQLiteTables:
         try:
             yield
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+                raise IndexDamaged(
+                    f"the search index {self._path} is damaged: {error}; 'foldlog search --rebuild' replaces it"
+                ) from error
             raise StoreUnavailable(
                 f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, because it "
                 f"is rebuilt from the store"

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import sqlite3
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
@@ -298,6 +299,23 @@ def test_an_archive_that_was_cut_off_brings_in_what_is_whole_and_says_so(
     whole = state(source)
     assert all(whole["rows"][name] == row for name, row in state(target)["rows"].items())
     assert_sound(target)
+
+
+@pytest.mark.parametrize("pack", ["zstd", "gzip"])
+def test_an_archive_that_was_cut_off_in_its_first_block_is_told_so(foldlog, five_messages, monkeypatch, pack: str):
+    if pack == "zstd":
+        pytest.importorskip("zstandard")
+    else:
+        monkeypatch.setitem(sys.modules, "zstandard", None)
+    foldlog("import", five_messages)
+    foldlog("export", "--all", "all.foldlog")
+    packed = Path("all.foldlog").read_bytes()
+    Path("cut.foldlog").write_bytes(packed[: len(packed) // 2])
+    refused = foldlog("import", "cut.foldlog", "--db", "new.db")
+    assert refused.status == 2
+    assert "cut.foldlog" in refused.err
+    assert "it was cut off" in refused.err
+    assert "decompress it" not in refused.err
 
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.9])

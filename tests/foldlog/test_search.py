@@ -263,14 +263,37 @@ def test_an_index_is_private_and_can_be_deleted(tmp_path: Path):
             os.unlink(f"{path}.search")
 
 
-def test_a_file_of_another_program_is_left_alone(tmp_path: Path):
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_file_of_another_program_is_left_alone(tmp_path: Path, rebuild: bool):
     path = tmp_path / "history.db"
     with contextlib.closing(sqlite3.connect(f"{path}.search")) as connection:
         connection.execute("CREATE TABLE precious (n)")
     before = Path(f"{path}.search").read_bytes()
     with open_store(f"sqlite:///{path}") as store, pytest.raises(SearchRefused, match="another program"):
-        SearchIndex(store)
+        SearchIndex(store, rebuild=rebuild)
     assert Path(f"{path}.search").read_bytes() == before
+
+
+@pytest.mark.parametrize("first, last", [(0, 1), (1, 999), (0, 999)])
+@pytest.mark.parametrize("content", [b"\0", b"?"])
+def test_a_damaged_index_is_replaced(foldlog, five_messages, first: int, last: int, content: bytes):
+    foldlog("import", five_messages)
+    foldlog("search", "message")
+    with contextlib.closing(sqlite3.connect("foldlog.db.search")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    index = Path("foldlog.db.search")
+    pages = bytearray(index.read_bytes())
+    damaged = slice(first * 4096, min(last * 4096, len(pages)))
+    pages[damaged] = content * len(pages[damaged])
+    index.write_bytes(pages)
+    refused = foldlog("search", "message")
+    assert (refused.status, refused.out) == (2, "")
+    assert "foldlog.db.search is damaged" in refused.err
+    assert "'foldlog search --rebuild' replaces it" in refused.err
+    rebuilt = foldlog("search", "--rebuild", "message", "3")
+    assert (rebuilt.status, rebuilt.err) == (0, "foldlog: note: the index is rebuilt from the log: 6 events\n")
+    assert rebuilt.out == foldlog("search", "message", "3").out
+    assert index.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_index_of_a_restored_store_is_made_again(tmp_path: Path):
@@ -298,6 +321,13 @@ def test_a_damaged_event_is_left_out_and_counted(tmp_path: Path):
     with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
         assert found(index, "word") == [("c", 0), ("c", 2)]
         assert index.unread == 1
+
+
+def test_one_damaged_event_is_counted_as_one(foldlog, five_messages):
+    foldlog("import", five_messages)
+    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 1")
+    assert "not in the index: 1 damaged event;" in foldlog("search", "message").err
 
 
 def test_the_command_shows_where_words_are(foldlog, five_messages):

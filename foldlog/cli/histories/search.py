@@ -63,9 +63,7 @@ def run(
         raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
     with open_existing(db) as store:
         conversation = None if within is None else resolved(store, within)
-        with SearchIndex(store) as index:
-            if rebuild:
-                index.rebuild()
+        with SearchIndex(store, rebuild=rebuild) as index:
             added = _catch_up(store, index)
             if rebuild:
                 terminal.note(f"the index is rebuilt from the log: {count(added, 'event')}")
@@ -89,7 +87,7 @@ def run(
         with paged():
             _show(hits, filtered=bool(within or kinds or since or until))
     if unread:
-        terminal.warn(f"{unread:,} damaged events are not in the index; 'foldlog verify' names them")
+        terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
     return FINDINGS if unread else DONE
 
 
