@@ -137,8 +137,12 @@ def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
 
 
 @pytest.mark.parametrize("source", FORMS, ids=lambda form: f"{form.compression}-{form.key}")
-def test_every_form_becomes_every_other_one(open_recorder: OpenRecorder, source: Form):
-    for target in FORMS:
+def test_every_form_becomes_every_other_one(open_recorder: OpenRecorder, source: Form, request: pytest.FixtureRequest):
+    targets = FORMS
+    if "postgresql" in request.node.name:  # two targets of each: a database for each of the 81 pairs takes minutes
+        place = FORMS.index(source)
+        targets = [FORMS[(place + step) % len(FORMS)] for step in (1, 4)]
+    for target in targets:
         recorder = open_recorder()
         fill(store_on(recorder, source.compression, source.key))
         wanted = state(store_on(recorder, None, source.key))
