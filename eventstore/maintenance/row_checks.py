@@ -23,7 +23,8 @@ _BESIDE = "what is stored beside the content was changed (checksum or counts), t
 
 class VerifyFinding(NamedTuple):
     """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation. ``sound``: the
-    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing.
+    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing. ``of_head``: only
+    a published head shows it.
     """
 
     first: int | None
@@ -31,6 +32,7 @@ class VerifyFinding(NamedTuple):
     problem: str
     sound: bool = False
     needs_key: bool = False
+    of_head: bool = False
 
     def __str__(self) -> str:
         if self.first is None:

@@ -22,6 +22,7 @@ from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.losses import Loss, add_losses, losses_of
 from eventstore.maintenance.verify import VerifyFinding, verdicts
 from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from eventstore.store import Store
@@ -55,23 +56,36 @@ def salvage(
     *,
     lost_max: int = LOST_MAX,
     ends: Mapping[int, VerifyFinding] | None = None,
+    of_file: Sequence[str] = (),
 ) -> Iterator[Salvaged]:
     """Copy every conversation of ``source``, as far as it is sound, to ``target``, which should be new.
 
     ``ends`` are the findings, by key, that the end of a conversation is lost, or may be. If more than ``lost_max``
-    consecutive events are missing, the copy of a conversation ends before them.
+    consecutive events are missing, the copy of a conversation ends before them. ``of_file`` is what is lost of the file
+    as a whole. At the end all losses are recorded in ``target``, with those of earlier salvages.
 
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read twice; memory for one page.
     """
+    at = target.database.now()
+    lost = [Loss(at, None, None, None, problem) for problem in of_file]
+    for each in _all_salvaged(source, target, lost_max, ends or {}):
+        name = each.conversation or None
+        problems = each.lost if each.problem is None else (VerifyFinding(None, None, each.problem),)
+        lost += [Loss(at, name, one.first, one.last, one.problem) for one in problems]
+        yield each
+    with translated():
+        add_losses(target.database.recorder, [*losses_of(source.database.recorder), *lost])
+
+
+def _all_salvaged(source: Store, target: Store, lost_max: int, ends: Mapping[int, VerifyFinding]) -> Iterator[Salvaged]:
     with translated():
         for found in readable_conversations(source.database.recorder):
             if isinstance(found, Unlisted):
                 yield Salvaged(found.id or "", 0, False, problem=found.problem)
                 continue
             try:
-                end = None if ends is None else ends.get(found.key)
-                yield _salvaged(source.database, target.database, found, lost_max, end)
+                yield _salvaged(source.database, target.database, found, lost_max, ends.get(found.key))
             except EventStoreError as error:
                 yield Salvaged(found.id, 0, False, problem=str(error))
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
+from eventstore.maintenance.losses import Loss, losses_of
 from eventstore.maintenance.receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding, of_all
 from eventstore.recorders.base import Reader, RecorderOnDisk
@@ -39,6 +40,8 @@ class Published(NamedTuple):
     version: int
     head: bytes
     generation: int = 0
+    store: str | None = None
+    """The uuid of the store that published it."""
 
 
 class Verdict(NamedTuple):
@@ -54,6 +57,8 @@ class Verdict(NamedTuple):
     erasure: Erasure | None
     findings: tuple[VerifyFinding, ...]
     generation: int = 0
+    lost: tuple[VerifyFinding, ...] = ()
+    """What was lost before the salvage that made the store: it is no new damage, and cannot be salvaged again."""
 
     @property
     def events(self) -> int:
@@ -85,7 +90,45 @@ def verdicts(
     Raises ``ConversationNotFound``, and what the recorder raises where it cannot be read at all. Cost: one hash and one
     checksum of every event; memory for one page.
     """
-    heads = dict(published or {})
+    lost: dict[str | None, list[Loss]] = {}
+    for loss in losses_of(database.recorder):
+        lost.setdefault(loss.conversation, []).append(loss)
+    kept = published or {}
+    before = (
+        {name for name, heads in kept.items() if any(head.store != database.uuid for head in heads)} if lost else {}
+    )
+    for verdict in _verdicts(database, conversation, kept):
+        name = verdict.conversation
+        if name is None:
+            for gone in [each for each in lost if each is not None]:
+                yield Verdict(gone, 0, None, None, (), lost=_told(lost.pop(gone)))
+        own = [] if verdict.erasure is not None else lost.pop(name, [])
+        yield _explained(
+            verdict, own or (lost.get(None, []) if verdict.head is None else []), by_salvage=name in before
+        )
+
+
+def _told(losses: Iterable[Loss]) -> tuple[VerifyFinding, ...]:
+    return tuple(loss.finding() for loss in losses)
+
+
+def _explained(verdict: Verdict, losses: Sequence[Loss], *, by_salvage: bool) -> Verdict:
+    """Return the verdict with the losses of earlier salvages. ``by_salvage``: they explain why heads do not fit that
+    another store published.
+    """
+    told = _told(losses) if verdict.head is not None or verdict.conversation is None else ()
+    if not by_salvage or not losses or not any(finding.of_head for finding in verdict.findings):
+        return verdict._replace(lost=told)
+    problem = f"published heads do not fit since the salvage of {losses[-1].when}, because of what was lost before it"
+    remedy = "publish the present ones with 'foldlog head --json'"
+    findings = tuple(finding for finding in verdict.findings if not finding.of_head)
+    return verdict._replace(findings=findings, lost=(*told, of_all(f"{problem}; {remedy}")))
+
+
+def _verdicts(
+    database: Database, conversation: str | None, published: Mapping[str, Sequence[Published]]
+) -> Iterator[Verdict]:
+    heads = dict(published)
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
@@ -129,7 +172,7 @@ def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool
     version = max(each.version for each in kept)
     problem = "it is missing" if is_list_whole else "it is missing, or cannot be read"
     problem += f", and had {version:,} events when its head was published"
-    return Verdict(conversation, 0, None, None, (of_all(problem),))
+    return Verdict(conversation, 0, None, None, (of_all(problem)._replace(of_head=True),))
 
 
 def _generations(
@@ -235,10 +278,10 @@ def _findings(
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
-            yield of_all(f"{problem} {found.version:,}")
+            yield of_all(f"{problem} {found.version:,}")._replace(of_head=True)
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-            yield of_all(f"{problem} ({head.hex()} was)")
+            yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
@@ -323,7 +366,7 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
         for version, head in chain.wanted.items():
             if not chain.suspects:
                 problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-                yield of_all(f"{problem} ({head.hex()} was)")
+                yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
 
 
 def _others(database: Database, found: Conversation) -> Iterator[str]:

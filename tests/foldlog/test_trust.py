@@ -251,7 +251,7 @@ def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
     assert {name: head for name, head in heads_of(tmp_path / "new.db").items() if name != "one"} == {
         name: head for name, head in before.items() if name != "one"
     }
-    assert foldlog("verify", "--db", "sqlite:///new.db").status == 0
+    assert foldlog("verify", "--db", "sqlite:///new.db", "--json").document["conversations"][0]["findings"] == []
     assert {path.name for path in tmp_path.glob("new.db*")} <= {"new.db", "new.db-queue"}
 
 
@@ -400,6 +400,55 @@ def test_a_store_whose_first_page_is_lost_is_sent_to_salvage(foldlog, store):
     assert "if this one was a store, its beginning is damaged" in ran.err
     assert "'foldlog salvage foldlog.db NEW.db'" in ran.err
     assert "15 events in new.db" in foldlog("salvage", "foldlog.db", "new.db").out
+
+
+def test_what_a_salvage_lost_stays_a_finding_of_verify(foldlog, store):
+    spoil(store)
+    heads = store.with_name("heads.json")
+    heads.write_text(foldlog("head", "--json").out)
+    assert foldlog("salvage", "foldlog.db", "new.db").status == 1
+    ran = foldlog("verify", "--db", "new.db")
+    assert ran.status == 1
+    assert "found: conversation 'one': event 2: lost before the salvage of " in ran.err
+    assert "cannot be salvaged again" in ran.err
+    assert "'foldlog salvage" not in ran.err
+    assert "no changes found; 1 earlier loss, named above" in ran.out
+    document = foldlog("verify", "--db", "new.db", "--json").document
+    assert {entry["conversation"]: entry["status"] for entry in document["conversations"]} == {
+        "one": "salvaged",
+        "two": "sound",
+        STEERS: "sound",
+    }
+    ran = foldlog("verify", "--db", "new.db", "--heads", "heads.json")
+    assert "published heads do not fit since the salvage of " in ran.err
+    assert "rewritten" not in ran.err
+    heads.write_text(foldlog("head", "--json", "--db", "new.db").out)
+    assert "do not fit" not in foldlog("verify", "--db", "new.db", "--heads", "heads.json").err
+
+
+def test_a_history_that_is_rewritten_after_a_salvage_is_not_taken_for_a_loss(foldlog, store):
+    spoil(store)
+    foldlog("salvage", "foldlog.db", "new.db")
+    document = foldlog("head", "--json", "--db", "new.db").document
+    for entry in document["heads"]:
+        entry["head"] = "00" * 32
+    store.with_name("heads.json").write_text(json.dumps(document))
+    assert "rewritten" in foldlog("verify", "--db", "new.db", "--heads", "heads.json").err
+
+
+def test_a_second_salvage_and_a_copy_keep_what_the_first_one_lost(foldlog, store):
+    spoil(store)
+    foldlog("salvage", "foldlog.db", "new.db")
+    ran = foldlog("salvage", "new.db", "again.db")
+    assert ran.status == 0
+    assert "conversation 'one', event 2: lost before the salvage of " in ran.err
+    assert "nothing more of it can be had here" in ran.err
+    assert foldlog("copy", "again.db", "copy.db").status == 0
+    assert foldlog("backup", "backup.db", "--db", "new.db").status == 0
+    for name in ("again.db", "copy.db", "backup.db"):
+        ran = foldlog("verify", "--db", name)
+        assert ran.status == 1
+        assert "event 2: lost before the salvage of " in ran.err
 
 
 def test_a_cut_off_file_is_a_finding_where_no_event_was_lost(foldlog, store):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 from eventstore import Store, open_store
+from eventstore.maintenance.losses import losses_of
 from eventstore.maintenance.salvage import LOST_MAX, Salvaged, salvage
 from eventstore.maintenance.verify import VerifyFinding
 from eventstore.recorders.sqlite.damaged.carving import Carved, carve
@@ -54,7 +55,9 @@ def run(
     ):
         bar = bars.add_task("salvaging", unit="events", total=events_total(old))
         ends = {} if carved is None else {key: VerifyFinding(*end) for key, end in carved.ends.items()}
-        for each in salvage(old, new, lost_max=_lost_max(_path(_url(source))), ends=ends):
+        earlier = losses_of(old.database.recorder)
+        of_file = _of_file(source, carved)
+        for each in salvage(old, new, lost_max=_lost_max(_path(_url(source))), ends=ends, of_file=of_file):
             bars.advance(bar, each.events)
             done.append(each)
     there, recorded = (0, 0) if carved is None else carved.pages
@@ -67,12 +70,30 @@ def run(
         terminal.emit(document | {"frames": None if carved is None else {"read": read, "not_read": not_read}})
     else:
         _sum_up(done, target)
-    _warn(done, source, target, carved)
+    _warn(done, source, target, of_file, carved)
+    for loss in earlier:
+        where = "" if loss.conversation is None else f"conversation {loss.conversation!r}, "
+        terminal.note(f"{where}{loss.finding()}; nothing more of it can be had here")
     is_sound = not nameless and there == recorded and not not_read
     return DONE if all(each.whole for each in done) and is_sound else FINDINGS
 
 
-def _warn(done: list[Salvaged], source: str, target: str, carved: Carved | None) -> None:
+def _of_file(source: str, carved: Carved | None) -> list[str]:
+    """Return what is lost of the file as a whole."""
+    lost = []
+    if carved is not None and carved.nameless:
+        named = count(carved.nameless, "conversation")
+        lost.append(f"{named} without a name, which is lost: nothing of it was copied")
+    if carved is not None and carved.pages[0] < carved.pages[1]:
+        there, recorded = carved.pages
+        lost.append(
+            f"{source} is cut off: {there:,} of {recorded:,} pages are there; conversations, idempotency keys and the "
+            f"ends of conversations may be lost"
+        )
+    return lost
+
+
+def _warn(done: list[Salvaged], source: str, target: str, of_file: Sequence[str], carved: Carved | None) -> None:
     """Print what is lost of each conversation, and of the file as a whole."""
     for each in done:
         if each.problem is not None:
@@ -85,18 +106,9 @@ def _warn(done: list[Salvaged], source: str, target: str, carved: Carved | None)
                 f"conversation {each.conversation!r}: event {each.view_ends} is lost and changed the View, so there is "
                 f"no View from there on; '{fork}' makes a conversation that ends before it"
             )
-    if carved is None:
-        return
-    (there, recorded), (read, not_read) = carved.pages, carved.frames
-    if carved.nameless:
-        terminal.warn(
-            f"{count(carved.nameless, 'conversation')} without a name, which is lost: nothing of it was copied"
-        )
-    if there < recorded:
-        terminal.warn(
-            f"{source} is cut off: {there:,} of {recorded:,} pages are there; conversations, idempotency keys and the "
-            f"ends of conversations may be lost"
-        )
+    for problem in of_file:
+        terminal.warn(problem)
+    read, not_read = (0, 0) if carved is None else carved.frames
     if not_read:
         terminal.warn(
             f"{source}-wal is damaged: SQLite reads {read:,} of its frames, and not the {not_read:,} after them; the "

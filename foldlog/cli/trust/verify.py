@@ -34,7 +34,8 @@ def run(
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
     end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads).
-    Erased conversations are listed and are not findings.
+    Erased conversations are listed and are not findings. In a store that 'foldlog salvage' made, what was lost before
+    is named again, apart from new damage; exit status 1.
 
     Example: foldlog verify --heads heads.json
     """
@@ -49,16 +50,19 @@ def run(
         else:
             for verdict in verdicts:
                 _show_erased(verdict)
-    for name, finding in found.findings:
+    for name, finding in (*found.findings, *found.lost):
         terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if found.damaged:
         terminal.note("'foldlog salvage' copies the sound events to a new store; a backup may have all of them")
+    if found.lost:
+        terminal.note("what was lost before a salvage cannot be salvaged again; a backup or the source may have it")
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
+        outcome += f"; {count(len(found.lost), 'earlier loss', 'earlier losses')}, named above" if found.lost else ""
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         words += f", {found.unchecked:,} not checked for want of a key" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
-    return FINDINGS if found.findings else DONE
+    return FINDINGS if found.findings or found.lost else DONE
 
 
 def _verdicts(
@@ -78,11 +82,13 @@ class _Found:
         self.conversations = self.events = self.erased = self.unchecked = 0
         self.damaged = False
         self.findings: list[tuple[str | None, str]] = []
+        self.lost: list[tuple[str | None, str]] = []
 
     def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
+            self.lost += [(verdict.conversation, str(finding)) for finding in verdict.lost]
             self.damaged |= not all(finding.needs_key for finding in verdict.findings)
             if verdict.conversation is None:
                 continue
@@ -101,14 +107,17 @@ class _Found:
             "checked": {"conversations": self.conversations, "events": self.events, "erased": self.erased},
             "unchecked": self.unchecked,
             "database": [finding for name, finding in self.findings if name is None],
-            "sound": not self.findings,
+            "lost": [finding for name, finding in self.lost if name is None],
+            "sound": not self.findings and not self.lost,
         }
 
 
 def _status(verdict: Verdict) -> str:
     if any(finding.needs_key for finding in verdict.findings):
         return "unchecked"
-    return "damaged" if verdict.findings else "sound" if verdict.erasure is None else "erased"
+    if verdict.findings:
+        return "damaged"
+    return "salvaged" if verdict.lost else "sound" if verdict.erasure is None else "erased"
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:
@@ -118,6 +127,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
         "head": None if verdict.head is None else verdict.head.hex(),
         "status": _status(verdict),
         "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
+        "lost": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.lost],
     }
     if verdict.generation:
         document["generation"] = verdict.generation
@@ -140,14 +150,17 @@ def _published(path: Path) -> dict[str, list[Published]]:
     """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
     heads: dict[str, list[Published]] = {}
     try:
-        for entry in json.loads(path.read_text("utf-8"))["heads"]:
+        document = json.loads(path.read_text("utf-8"))
+        if not isinstance(document, dict) or "heads" not in document:
+            raise TypeError("an object with a list of heads is needed")
+        for entry in document["heads"]:
             name, version, head = entry["conversation"], entry["version"], bytes.fromhex(entry["head"])
             if type(name) is not str or type(version) is not int:
                 raise TypeError("a conversation is a text, a version a number")
             generation = entry.get("generation", 0)
             if type(generation) is not int:
                 raise TypeError("a generation is a number")
-            heads.setdefault(name, []).append(Published(version, head, generation))
+            heads.setdefault(name, []).append(Published(version, head, generation, document.get("store")))
     except OSError as error:
         raise Refused(
             f"the heads in {path} cannot be read: {error.strerror or error}; "

@@ -31,6 +31,8 @@ _ASTRAY_MAX = 200
 _OF_THE_STORE = (b"uuid", b"positions_given")
 """The names in the table ``store``: an entry of its index looks like an entry of the index of conversations' names."""
 
+_KEPT = (b"event_bytes_max", b"salvaged")
+"""The names in the table ``store`` whose values belong to a copy too."""
 _NO_NAMES = (b"tracking", b"idempotency_keys_of_sources")
 """The positions of followers, and an index of sources' ids: their entries look like those of the index of names."""
 
@@ -103,7 +105,7 @@ def carve(path: str, into: str) -> Carved:
         target.executemany(SQL["carve_key"], _keys(pages, conversations))
         target.executemany(SQL["carve_attachment"], _attachments(pages))
         target.executemany(SQL["carve_attached"], _attached(pages))
-        target.executemany(SQL["set_store_value"], _limit(pages))
+        target.executemany(SQL["set_store_value"], _facts(pages))
         carved = target.execute("SELECT count(*) FROM conversations").fetchone()[0]
         ends = _Ends(pages, target)
         lost_ends = {key: end for key in conversations if (end := ends.lost(key)) is not None}
@@ -342,10 +344,10 @@ def _is(row: StoredRow, *types: type) -> bool:
     return tuple(map(type, row.columns)) == types and not any(row.texts)
 
 
-def _limit(pages: PageFile) -> Iterable[Sequence[Any]]:
-    """Return the largest size of an event, if the store has recorded it."""
+def _facts(pages: PageFile) -> Iterable[Sequence[Any]]:
+    """Yield the largest size of an event and what earlier salvages lost, if the store has recorded them."""
     for row in pages.rows():
-        if row.rowid is None and row.texts == [True, True] and row.columns[0] == b"event_bytes_max":
+        if row.rowid is None and row.texts == [True, True] and row.columns[0] in _KEPT:
             yield tuple(value.decode("utf-8", "replace") for value in row.columns)
 
 
