@@ -53,11 +53,15 @@ class CopiedConversation(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """The outcome of a copy: how many events were added, and the version of the conversation now."""
+    """The outcome of a copy: how many events and tombstones were added, and the version of the conversation now.
+    ``erased``: the copy is a tombstone, of ``version`` events.
+    """
 
     conversation: str
     added: int
     version: int
+    tombstones: int = 0
+    erased: bool = False
 
 
 def copy_conversation(source: Database, target: Database, conversation: str) -> Copied:
@@ -67,15 +71,17 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
     has other events, and ``ConversationErased`` where the target erased the conversation. A new conversation appears
     whole or not at all. Cost: its events, in small transactions; memory for one of them.
     """
+    earlier = 0
     for tombstone in tombstones(source, conversation):
         with CopyTarget(target, tombstone) as copying:
-            copying.end()
+            earlier += copying.end().tombstones
     what, rows, keys = read_for_copy(source, conversation)
     with CopyTarget(target, what) as copying:
         for chunk in chunked(rows):
             copying.add(chunk)
         copying.remember(keys)
-        return copying.end()
+        copied = copying.end()
+    return copied._replace(tombstones=earlier + copied.tombstones)
 
 
 def read_for_copy(
@@ -240,8 +246,8 @@ class CopyTarget:
         """Make the conversation visible. Raises ``CorruptEvent`` where rows are missing."""
         what = self._what
         if what.erasure is not None:
-            self._target.recorder.transact(self._tombstone)
-            return Copied(what.id, 0, what.version)
+            added = self._target.recorder.transact(self._tombstone)
+            return Copied(what.id, 0, what.version, int(added), erased=True)
         if (self._copied.version, self._copied.head) != (what.version, what.head):
             announced = f"{what.version} events were announced, and this one is missing"
             raise CorruptEvent(what.id, self._copied.version, announced)
@@ -309,22 +315,25 @@ class CopyTarget:
         writing.publish(self._what.version)
         writing.end()
 
-    def _tombstone(self, transaction: Transaction) -> None:
+    def _tombstone(self, transaction: Transaction) -> bool:
+        """Add the tombstone, unless the target has it. Return whether it was added."""
         assert self._what.erasure is not None
         found = self._target.find(transaction, self._what.id)
         if found is not None and any(
             _is_tombstone(one, self._what.erasure) for one in tombstones_before(transaction, found)
         ):
-            return
+            return False
         if found is None or (found.key == self._replaces and not _is_tombstone(found, self._what.erasure)):
             found = transaction.begin(Beginning(self._what.id, self._what.created_at, b"", replaces=self._replaces))
             transaction.change(found.key, self._what.erasure)
-        elif found.erasure is None:
+            return True
+        if found.erasure is None:
             when = from_microseconds(self._what.erasure.erased_at).isoformat()
             reason = (
                 f"{self._what.erasure.reason}; the source erased it, and the target did not: erase it in the target too"
             )
             raise ConversationErased(self._what.id, when, reason)
+        return False
 
 
 def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:

@@ -27,12 +27,15 @@ _JOBS_MAX = 64
 
 
 class Moved(NamedTuple):
-    """The outcome for one conversation: how many events were copied, and its version now; or its problem."""
+    """The outcome for one conversation: how many events and tombstones were copied, and its version now; or its
+    problem.
+    """
 
     conversation: str
     added: int
     version: int
     problem: str | None = None
+    tombstones: int = 0
 
 
 class UnequalConversation(NamedTuple):
@@ -98,11 +101,11 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
     try:
         if there is None:
             discard_staged(target.recorder, found.id)
-        _, added, version = copy_conversation(source, target, found.id)
+        copied = copy_conversation(source, target, found.id)
     except (CorruptEvent, HistoryDiverged, ConversationErased, VersionConflict) as error:
         problem = error.problem if isinstance(error, ConversationErased) else str(error)
         return Moved(found.id, 0, 0 if there is None else _version(there), problem)
-    return Moved(found.id, added, version)
+    return Moved(found.id, copied.added, copied.version, tombstones=copied.tombstones)
 
 
 def _conversations(database: Database) -> Iterator[Conversation]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
-from eventstore.maintenance.copy import read_for_copy, tombstones
+from eventstore.maintenance.copy import CopiedConversation, read_for_copy, tombstones
 from eventstore.maintenance.whole_file import whole_file
 from eventstore.stored.database import translated
 from foldlog.archives.compression import Sink, compressed
@@ -22,10 +22,11 @@ class Problem(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The totals of an archive, and the conversations that it lacks."""
+    """The totals of an archive, and the conversations that it lacks. ``tombstones`` are those of erased ones."""
 
     conversations: int
     events: int
+    tombstones: int
     problems: tuple[Problem, ...]
 
 
@@ -41,33 +42,38 @@ def write_archive(store: Store, path: Path, conversations: Iterable[str]) -> Wri
 
 
 def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
-    count, events, problems = 0, 0, []
+    count, events, erased, problems = 0, 0, 0, []
     sink.write(line({"foldlog_archive": VERSION, "store": store.database.uuid}))
     for conversation in conversations:
         for tombstone in tombstones(store.database, conversation):
             sink.write(conversation_line(tombstone))
-            count += 1
+            erased += 1
         try:
-            events += _write_one(store, sink, conversation)
-            count += 1
+            written = _write_one(store, sink, conversation)
         except CorruptEvent as error:
             problems.append(Problem(conversation, str(error)))
             sink.write(line({"given_up": conversation, "problem": str(error)}))
-        except ConversationErased as error:  # it was erased while it was written: a tombstone is left
-            sink.write(line({"given_up": conversation, "problem": str(error)}))
-            events += _write_one(store, sink, conversation)
-            count += 1
+        else:
+            if written.erasure is None:
+                count += 1
+                events += written.version
+            else:
+                erased += 1
         sink.flush()
-    sink.write(line({"end": True, "conversations": count, "events": events}))
-    return Written(count, events, tuple(problems))
+    sink.write(line({"end": True, "conversations": count + erased, "events": events}))
+    return Written(count, events, erased, tuple(problems))
 
 
-def _write_one(store: Store, sink: Sink, conversation: str) -> int:
-    """Write a conversation or its tombstone. Return how many events it has."""
+def _write_one(store: Store, sink: Sink, conversation: str) -> CopiedConversation:
+    """Write a conversation or its tombstone, and return it."""
     what, rows, keys = read_for_copy(store.database, conversation)
     sink.write(conversation_line(what))
-    for row in rows:
-        sink.write(event_line(what.id, row))
-    for key, first, number in keys:
-        sink.write(line({"key": key, "first": first, "events": number}))
-    return what.version if what.erasure is None else 0
+    try:
+        for row in rows:
+            sink.write(event_line(what.id, row))
+        for key, first, number in keys:
+            sink.write(line({"key": key, "first": first, "events": number}))
+    except ConversationErased as error:  # it was erased while it was written: a tombstone is left
+        sink.write(line({"given_up": conversation, "problem": str(error)}))
+        return _write_one(store, sink, conversation)
+    return what

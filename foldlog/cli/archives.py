@@ -12,7 +12,7 @@ from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import listed, open_existing
-from foldlog.words.gist import count
+from foldlog.words.gist import events_and_tombstones
 
 
 def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
@@ -32,12 +32,13 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
                 "bytes": path.stat().st_size,
                 "conversations": written.conversations,
                 "events": written.events,
+                "tombstones": written.tombstones,
                 "findings": [problem._asdict() for problem in written.problems],
             }
         )
     else:
-        events, histories = count(written.events, "event"), count(written.conversations, "conversation")
-        terminal.console().print(f"{events} of {histories} in {terminal.printable(str(path))}.")
+        amounts = events_and_tombstones(written.events, written.conversations, written.tombstones)
+        terminal.console().print(f"{amounts} in {terminal.printable(str(path))}.")
     for name, problem in written.problems:
         terminal.warn(f"conversation {name!r} is left out: {problem}")
     return FINDINGS if written.problems else DONE

@@ -154,7 +154,7 @@ def test_a_later_archive_adds_the_tail(source: Store, target: Store, archive: Pa
     source.append("c1", [said(4), said(5)], expected_version=4, idempotency_key="turn-4")
     later = tmp_path / "later.foldlog"
     write_archive(source, later, ["c1"])
-    assert [tuple(outcome) for outcome in read_archive(target, later, tombstones=True)] == [("c1", 2, 6)]
+    assert [tuple(outcome) for outcome in read_archive(target, later, tombstones=True)] == [("c1", 2, 6, 0, False)]
     assert state(target) == state(source)
     assert_sound(target)
 
@@ -270,7 +270,7 @@ def test_what_is_erased_while_it_is_written_comes_as_its_tombstone(
         return what, rows, keys
 
     monkeypatch.setattr("foldlog.archives.writing.read_for_copy", carried_while_it_is_erased)
-    assert write_archive(source, tmp_path / "a", ["long", "c1"]) == (2, 4, ())
+    assert write_archive(source, tmp_path / "a", ["long", "c1"]) == (1, 4, 1, ())
     assert [type(outcome) for outcome in read_archive(target, tmp_path / "a", tombstones=True)] == [
         Problem,
         Copied,

@@ -150,7 +150,7 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
     assert [one["conversation"] for one in ran.document["imported"]] == ["many/h0", "many/h1"]
     found = [{"level": "found", "message": problem} for problem in ran.document["findings"]]
     assert [json.loads(line) for line in ran.err.splitlines()] == found
-    assert "the import ended after 2 conversations with 4 events, which stay; run it again" in ran.err
+    assert "the import ended after 4 events of 2 conversations, which stay; run it again" in ran.err
     assert (alone.status, alone.out) == (2, ""), "nothing was done"
     again = foldlog("import", "many")
     assert again.status == 0

@@ -19,6 +19,7 @@ import pytest
 import typer
 
 from eventstore import Message, open_store
+from foldlog import open as foldlog_open
 from foldlog.cli.application import COMMANDS, build
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -223,5 +224,50 @@ def test_an_imported_tombstone_is_called_one(foldlog, five_messages):
     foldlog("import", five_messages)
     foldlog("erase", "five", "--yes", "--reason", "asked to")
     foldlog("export", "--all", "all.foldlog")
-    ran = foldlog("import", "all.foldlog", "--tombstones", "--db", "new.db")
-    assert ran.out.startswith("five (archive): tombstone of 6 erased events\n")
+    command = ("import", "all.foldlog", "--tombstones", "--db", "new.db")
+    assert foldlog(*command).out == "five (archive): tombstone of 6 erased events\n1 tombstone added to new.db.\n"
+    again = foldlog(*command).out.splitlines()
+    assert again[0] == "five (archive): tombstone of 6 erased events, as before"
+    assert foldlog(*command, "--json").document["imported"][0]["tombstone"] == "unchanged"
+    (outcome,) = foldlog(*command[:-1], "other.db", "--json").document["imported"]
+    assert (outcome["added"], outcome["version"], outcome["tombstone"]) == (0, 6, "added")
+
+
+@pytest.fixture
+def used_again(foldlog, five_messages):
+    """A conversation of 6 events that was erased, and whose id 5 others have now."""
+    foldlog("import", five_messages)
+    foldlog("erase", "five", "--yes", "--reason", "asked to")
+    with foldlog_open("foldlog.db") as histories:
+        histories.create("five", replace_erased=True).append(Message(source="user", content="again"))
+
+
+def test_a_tombstone_whose_id_is_used_again_is_counted_once(foldlog, used_again):
+    assert foldlog("export", "--all", "a.foldlog").out == "2 events of 1 conversation and 1 tombstone in a.foldlog.\n"
+    written = foldlog("export", "--all", "all.foldlog", "--json").document
+    assert [written[name] for name in ("conversations", "events", "tombstones")] == [1, 2, 1]
+    command = ("import", "all.foldlog", "--tombstones", "--db", "new.db")
+    tombstone = "five (archive): tombstone of 6 erased events"
+    assert foldlog(*command).out.splitlines() == [
+        tombstone,
+        "five (archive): 2 events",
+        "2 events of 1 conversation and 1 tombstone added to new.db.",
+    ]
+    again = foldlog(*command).out.splitlines()
+    assert again[:2] == [f"{tombstone}, as before", "five (archive): nothing new, 2 events as before"]
+    outcomes = foldlog(*command, "--json").document["imported"]
+    assert [(one["added"], one["version"], one["tombstone"]) for one in outcomes] == [
+        (0, 6, "unchanged"),
+        (0, 2, None),
+    ]
+
+
+def test_a_copy_counts_tombstones(foldlog, used_again):
+    copied = foldlog("copy", "foldlog.db", "new.db").out
+    assert copied == "2 events and 1 tombstone copied, of 1 conversation (0 had nothing new); heads are equal\n"
+    assert foldlog("copy", "foldlog.db", "new.db").out.startswith("0 events copied, of 1 conversation (1 had nothing")
+    documents = [foldlog("copy", "foldlog.db", "other.db", "--json").document for _ in range(2)]
+    assert [(one["events"], one["tombstones"], one["already_there"]) for one in documents] == [(2, 1, 0), (0, 0, 1)]
+    foldlog("erase", "five", "--yes", "--reason", "asked to")
+    copied = foldlog("copy", "foldlog.db", "third.db").out
+    assert copied == "0 events and 2 tombstones copied, of 1 conversation (0 had nothing new); heads are equal\n"

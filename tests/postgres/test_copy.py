@@ -146,10 +146,10 @@ def test_the_command_copies_compares_and_says_so(file: str, postgres_url: Callab
         fill(here)
     status, out, err = run("copy", file, there)
     assert (status, err) == (0, "")
-    assert out == "2,305 events copied, of 4 conversations (1 had nothing new); heads are equal\n"
+    assert out == "2,305 events and 1 tombstone copied, of 4 conversations (0 had nothing new); heads are equal\n"
     status, out, err = run("copy", file, there, "--json")
     assert json.loads(out) == {
-        "conversations": 4, "already_there": 4, "events": 0, "grown_since": [], "findings": [],
+        "conversations": 4, "already_there": 4, "events": 0, "tombstones": 0, "grown_since": [], "findings": [],
     }  # fmt: skip
     with open_store(there) as server:
         server.append("short", said("here only"), expected_version=1)

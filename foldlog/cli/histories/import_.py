@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 from rich.progress import Progress, TaskID
@@ -27,7 +27,7 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_or_create
 from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources, UnknownFormat, open_sources
 from foldlog.importing import Imported, import_source
-from foldlog.words.gist import count
+from foldlog.words.gist import count, events_and_tombstones
 from projections import Views
 
 _STDIN, _FOLDER = "stdin", "foldlog-stdin-"
@@ -43,7 +43,8 @@ _TOMBSTONE = (
 
 class ImportedHistory(NamedTuple):
     """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if the conversation does not
-    exist or the history was ``refused`` as a whole. ``erased``: a tombstone was imported, of that many events.
+    exist or the history was ``refused`` as a whole. ``tombstone`` says what became of the tombstone of an erased
+    conversation, which had ``version`` events.
     """
 
     path: str
@@ -55,7 +56,7 @@ class ImportedHistory(NamedTuple):
     findings: tuple[str, ...]
     findings_count: int
     note: str = ""
-    erased: bool = False
+    tombstone: Literal["added", "unchanged", "left out"] | None = None
 
 
 def _formats() -> list[str]:
@@ -161,7 +162,7 @@ def _import(
                 raise
             elsewhere.append(_broken_off(imported, error))
     _warn(elsewhere, len(elsewhere), "these paths")
-    for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.note == _TOMBSTONE)):
+    for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.tombstone)):
         terminal.note(note)
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
@@ -209,9 +210,9 @@ def _everything(
 
 def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> str:
     """Return the message for a store that failed after some histories were imported."""
-    there = [one for one in imported if one.version]
-    histories, events = count(len(there), "conversation"), count(sum(one.version for one in there), "event")
-    return f"{error}; the import ended after {histories} with {events}, which stay; run it again to continue"
+    there = [one.version for one in imported if one.version and not one.tombstone]
+    words = events_and_tombstones(sum(there), len(there), sum(one.tombstone == "added" for one in imported))
+    return f"{error}; the import ended after {words}, which stay; run it again to continue"
 
 
 def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
@@ -221,23 +222,18 @@ def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) ->
             yield outcome
             continue
         if isinstance(outcome, LeftOut):
-            yield ImportedHistory(str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _TOMBSTONE)
+            yield ImportedHistory(
+                str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _TOMBSTONE, "left out"
+            )
             continue
-        problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
-        added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)
-        erased = not problems and store.conversation(outcome.conversation).erased_at is not None
-        one = ImportedHistory(
-            str(path),
-            outcome.conversation,
-            "archive",
-            added,
-            version,
-            bool(problems),
-            problems,
-            len(problems),
-            erased=erased,
-        )
-        _warn(problems, len(problems), str(path))
+        one = ImportedHistory(str(path), outcome.conversation, "archive", 0, 0, False, (), 0)
+        if isinstance(outcome, Problem):
+            one = one._replace(refused=True, findings=(f"{path}: {outcome.problem}",), findings_count=1)
+        else:
+            one = one._replace(added=outcome.added, version=outcome.version)
+            if outcome.erased:
+                one = one._replace(tombstone="added" if outcome.tombstones else "unchanged")
+        _warn(one.findings, one.findings_count, str(path))
         if not quiet:
             _tell(one)
         yield one
@@ -318,8 +314,9 @@ def _tell(imported: ImportedHistory) -> None:
     name = terminal.printable(imported.conversation, one_line=True)
     if not imported.version:
         what, style = "not imported", "red"
-    elif imported.erased:
-        what, style = f"tombstone of {count(imported.version, 'erased event')}", "dim"
+    elif imported.tombstone:
+        before = ", as before" if imported.tombstone == "unchanged" else ""
+        what, style = f"tombstone of {count(imported.version, 'erased event')}{before}", "dim"
     elif imported.added == 0:
         what, style = f"nothing new, {count(imported.version, 'event')} as before", "dim"
     elif imported.added < imported.version:
@@ -333,6 +330,7 @@ def _sum_up(db: str, imported: list[ImportedHistory], elsewhere: int) -> None:
     added = sum(one.added for one in imported)
     findings = sum(one.findings_count for one in imported) + elsewhere
     where = terminal.printable(without_password(db))
-    histories = [one for one in imported if one.added] or imported
-    words = f"{count(added, 'event')} of {count(len(histories), 'conversation')} added to {where}"
+    tombstones = sum(one.tombstone == "added" for one in imported)
+    histories = sum(one.added > 0 for one in imported) or (0 if tombstones else len(imported))
+    words = f"{events_and_tombstones(added, histories, tombstones)} added to {where}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

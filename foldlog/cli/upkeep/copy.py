@@ -35,15 +35,16 @@ def run(
     """
     if source == target:
         raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
-    histories = events = already = 0
+    histories = events = tombstones = already = 0
     problems = []
     with open_existing(source) as ours, open_or_create(target) as theirs:
         with terminal.progress() as bars:
             bar = bars.add_task("copying", unit="events", total=events_total(ours))
             for moved in copy_store(ours, theirs, jobs=jobs):
                 histories += 1
-                already += moved.added == 0 and moved.problem is None
+                already += moved.added == moved.tombstones == 0 and moved.problem is None
                 events += moved.added
+                tombstones += moved.tombstones
                 bars.update(bar, advance=moved.version, description=f"copying, {histories:,} conversations")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
@@ -59,15 +60,16 @@ def run(
                 "conversations": histories,
                 "already_there": already,
                 "events": events,
+                "tombstones": tombstones,
                 "grown_since": behind,
                 "findings": [{"conversation": name, "problem": problem} for name, problem in problems],
             }
         )
     else:
         equal = "" if problems or behind else "; heads are equal"
+        copied = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
         terminal.console().print(
-            f"{count(events, 'event')} copied, of {count(histories, 'conversation')} "
-            f"({already:,} had nothing new){equal}"
+            f"{copied} copied, of {count(histories, 'conversation')} ({already:,} had nothing new){equal}"
         )
         if behind:
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
