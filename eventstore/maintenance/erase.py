@@ -68,14 +68,22 @@ def erase(
         raise TypeError(f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}")
     with translated():
         store.database.recorder.query(lambda reader: _check(reader.conversation(conversation), expected))
-        if with_forks:
-            for fork in list(_forks(store.database, conversation)):  # its erasure may have been interrupted
+        forks = list(_forks(store.database, conversation)) if with_forks else []
+        erased = 0
+        try:
+            for fork in forks:  # its erasure may have been interrupted
                 _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
-        elif detach_forks:
-            reason += _detached(store, conversation)
-        return _erased(
-            store.database, conversation, reason, complete=complete, patience_s=patience_s, expected=expected
-        )
+                erased += 1
+            if detach_forks:
+                reason += _detached(store, conversation)
+            return _erased(
+                store.database, conversation, reason, complete=complete, patience_s=patience_s, expected=expected
+            )
+        except RecorderError as error:
+            if not erased:
+                raise
+            told = f"conversation {conversation!r} is not erased; of its forks are erased: {erased} of {len(forks)}"
+            raise unfinished(told, error) from error
 
 
 def _check(found: Conversation | None, expected: ConversationRow | None) -> None:
@@ -130,7 +138,7 @@ def _erased(
         delete_rows(recorder, erased.key)
         discard_staged(recorder, conversation)
     except RecorderError as error:
-        raise _unfinished(f"{done}, but not all of its rows are deleted", error) from error
+        raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
     gone = complete and purge(recorder, patience_s, done)
     return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
 
@@ -189,12 +197,12 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
                 waiting.unfinished = True
                 raise waiting from error
         except RecorderError as error:
-            raise _unfinished(f"{what_is_done}, but its bytes are still in the files", error) from error
+            raise unfinished(f"{what_is_done}, but its bytes are still in the files", error) from error
         time.sleep(_RETRY_S)
 
 
-def _unfinished(done: str, error: RecorderError) -> EventStoreError:
-    """Return the error for a removal that the disk or the server ended."""
+def unfinished(done: str, error: RecorderError) -> EventStoreError:
+    """Return the error for work that the disk or the server ended after a part of it was done."""
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)
     told = unavailable(error)

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
-from eventstore.maintenance.erase import purge
+from eventstore.maintenance.erase import purge, unfinished
 from eventstore.recorders.base import RecorderOfFile, Transaction
 from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewPast
-from eventstore.recorders.errors import KeyReplaced
+from eventstore.recorders.errors import KeyReplaced, RecorderError
 from eventstore.recorders.types import Conversation, Row, as_rows, head_of
 from eventstore.store import Store
 from eventstore.stored import hash_chain
@@ -70,11 +70,20 @@ def rekey(
         for found in _wanted(database, conversation):
             _check_key(database, found)
         last: Rekeyed | None = None
+        changed = 0
         for found in _wanted(database, conversation):
             if found.erasure is None:
                 if last is not None:
                     yield last
-                last = _rekeyed(database, found, decrypt)
+                try:
+                    last = _rekeyed(database, found, decrypt)
+                except RecorderError as error:
+                    if not changed:
+                        raise
+                    raise unfinished(
+                        f"conversations in their new form: {changed}; the others are not", error
+                    ) from error
+                changed += last.key or last.rows > 0
         for key in _staged(database, conversation):
             staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:

@@ -212,6 +212,8 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
+        if isinstance(error, OSError) and error.filename is None and _stdout_fails():
+            error.filename = "stdout"
         problem, unfinished = _explained(error), _is_unfinished(error)
         if as_json and unfinished:
             terminal.emit({"outcome": "unfinished", "problem": problem})
@@ -239,6 +241,16 @@ def _command_of(arguments: Sequence[str]) -> str:
 def _refuse(message: str) -> int:
     terminal.complain(message)
     return REFUSED
+
+
+def _stdout_fails() -> bool:
+    """Return whether stdout cannot be written. What it still holds is then dropped: the flush at exit must not fail."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _is_unfinished(error: Exception) -> bool:

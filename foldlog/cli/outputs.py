@@ -5,7 +5,7 @@ store never, and ``-`` is not a name.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from eventstore.maintenance.whole_file import check_target
 from foldlog.cli.outcome import Refused
 
 __all__ = ["Force", "check_output", "new_file", "output_option"]
+
+Named = TypeVar("Named", Path, str)
 
 Force = Annotated[
     bool, typer.Option("--force", help="Replace the file if it exists.", is_eager=True)  # read before the file is
@@ -32,8 +34,8 @@ def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -
     return path
 
 
-def new_file(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Check that an option or argument names a file, which the command itself makes or knows. Return it."""
+def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
+    """Check that an option or argument names a file or a store, which the command itself makes or knows. Return it."""
     if path is not None:
         _refuse_dash(path, param)
     return path
@@ -48,7 +50,7 @@ def check_output(path: Path, *, force: bool) -> None:
         raise Refused(f"{path} exists; choose another name, or replace the file with --force")
 
 
-def _refuse_dash(path: Path, param: typer.CallbackParam) -> None:
+def _refuse_dash(path: Path | str, param: typer.CallbackParam) -> None:
     if str(path).startswith("-"):
-        option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else "FILE"
+        option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
         raise Refused(f"{path} is not the name of a file, and no name stands for stdout; name a file: {option}")

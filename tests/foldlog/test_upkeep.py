@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 
 from eventstore import open_store
-from eventstore.maintenance import erase
+from eventstore.maintenance import erase, rekey
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder
 
@@ -140,3 +144,63 @@ def test_an_erasure_whose_rows_stay_on_a_full_disk_is_an_erasure(foldlog, five_m
     assert "erased for every reader, but not all of its rows are deleted" in ran.err
     assert "nothing was written" not in ran.err
     assert foldlog(*REMOVALS["erase"]).status == 0
+
+
+def _full_at(monkeypatch, module, name: str, nth: int) -> None:
+    """Make the ``nth`` call of a function meet a full disk."""
+    real, calls = getattr(module, name), itertools.count(1)
+
+    def call(*given: object, **named: object) -> object:
+        return _full() if next(calls) == nth else real(*given, **named)
+
+    monkeypatch.setattr(module, name, call)
+
+
+def test_an_erasure_that_ends_after_its_forks_is_unfinished(foldlog, five_messages, monkeypatch):
+    foldlog("import", five_messages)
+    foldlog("fork", "five", "branch", "--at", 3)
+    command = (*REMOVALS["erase"], "--with-forks")
+    with monkeypatch.context() as full:
+        _full_at(full, erase, "_mark", 2)
+        ran = foldlog(*command)
+    assert (ran.status, ran.out) == (1, "")
+    assert "conversation 'five' is not erased; of its forks are erased: 1 of 1" in ran.err
+    assert "nothing was written" not in ran.err
+    assert foldlog(*command).status == 0
+
+
+def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, five_messages, monkeypatch):
+    for name in ("one", "two"):
+        foldlog("import", five_messages, "--conversation", name)
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
+    with monkeypatch.context() as full:
+        _full_at(full, rekey, "_rekeyed", 2)
+        ran = foldlog("rekey")
+    assert (ran.status, ran.out) == (1, "")
+    assert "conversations in their new form: 1; the others are not" in ran.err
+    assert "nothing was written" not in ran.err
+    assert foldlog("rekey").status == 0
+
+
+@pytest.mark.parametrize("command", ["copy", "salvage"])
+def test_a_dash_names_no_store(foldlog, five_messages, command):
+    foldlog("import", five_messages)
+    refused = foldlog(command, "foldlog.db", "-")
+    assert refused.status == 2
+    assert "- is not the name of a file" in refused.err
+    assert refused.err.endswith("name a file: TO\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, as_json):
+    foldlog("import", five_messages)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "foldlog", "list", *as_json],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 2
+    assert "the system refused stdout: No space left on device" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

@@ -20,6 +20,7 @@ from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing
 from foldlog.words.gist import count
 
@@ -32,7 +33,10 @@ def run(
     source: Annotated[
         str, typer.Argument(metavar="FROM", callback=use_store, help="The damaged store: a file, or its URL.")
     ],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The new store: a file that is not there yet, or a URL.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TO", callback=new_file, help="The new store: a file that is not there yet, or a URL."),
+    ],
     as_json: AsJson = False,
 ) -> int:
     """Copy the sound events of a damaged store to a new store, and report what is lost.

@@ -13,6 +13,7 @@ from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
 from foldlog.words.gist import count
 
@@ -21,7 +22,9 @@ def run(
     source: Annotated[
         str, typer.Argument(metavar="FROM", callback=use_store, help="The store to copy: sqlite:///… or postgresql://…")
     ],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The target; it is made if it does not exist.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", callback=new_file, help="The target; it is made if it does not exist.")
+    ],
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations that are copied at a time.")] = 4,
     as_json: AsJson = False,
 ) -> int:
