@@ -50,6 +50,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     path = os.path.realpath(path)
     if not os.path.exists(backup):
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
+    if os.path.isdir(backup):
+        raise InvalidOption(f"the backup {backup} is a folder; name the file of the backup")
     if os.path.exists(path) and os.path.samefile(backup, path):
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     kept = _name_for_the_old(path)

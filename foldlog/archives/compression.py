@@ -16,7 +16,9 @@ _PIECE = 2**18
 _WINDOW_MAX = 2**27
 """The most memory that a zstd stream may use for its window; ours use 2 MiB."""
 
-_CUT_OFF = "its compressed bytes end too early: it was cut off"
+AGAIN = "copy or export the archive again"
+"""The remedy for a damaged archive."""
+_CUT_OFF = f"its compressed bytes end too early: it was cut off; {AGAIN}"
 
 
 class NotReadable(EventStoreError, ValueError):
@@ -75,7 +77,7 @@ def _from_zstd(file: BinaryIO) -> Iterator[bytes]:
                 yield piece
                 piece = reader.read(_PIECE)
     except zstandard.ZstdError as error:
-        raise NotReadable(f"its compressed bytes are damaged: {error}") from error
+        raise NotReadable(f"its compressed bytes are damaged: {error}; {AGAIN}") from error
 
 
 def _from_gzip(file: BinaryIO) -> Iterator[bytes]:
@@ -86,4 +88,4 @@ def _from_gzip(file: BinaryIO) -> Iterator[bytes]:
     except EOFError as error:
         raise NotReadable(_CUT_OFF) from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise NotReadable(f"its compressed bytes are damaged: {error}") from error
+        raise NotReadable(f"its compressed bytes are damaged: {error}; {AGAIN}") from error

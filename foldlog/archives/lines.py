@@ -20,7 +20,7 @@ from eventstore.stored.hash_chain import is_redacted
 from eventstore.stored.past import Link
 from eventstore.stored.row_codec import PLAIN
 from eventstore.values.bodies import Body, attachment_of, attachments_of
-from foldlog.archives.compression import NotReadable, decompressed
+from foldlog.archives.compression import AGAIN, NotReadable, decompressed
 
 VERSION = 3
 """Version 1 had no salts of events, version 2 no bytes beside bodies."""
@@ -205,6 +205,8 @@ class ArchiveLines:
         self._path = path
         self._lines = _split(decompressed(file), length_max)
         self._number = 0
+        self.copied = 0
+        """How many conversations were copied from the lines before."""
         self._ahead: bytes | None = None
 
     def next(self) -> bytes | None:
@@ -228,14 +230,15 @@ class ArchiveLines:
 
     def bad(self, problem: str) -> NotAnArchive:
         """Return the error for this line."""
-        return NotAnArchive(f"{self._path}, line {self._number}: {problem}; the conversations before it were copied")
+        copied = "the conversations before it were copied" if self.copied else "nothing was copied"
+        return NotAnArchive(f"{self._path}, line {self._number}: {problem}; {copied}")
 
     def read(self, text: bytes, type_: type[T]) -> T:
         """Return the line ``text`` as a value of this type."""
         try:
             return msgspec.convert(json.loads(text), type_)
         except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
-            raise self.bad(f"it is not what is expected here ({error})") from error
+            raise self.bad(f"it is not what is expected here; {AGAIN}") from error
 
 
 def conversation_of(read: ConversationLine) -> CopiedConversation:

@@ -70,7 +70,9 @@ def read_archive(store: Store, path: Path, *, tombstones: bool = False) -> Itera
         count = events = 0
         while (last := lines.next_of("end")) is None:
             rest = _Rest(lines)
-            yield LeftOut(rest.left_out()) if rest.is_tombstone and not tombstones else _copy_in(store, rest)
+            outcome = LeftOut(rest.left_out()) if rest.is_tombstone and not tombstones else _copy_in(store, rest)
+            lines.copied += isinstance(outcome, Copied)
+            yield outcome
             if rest.given_up is None:
                 count += 1
                 events += rest.events

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -286,3 +287,24 @@ def test_a_backup_is_left_where_it_is(path: Path, backup: str, tmp_path: Path):
     assert Path(backup).read_bytes() == before
     shutil.copy(backup, tmp_path / "again.db")
     assert restore_store(f"sqlite:///{path}", backup).events == 1
+
+
+def test_a_folder_is_no_backup(path: Path):
+    with pytest.raises(InvalidOption, match="is a folder; name the file of the backup"):
+        restore_store(f"sqlite:///{path}", str(path.parent))
+
+
+def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(
+    path: Path, backup: str, monkeypatch: pytest.MonkeyPatch
+):
+    connect = sqlite3.connect
+
+    def small(name: str, *given: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(name, *given, **named)
+        if ".part-" in name:
+            connection.execute("PRAGMA max_page_count = 2")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(StoreUnavailable, match=f"cannot copy {backup} to {path}.part-.*: database or disk is full"):
+        restore_store(f"sqlite:///{path}", backup)

@@ -323,7 +323,10 @@ def test_flipped_bits_never_bring_in_something_else(target: Store, source: Store
     spoilt = bytearray(archive.read_bytes())
     spoilt[int(len(spoilt) * at)] ^= 0x10
     archive.write_bytes(spoilt)
-    with pytest.raises(NotAnArchive, match="the conversations before it were copied"):
+    with pytest.raises(
+        NotAnArchive,
+        match=r"damaged: .*; copy or export the archive again; (the conversations before it were|nothing was) copied",
+    ):
         list(read_archive(target, archive, tombstones=True))
     whole = state(source)
     assert all(whole["rows"][name] == row for name, row in state(target)["rows"].items())
@@ -408,7 +411,7 @@ def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are
     ],
 )
 def test_a_line_that_is_none_ends_the_reading_with_its_number(target: Store, archive: Path, old: bytes, new: bytes):
-    with pytest.raises(NotAnArchive, match=r"line \d+: .*the conversations before it were copied"):
+    with pytest.raises(NotAnArchive, match=r"line \d+: .*; nothing was copied"):
         list(read_archive(target, edited(archive, b"message 2", old, new)))
     assert_sound(target)
 

@@ -36,7 +36,8 @@ def copy_of(path: str, into: str) -> None:
     with translated(f"read {path}"), closing(open_reader(path, writable=False)) as reader:
         reader.execute("BEGIN")
         schema.check_is_store(reader, path)
-        upkeep.copy(reader, into, lambda done, of: None)
+        with translated(f"copy {path} to {into}"):
+            upkeep.copy(reader, into, lambda done, of: None)
 
 
 def check_replaceable(path: str) -> None:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from eventstore import restore_store
+from eventstore import StoreUnusable, restore_store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.words.gist import count
 
 
@@ -29,7 +29,10 @@ def run(
 
     Example: foldlog restore monday.db
     """
-    done = restore_store(db, str(backup))
+    try:
+        done = restore_store(db, str(backup))
+    except StoreUnusable as error:  # of the backup: nothing was replaced
+        raise Refused(str(error)) from error
     if as_json:
         terminal.emit(
             {
