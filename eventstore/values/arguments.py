@@ -66,5 +66,7 @@ def to_microseconds(time: object, name: str = "the time") -> int:
     if not isinstance(time, datetime):
         raise TypeError(f"{name} is a datetime with a time zone, not {short(time)}")
     if time.tzinfo is None:
-        raise TypeError(f"{name} {time.isoformat()} has no time zone; give an aware time, such as datetime.now(UTC)")
+        raise TypeError(
+            f"{name} is {time.isoformat()} and has no time zone; give an aware time, such as datetime.now(UTC)"
+        )
     return moment((time - _EPOCH) // _MICROSECOND)

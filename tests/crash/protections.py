@@ -50,7 +50,7 @@ PROTECTIONS = {
     "half-erased": Protection(
         "an erasure that the disk ends says how far it came",
         "eventstore/maintenance/erase.py",
-        '        error.args = (f"{begun} ({error}); run the same command again to finish it",)\n',
+        '    error.args = (f"{done} ({cause}); run the same command again to finish it",)\n',
         "",
         "tests/eventstore/test_erasure.py -k disk_ends",
     ),

@@ -34,7 +34,7 @@ def test_a_declined_condensation_saves_nothing():
 
 @pytest.mark.parametrize("cost", [None, "0.1", True, float("nan"), float("inf")])
 def test_a_cost_that_is_no_number_is_not_recorded(cost):
-    assert recorded_cost({"cost": cost}) is None
+    assert recorded_cost(condensation(cost=cost)) is None
 
 
 def test_sums_say_how_many_costs_are_recorded():

@@ -408,8 +408,8 @@ PROTECTIONS = {
     "log": Protection(
         "the write-ahead log is emptied",
         "eventstore/maintenance/erase.py",
-        'purge(recorder, patience_s, f"conversation',
-        'True or purge(recorder, patience_s, f"conversation',
+        "complete and purge(recorder, patience_s, done)",
+        "complete",
         _ERASURE,
     ),
     "staged": Protection(
