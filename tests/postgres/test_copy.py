@@ -146,7 +146,8 @@ def test_the_command_copies_compares_and_says_so(file: str, postgres_url: Callab
         fill(here)
     status, out, err = run("copy", file, there)
     assert (status, err) == (0, "")
-    assert out == "2,305 events and 1 tombstone copied, of 4 conversations (0 had nothing new); heads are equal\n"
+    copied = "2,305 events and 1 tombstone copied, of 4 conversations (0 had nothing new); heads are equal"
+    assert " ".join(out.split()) == copied
     status, out, err = run("copy", file, there, "--json")
     assert json.loads(out) == {
         "conversations": 4, "already_there": 4, "events": 0, "tombstones": 0, "grown_since": [], "findings": [],
