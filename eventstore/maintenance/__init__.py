@@ -7,6 +7,7 @@ redact, receipts                         erase the content of one event; check t
 rekey                                    re-encrypt and re-compress with the current settings
 whole_file                               write a file that appears whole or not at all
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
+losses                                   remember what was lost before a salvage
 detach                                   give a fork a copy of its past, so that the parent can be erased
 status                                   who holds followers back, and what a restored backup has lost
 """
