@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
     findings: tuple[VerifyFinding, ...]
     generation: int = 0
     lost: tuple[VerifyFinding, ...] = ()
-    """What was lost before the salvage that made the store: it is no new damage, and cannot be salvaged again."""
+    """What was lost before the salvage that made the store: it is not new damage, and cannot be salvaged again."""
 
     @property
     def events(self) -> int:
