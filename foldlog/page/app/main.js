@@ -226,7 +226,7 @@ class App {
   sayHits() {
     const { history, version } = this;
     const sent = this.hits.filter(({ id }) => SENT.has(history.state(id, version))).length;
-    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}; also words inside longer ones` : "No event of the whole history contains these words";
+    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
   }
 
   // The event whose id is searched for, which is found first.
