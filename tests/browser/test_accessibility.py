@@ -246,7 +246,7 @@ def test_the_keyboard_stays_where_it_is_in_the_list_of_conversations(chromium, t
             "(() => { const {top, bottom} = document.activeElement.getBoundingClientRect(); return [top, bottom]; })()"
         )
         top, bottom = page.ask(box)
-        assert 0 < top < bottom <= 900
+        assert 0 < top < bottom < 901  # the list scrolls by whole pixels, its rows are not that high
         page.press("Home")
         assert focused(page)[1].startswith("a new one")
         assert page.problems == []
