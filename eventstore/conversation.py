@@ -103,7 +103,7 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids.
 
     Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
-    event breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
+    event breaks a rule; the message names the event by its place among those given. Cost: the events of the command.
     """
     check_version(state, command.expected_version)
     if not command.events:
@@ -161,17 +161,18 @@ def _check(state: State, event: Event, place: int) -> None:
             f"{_where(state, place)} is a summary, which only a View makes; append the condensation that has it"
         )
     if isinstance(event, Retraction) and event.version >= state.version:
-        raise InvalidEvent(
-            f"{_where(state, place)} takes back the events from version {event.version} on, but the conversation "
-            f"has only {state.version} events; "
-            f"{f'give a version from 0 to {state.version - 1}' if state.version else 'append first'}"
+        newest = (
+            f"its newest event is {state.version - 1}; give 0 to {state.version - 1}"
+            if state.version
+            else "it is empty"
         )
+        raise InvalidEvent(f"conversation {state.conversation!r} has no event {event.version} to take back: {newest}")
     if isinstance(event, CondensationAction) and event.origin is None:
         _check_condensation(state, event, _where(state, place))
 
 
 def _where(state: State, place: int) -> str:
-    return f"event {place} of the batch for conversation {state.conversation!r}"
+    return f"event {place} of this append to conversation {state.conversation!r}"
 
 
 def _check_condensation(state: State, event: CondensationAction, where: str) -> None:

@@ -33,13 +33,16 @@ class EventStoreError(Exception):
 
 
 class VersionConflict(EventStoreError):
-    """Another writer appended first. Read again, decide again, append again."""
+    """Another writer appended first. Read again, decide again, append again. With ``expected`` 0 a conversation was to
+    begin, and its id is taken: use another id.
+    """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
-        super().__init__(
-            f"conversation {conversation!r} is at version {actual}, append expected {expected}; "
-            f"read it again and retry the command"
-        )
+        if expected == 0:
+            problem = "exists already, at version {actual}; use another id for a new one, or read it and append to it"
+        else:
+            problem = "is at version {actual}, append expected {expected}; read it again and retry the command"
+        super().__init__(f"conversation {conversation!r} " + problem.format(actual=actual, expected=expected))
         self.conversation, self.expected, self.actual = conversation, expected, actual
 
 

@@ -278,7 +278,7 @@ class Store:
             try:
                 encoded.append(self._encode(event))
             except InvalidEvent as error:
-                raise InvalidEvent(f"event {len(encoded)} of the batch: {error}") from None
+                raise InvalidEvent(f"event {len(encoded)} of this append: {error}") from None
         return encoded
 
     def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:

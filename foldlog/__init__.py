@@ -34,6 +34,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import TYPE_CHECKING
 
 from foldlog.floors import check_floors as _check_floors
@@ -42,7 +43,7 @@ __version__ = "0.1.0"
 
 _check_floors(__version__)
 
-# There is no __all__: help(foldlog) would print every method of every class. "as" tells type checkers what is public.
+# "as" tells type checkers what is public.
 if TYPE_CHECKING:
     from condensers import LLM as LLM
     from condensers import Condensation as Condensation
@@ -96,8 +97,11 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
 
     def __getattr__(name: str) -> object:
-        from foldlog.public import object_named
+        from foldlog.public import NAMES, object_named
 
+        # "from foldlog import *" asks for __all__. help(foldlog) would print every method of every class with it.
+        if name == "__all__" and _sys._getframe(1).f_globals.get("__name__") != "pydoc":
+            return list(NAMES)
         value = object_named(name)
         globals()[name] = value
         return value

@@ -21,8 +21,7 @@ PACKAGES = ["eventstore", "projections", "condensers", "foldlog"]
 
 
 def _promised(module: types.ModuleType) -> list[str]:
-    """``foldlog`` has no ``__all__``: ``help`` would print every method of every class."""
-    return list(NAMES) if module is foldlog else list(module.__all__)
+    return list(module.__all__)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -39,6 +38,15 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
         and name not in ("annotations", "TYPE_CHECKING")
     }
     assert reachable <= promised
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "foldlog.aio"])
+def test_a_star_import_gives_the_public_names_alone(package):
+    given: dict[str, object] = {}
+    exec(f"from {package} import *", given)
+    del given["__builtins__"]
+    assert set(given) == set(_promised(importlib.import_module(package)))
+    assert not any(name.startswith("_") for name in given)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -15,6 +15,7 @@ from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
 
+_NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
 """The most conversations that are compared with a mistyped id."""
 _FEW = 5
@@ -32,7 +33,8 @@ def bytes_pending_words(store: Store, of: str) -> str:
 
 
 def open_or_create(db: str) -> Store:
-    """Open the store at ``db``, or create a SQLite file. For commands that add conversations."""
+    """Open the store at ``db``, or create a SQLite file. For commands that add conversations; hints name it."""
+    use_store(db)
     return _opened(db)
 
 
@@ -78,9 +80,9 @@ def _kind_of(path: Path) -> str | None:
         return None
 
 
-def open_existing(db: str) -> Store:
-    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. A file without write
-    permission is opened for reading.
+def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
+    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
+    to do then. A file without write permission is opened for reading.
     """
     db = as_url(db)
     location = parse(db)
@@ -89,10 +91,7 @@ def open_existing(db: str) -> Store:
     if location.scheme != "sqlite":
         return _opened(db)
     if not os.path.exists(location.path):
-        raise Refused(
-            f"the store {location.path} does not exist; import histories with 'foldlog import PATH', or name the store "
-            f"with --db STORE{absolute_hint(location.path)}"
-        )
+        raise Refused(f"the store {location.path} does not exist; {remedy}{absolute_hint(location.path)}")
     if "mode" in location.options:
         return _opened(db)
     folder = os.path.dirname(os.path.abspath(location.path))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog.cli.hints import completed
 from foldlog.words.gist import UNLIMITED
-from foldlog.words.safe_text import json_text, printable
+from foldlog.words.safe_text import json_text, printable, well_formed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -263,7 +263,7 @@ def warn_of_unread() -> bool:
 
 def emit(document: Any) -> None:
     """Print the one JSON document that ``--json`` promises."""
-    sys.stdout.write(f"{json_text(document, indent=2)}\n")
+    sys.stdout.write(f"{well_formed(json_text(document, indent=2))}\n")
 
 
 class Listed(NamedTuple):
@@ -278,19 +278,26 @@ class Listed(NamedTuple):
 
 
 def emit_list(
-    head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Callable[[], Mapping[str, Any]] = dict
+    head: Mapping[str, Any],
+    name: str,
+    items: Iterable[Any],
+    tail: Callable[[], Mapping[str, Any]] = dict,
+    *,
+    exact: bool = False,
 ) -> None:
     """Write the one document, with the items of a ``Listed`` as they are read. Nothing is written if the first item
-    cannot be read.
+    cannot be read. ``exact``: with lone surrogates, for a document that foldlog reads again.
     """
     ahead = iter(items)
     first = list(islice(ahead, 1))
-    _write_listed(Listed(head, name, chain(first, ahead), tail))
+    _write_listed(Listed(head, name, chain(first, ahead), tail), str if exact else well_formed)
     sys.stdout.write("\n")
 
 
-def _write_listed(listed: Listed) -> None:
-    write = sys.stdout.write
+def _write_listed(listed: Listed, form: Callable[[str], str]) -> None:
+    def write(text: str) -> None:
+        sys.stdout.write(form(text))
+
     write("{")
     for key, value in listed.head.items():
         write(f"{json_text(key)}: {json_text(value)}, ")
@@ -298,7 +305,7 @@ def _write_listed(listed: Listed) -> None:
     for number, item in enumerate(listed.items):
         write(",\n" if number else "\n")
         if isinstance(item, Listed):
-            _write_listed(item)
+            _write_listed(item, form)
         else:
             write(json_text(item))
     write("\n]")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _STEERS = re.compile(f"[{_STEERING}]")
 _STEERS_OR_BREAKS = re.compile(f"[{_STEERING}\\t\\n]")
+_LONE = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?=d[89a-f])")
 _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity')
 
 
@@ -55,6 +56,13 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
             lambda found: found[0].replace("Infinity", "1e999") if found[0][0] != '"' else found[0], text
         )
     return _STEERS.sub(_escaped, text)
+
+
+def well_formed(text: str) -> str:
+    """Return the JSON of ``json_text`` for parsers that refuse lone surrogates, as ``jq`` does: they become
+    the text that ``printable`` shows, such as ``\\ud800``. Two values may be the same then.
+    """
+    return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
 
 
 def json_bytes(value: Any) -> bytes:

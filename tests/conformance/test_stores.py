@@ -28,6 +28,7 @@ from eventstore import (
     Observation,
     Origin,
     Record,
+    Retraction,
     Store,
     StoreUnusable,
     UnknownEventType,
@@ -80,7 +81,7 @@ def test_an_unknown_conversation_is_at_version_zero_and_has_no_events(store: Sto
 
 def test_another_version_than_expected_is_a_conflict_with_numbers(store: Store):
     store.append("c1", [said("a"), said("b")], expected_version=0)
-    for expected in (0, 1, 3, -1):
+    for expected in (1, 3, -1):
         with pytest.raises(VersionConflict, match=f"'c1' is at version 2, append expected {expected}") as conflict:
             store.append("c1", said("c"), expected_version=expected)
         assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == ("c1", expected, 2)
@@ -88,6 +89,25 @@ def test_another_version_than_expected_is_a_conflict_with_numbers(store: Store):
         store.append("new", said("c"), expected_version=1)
     assert ids(store, "c1") == [0, 1]
     assert store.version("new") == 0
+
+
+def test_a_conversation_that_begins_with_a_taken_id_is_told_to_use_another(store: Store):
+    store.append("taken", [said("a"), said("b")], expected_version=0)
+    store.append("c1", said("c"), expected_version=0)
+    taken = "'taken' exists already, at version 2; use another id for a new one, or read it and append to it"
+    with pytest.raises(VersionConflict, match=taken) as conflict:
+        store.append("taken", said("c"), expected_version=0)
+    assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == ("taken", 0, 2)
+    with pytest.raises(VersionConflict, match=taken):
+        store.fork("c1", 1, "taken")
+
+
+def test_a_retraction_beyond_the_end_names_the_newest_event(store: Store):
+    store.append("c1", [said("a"), said("b")], expected_version=0)
+    with pytest.raises(InvalidEvent, match="'c1' has no event 999 to take back: its newest event is 1; give 0 to 1"):
+        store.append("c1", Retraction(version=999), expected_version=2)
+    with pytest.raises(InvalidEvent, match="'new' has no event 0 to take back: it is empty"):
+        store.append("new", Retraction(version=0), expected_version=0)
 
 
 def test_any_version_appends_at_the_end(store: Store):

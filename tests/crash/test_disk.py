@@ -174,9 +174,9 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
     ).splitlines()
     assert printed[0].startswith("StoreUnavailable cannot open ")
     assert "Permission denied" in printed[0]
-    assert "?mode=ro" in printed[0]
+    assert "to read only, name the file by this URL: sqlite:///PATH?mode=ro" in printed[0]
     assert printed[1] == "done 1"
-    assert "is open for reading only; open it without ?mode=ro to write" in printed[2]
+    assert "is open for reading only; to write, open it as a user who may write the file and its folder" in printed[2]
 
 
 def test_a_folder_that_may_not_be_written_is_said(open_folder: Path):

@@ -140,7 +140,7 @@ def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_
             store.append("c1", [Message(source="user", content="second"), event], expected_version=1)
             assert told(data_of(next(store.events("c1", 2)), field)) == told(value)
         else:
-            with pytest.raises(InvalidEvent, match=r"event 1 of the batch: .* field [a-z.]+(\[0\])?(\.data)?"):
+            with pytest.raises(InvalidEvent, match=r"event 1 of this append: .* field [a-z.]+(\[0\])?(\.data)?"):
                 store.append("c1", [Message(source="user", content="second"), event], expected_version=1)
             assert list(store.events("c1")) == [one.event for one in first]
 

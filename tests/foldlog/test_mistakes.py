@@ -46,6 +46,10 @@ MISTAKES = {
     "serve --host 300.1.1.1 --port 0": "choose another with --host",
     "serve --host 192.0.2.1 --port 0": "choose another with --host",
     "fork d e --at 1": "this store has no conversation 'd'; 'foldlog list' shows its conversations",
+    "copy --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
+    "salvage --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
+    "copy typo.db other.db": "the store typo.db does not exist; name the store to copy as FROM",
+    "fork c c": "conversation 'c' exists already, at version 6; use another id for a new one",
     "retract c 5": "did you mean 'foldlog retract c --to 5'?",
 }
 

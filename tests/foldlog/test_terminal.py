@@ -9,6 +9,7 @@ import re
 import subprocess
 import sysconfig
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from eventstore import Message, open_store
 from foldlog.cli import terminal
 from foldlog.cli.histories import export
 from foldlog.cli.terminal import Listed, PrintedLines, emit_list, json_text, print_line, printable
-from foldlog.words.safe_text import json_bytes, json_lines
+from foldlog.words.safe_text import json_bytes, json_lines, well_formed
 
 STEERING = [
     *map(chr, range(0x00, 0x09)),
@@ -49,6 +50,37 @@ def test_other_text_stays_as_it_is():
     text = "Grüße, 世界 🌍\n\tand so on"
     assert printable(text) == text
     assert printable(text, one_line=True) == "Grüße, 世界 🌍\\n\\tand so on"
+
+
+def _shown(value: object) -> object:
+    """Return a value with lone surrogates as ``printable`` shows them."""
+    match value:
+        case str():
+            return "".join(printable(each) if "\ud800" <= each <= "\udfff" else each for each in value)
+        case list():
+            return [_shown(each) for each in value]
+        case dict():
+            return {_shown(name): _shown(each) for name, each in value.items()}
+    return value
+
+
+_any_text = st.text(st.characters(exclude_categories=()))
+
+
+@given(st.recursive(_any_text, lambda inner: st.lists(inner) | st.dictionaries(_any_text, inner, max_size=1)))
+@example(["\\\ud800\udfff", "\\ud800", "\\\\\ud8ff", {"\udfff": "\ud83d 🌍"}])
+def test_json_for_programs_is_read_by_parsers_that_refuse_lone_surrogates(value):
+    assert msgspec.json.decode(well_formed(json_text(value))) == _shown(value)
+    assert json.loads(well_formed(json_text(value, indent=2))) == _shown(value)
+
+
+def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its_head_verifies(foldlog, tmp_path):
+    with open_store(tmp_path / "foldlog.db") as store:
+        store.append("a\ud800b", Message(source="user", content="half \udc00"), expected_version=0)
+    (listed,) = msgspec.json.decode(foldlog("list", "--json").out)["conversations"]
+    assert listed["id"] == "a\\ud800b"
+    (tmp_path / "heads.json").write_text(foldlog("head", "--json").out)
+    assert foldlog("verify", "--heads", "heads.json").status == 0
 
 
 @given(values)
@@ -94,8 +126,9 @@ def test_a_text_that_says_infinity_is_left_alone():
 def test_a_long_list_is_one_document(items, head):
     written = io.StringIO()
     with contextlib.redirect_stdout(written):
-        emit_list({f"h{key}": value for key, value in head.items()}, "items", iter(items), lambda: {"end": 1})
-    expected = {**{f"h{key}": value for key, value in head.items()}, "items": items, "end": 1}
+        named = {f"h{key}": value for key, value in head.items()}
+        emit_list(named, "items", iter(items), lambda: {"end": 1}, exact=True)
+    expected = {**named, "items": items, "end": 1}
     assert json.loads(written.getvalue()) == expected
 
 

@@ -132,7 +132,7 @@ class PostgresRecorder:
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         self._check_open()
         if not self.writable:
-            raise ReadOnly(f"{self._server} is open for reading only; open it without ?mode=ro to write")
+            raise ReadOnly(f"{self._server} is open for reading only; to write, leave mode=ro out of its URL")
         mark = self._mark()
         if mark in INSIDE:
             raise nested(self._server)

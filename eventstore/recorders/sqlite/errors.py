@@ -21,6 +21,7 @@ _FOLDER_TOO: Final = (
     f"user, while no program has it open"
 )
 
+_TO_READ: Final = "to read only, name the file by this URL: sqlite:///PATH?mode=ro"
 _RESTORE: Final = "restore a backup, or copy what is sound with 'foldlog salvage'"
 _IS_DAMAGED: Final = f"the file is damaged: {_RESTORE}"
 
@@ -38,9 +39,9 @@ _ADVICE: Final = {
 }
 
 _ADVICE_OF_THE_SYSTEM: Final = {
-    errno.EACCES: f"{_GIVE_RIGHTS}, or open it with ?mode=ro",
-    errno.EPERM: f"{_GIVE_RIGHTS}, or open it with ?mode=ro",
-    errno.EROFS: "open it with ?mode=ro",
+    errno.EACCES: f"{_GIVE_RIGHTS}; {_TO_READ}",
+    errno.EPERM: f"{_GIVE_RIGHTS}; {_TO_READ}",
+    errno.EROFS: _TO_READ,
     errno.ENOENT: "make its folder first",
     errno.ENOSPC: "free some space, then open the store again",
 }

@@ -42,6 +42,8 @@ from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
 
+_TO_WRITE = "to write, open it as a user who may write the file and its folder, without ?mode=ro at the end of its URL"
+
 
 class SQLiteRecorder:
     """A recorder on a SQLite file.
@@ -292,7 +294,7 @@ class SQLiteRecorder:
         if is_current and (has_log or not self.writable):
             return
         if not self.writable:
-            raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
+            raise DatabaseError(f"{self.path} is empty or of an older schema; {_TO_WRITE}, once")
         with self._alone() as connection:
             schema.migrate(connection, self.path, self._file.inode)
 
@@ -325,7 +327,7 @@ class SQLiteRecorder:
 
     def _refuse_to_write(self) -> NoReturn:
         self._file.check_open()
-        raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
+        raise ReadOnly(f"{self.path} is open for reading only; {_TO_WRITE}")
 
     def _close_because(self, reason: str) -> None:
         if self._file.closed_because is None:

@@ -99,7 +99,7 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
                 terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)
         elif as_json:
             readable = _readable(records, findings)
-            terminal.emit_list(head, "records", readable, lambda: {"findings": findings, **_noted(notes)})
+            terminal.emit_list(head, "records", readable, lambda: {"findings": findings, **_noted(notes)}, exact=True)
         else:
             _to_stdout(records)
     for finding in findings:

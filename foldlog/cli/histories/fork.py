@@ -49,14 +49,12 @@ def run(
             if at_source is not None:
                 version = version_of_tip(store, conversation, at_source)
             fork = store.fork(conversation, version, new)
-        except InvalidArgument as error:
+        except (InvalidArgument, VersionConflict) as error:
             raise Refused(str(error)) from error
         except ConversationErased as error:
             if error.conversation != new:
                 raise
             raise Refused(f"{error.problem}; give the fork another id") from error
-        except VersionConflict as error:
-            raise Refused(f"conversation {new!r} exists already; give the fork another id") from error
     if as_json:
         terminal.emit(
             {

@@ -20,7 +20,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     with open_existing(db) as store:
         rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
         if as_json:
-            terminal.emit_list({"store": store.database.uuid}, "heads", map(_as_json, rows))
+            terminal.emit_list({"store": store.database.uuid}, "heads", map(_as_json, rows), exact=True)
         else:
             for row in rows:
                 print_head(row)

@@ -30,9 +30,9 @@ def run(
     decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change the key: put the new key before the
     old one, run this command, then remove the old key.
 
-    FOLDLOG_COMPRESSION is none, zlib or zstd. Without a key, encrypted events stay encrypted; --decrypt stores them as
-    plain text. Without a compression, each event keeps its own. Heads do not change. When the command ends, the old
-    form is gone from the file.
+    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted; --decrypt stores
+    them as plain text. Without a compression, each event keeps its own. Heads do not change. When the command ends, the
+    old form is gone from the file.
 
     Example: FOLDLOG_KEY_FILE=key foldlog rekey
     """
