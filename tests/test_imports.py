@@ -58,6 +58,12 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     assert {name for names in COMMANDS.values() for name in names if module_of(name) in modules} == commands
 
 
+@pytest.mark.parametrize("command", ["compare", "list", "view"])
+def test_the_help_of_a_command_imports_no_condenser(command):
+    modules = _modules_after(f"import {module_of(command)}")
+    assert {name for name in modules if name.startswith("condensers")} == set()
+
+
 def test_opening_a_store_needs_no_event_sourcing_library(tmp_path):
     code = f"""
 import foldlog

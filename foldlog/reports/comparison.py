@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from condensers.replays import Replay
+if TYPE_CHECKING:
+    from condensers.replays import Replay
 
 
 def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dict[str, Any]]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from condensers.replays import Replay
 from eventstore.maintenance.whole_file import whole_file
+
+if TYPE_CHECKING:
+    from condensers.replays import Replay
 
 _WIDTH, _HEIGHT, _LEFT = 900, 220, 70
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#777777")

@@ -7,12 +7,14 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from condensers.replays import Replay
 from eventstore import EventStoreError
 from eventstore.maintenance.whole_file import whole_file
-from foldlog.reports.stats import Stats
+
+if TYPE_CHECKING:
+    from condensers.replays import Replay
+    from foldlog.reports.stats import Stats
 
 
 class PlotRefused(EventStoreError, ValueError):

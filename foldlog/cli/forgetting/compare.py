@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from condensers import LLM, AgentModel, Condenser, ModelCallFailed, NoOpCondenser, Replay
-from condensers.replays import Replaying
-from condensers.strategies.default import default_condenser
 from eventstore import Message, Store
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
-from foldlog.cli.forgetting.fork_replays import make_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, output_option
@@ -31,6 +27,9 @@ from foldlog.reports.plots import check_plot, plot_comparison
 from foldlog.words.gist import count
 from projections.intervals import contains, normalize
 from projections.retractions import intervals_kept
+
+if TYPE_CHECKING:
+    from condensers import LLM, AgentModel, Condenser, Replay
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
@@ -85,6 +84,8 @@ def run(
             raise Refused(
                 "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
             )
+        from foldlog.cli.forgetting.fork_replays import make_forks
+
         return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
     if plot is not None:
         check_plot(plot)
@@ -111,6 +112,8 @@ def run(
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
     """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
     if not configs:
+        from condensers import NoOpCondenser, default_condenser
+
         return {"default": default_condenser(), "noop": NoOpCondenser()}
     paths = list(dict.fromkeys(configs))
     stems = [path.stem for path in paths]
@@ -122,6 +125,8 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    from condensers.replays import Replaying
+
     replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
     asks: list[int] = []
     with terminal.progress() as bars:
@@ -148,6 +153,8 @@ def _replays(
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Add the name of the condenser to an error of its model: the comparison stops."""
+    from condensers import ModelCallFailed
+
     try:
         yield
     except ModelCallFailed as error:
