@@ -32,11 +32,9 @@ from eventstore.values.arguments import whole
 from eventstore.writing.generation import Generation
 from foldlog.older_summaries import warn_of_older_summaries
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
-from projections.notebook import Table, rows_of
+from projections.notebook import ShownAsTable, Table, rows_of
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from condensers import Condensation
     from eventstore.maintenance.redact import RedactionReceipt
     from eventstore.recorders.types import Conversation
@@ -55,7 +53,7 @@ class _How(TypedDict):
     idempotency_key: str | None
 
 
-class History:
+class History(ShownAsTable):
     """One conversation: append to it, and read what the model is shown. It holds no state of its own.
 
     A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and its
@@ -515,14 +513,8 @@ class History:
     def __repr__(self) -> str:
         return f"<History {self.id!r}>"
 
-    def _repr_html_(self) -> str:
-        """Return its View as a table, for notebooks; or why it cannot be read."""
-        return self._table().html()
-
-    def __rich__(self) -> RenderableType:
-        return self._table().rich()
-
     def _table(self) -> Table:
+        """Return its View as a table, or why it cannot be read."""
         try:
             view = self.view
         except EventStoreError as error:

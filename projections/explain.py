@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from eventstore.events import (
     Annotation,
@@ -19,20 +19,17 @@ from eventstore.events import (
 )
 from projections.fold import summary_event
 from projections.intervals import contains
-from projections.notebook import Table, event_row, rows_of
+from projections.notebook import ShownAsTable, Table, event_row, rows_of
 from projections.retractions import effective, intervals_kept, target
 from projections.units import UNSEEN, units
 from projections.v0_dialect import entomb, is_buried, is_from_v0
 from projections.view import View
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 Fate = Literal["shown", "forgotten", "never shown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class Why(ShownAsTable):
     """The fate of ``event`` in the View at ``version``: ``fate`` is "shown", "forgotten" or "never shown".
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
@@ -65,13 +62,6 @@ class Why:
             rows += [[name, *event_row(found)]] if found is not None else []
         return Table(f"{self.fate} at version {self.version}: {self.reason}", ("", "id", "kind", "text"), rows)
 
-    def _repr_html_(self) -> str:
-        """Return the answer as a table, for notebooks."""
-        return self._table().html()
-
-    def __rich__(self) -> RenderableType:
-        return self._table().rich()
-
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
@@ -85,7 +75,7 @@ class Summarized:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(ShownAsTable):
     """The changes of the View from version ``before`` to version ``after``.
 
     ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
@@ -108,13 +98,6 @@ class Difference:
         heading = f"from version {self.before} to {self.after}: {self._counts()}"
         rows = [*rows_of(self.entered, "+"), *rows_of(self.left, "−")]
         return Table(heading, ("", "id", "kind", "text"), rows)
-
-    def _repr_html_(self) -> str:
-        """Return the difference as a table, for notebooks."""
-        return self._table().html()
-
-    def __rich__(self) -> RenderableType:
-        return self._table().rich()
 
 
 Structural = Callable[[int], Iterable[Event]]

@@ -69,6 +69,21 @@ class Table(NamedTuple):
         return table
 
 
+class ShownAsTable:
+    """Shows its ``_table`` in notebooks, and where rich prints."""
+
+    __slots__ = ()
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def __rich__(self) -> RenderableType:
+        return self._table().rich()
+
+
 def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
     """Return a row for each event, or for the first and the last ones of many."""
     given = [mark] if mark else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from eventstore.events import Action, CondensationAction, Event
 from eventstore.values.arguments import whole
@@ -13,15 +13,12 @@ from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
 from projections.items import Items
 from projections.messages import Dialect, Rendered, checked, rendered, system_prompt
-from projections.notebook import Table, rows_of
+from projections.notebook import ShownAsTable, Table, rows_of
 from projections.units import Units, cut_positions, fit_positions, open_positions, units
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 @dataclass(frozen=True)
-class View:
+class View(ShownAsTable):
     """The ordered events that a model is shown, with the request flag and the condensations that made it.
 
     Immutable, except for the maps inside its events, which Python cannot freeze and which other Views share: do not
@@ -166,13 +163,6 @@ class View:
 
     def _table(self) -> Table:
         return Table(repr(self)[1:-1], ("id", "kind", "text"), rows_of(self.events))
-
-    def _repr_html_(self) -> str:
-        """Return the View as a table, for notebooks."""
-        return self._table().html()
-
-    def __rich__(self) -> RenderableType:
-        return self._table().rich()
 
     def __repr__(self) -> str:
         request = ", condensation requested" if self.unhandled_condensation_request else ""
