@@ -24,7 +24,7 @@ from foldlog.search import erase_from_index
 from foldlog.words.gist import count, gist
 
 _LOOKED_AT_MAX = 1_000
-_WORDS_MAX = 200
+WORDS_MAX = 200
 
 
 def run(
@@ -133,24 +133,26 @@ def _moment(tombstone: ConversationRow) -> str:
 
 
 def _ask(store: Store, conversation: str) -> None:
-    """Raise ``Refused`` unless a person in a terminal agrees. An erased conversation is not asked about: its
-    erasure is finished.
-    """
+    """Ask a person. An erased conversation is not asked about: its erasure is finished."""
     row = store.conversation(conversation)
-    if row.erased_at is not None:
-        return
+    if row.erased_at is None:
+        name = terminal.printable(row.id, one_line=True)
+        begun = row.created_at.isoformat(sep=" ", timespec="seconds")
+        shown = f"{name}: {count(row.version, 'event')}, begun {begun}\n{_first_words(store, row.id)}"
+        confirm("erase", "erased", shown, "Erase it", f"conversation {conversation!r}")
+
+
+def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
+    """Show what an act is about. Raise ``Refused`` unless a person in a terminal agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            "erase asks before it acts, which needs a terminal; nothing was erased. Add --yes to erase "
-            "without a question"
+            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to {act} without a "
+            f"question"
         )
-    name = terminal.printable(row.id, one_line=True)
-    begun = row.created_at.isoformat(sep=" ", timespec="seconds")
-    sys.stderr.write(f"{name}: {count(row.version, 'event')}, begun {begun}\n{_first_words(store, row.id)}\n")
-    sys.stderr.write("Erase it for good? Nothing brings it back. [y/N] ")
+    sys.stderr.write(f"{shown}\n{question} for good? Nothing brings it back. [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused(f"conversation {conversation!r} stays as it is; nothing was erased")
+        raise Refused(f"{of} stays as it is; nothing was {done}")
 
 
 def _first_words(store: Store, conversation: str) -> str:
@@ -158,7 +160,7 @@ def _first_words(store: Store, conversation: str) -> str:
     try:
         for event in islice(store.events(conversation), _LOOKED_AT_MAX):
             if isinstance(event, Message) and event.source == "user":
-                return f"first message of the user: {gist(event, _WORDS_MAX)}"
+                return f"first message of the user: {gist(event, WORDS_MAX)}"
     except EventStoreError as error:  # damaged, or encrypted under a missing key: it can still be erased
         return f"its first message cannot be read: {error}"
     return f"no message of the user among its first {_LOOKED_AT_MAX} events"

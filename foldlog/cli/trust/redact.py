@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +15,12 @@ from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
-from foldlog.cli.trust.erase import check_audit, erase_there, warn_of_unconfirmed, without_audit
+from foldlog.cli.trust import erase
 from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count, gist
 
 SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
-_WORDS_MAX = 200
 
 
 def run(
@@ -55,7 +53,7 @@ def run(
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:
-            check_audit(store, audit, "nothing was redacted")
+            erase.check_audit(store, audit, "nothing was redacted")
         if not yes:
             _ask(store, conversation, event)
         try:
@@ -65,8 +63,10 @@ def run(
         except (CannotRedact, InvalidArgument) as error:
             raise Refused(str(error)) from error
         touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])
-        problem = None if audit is None else erase_there(store, audit, list(touched))
-        receipt = receipt._replace(unconfirmed=tuple(without_audit(receipt.unconfirmed, None if problem else audit)))
+        problem = None if audit is None else erase.erase_there(store, audit, list(touched))
+        receipt = receipt._replace(
+            unconfirmed=tuple(erase.without_audit(receipt.unconfirmed, None if problem else audit))
+        )
         pending = bytes_pending_words(store, "it")
     if as_json:
         terminal.emit(_document(receipt))
@@ -74,7 +74,7 @@ def run(
         _show(receipt)
     if receipt.bytes_pending:
         terminal.note(f"bytes pending: {pending}")
-    warn_of_unconfirmed(receipt.unconfirmed, "redaction")
+    erase.warn_of_unconfirmed(receipt.unconfirmed, "redaction")
     if problem is not None:
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"
         terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
@@ -107,19 +107,10 @@ def _show(receipt: RedactionReceipt) -> None:
 
 
 def _ask(store: Store, conversation: str, event_id: int) -> None:
-    """Raise ``Refused`` unless a person in a terminal agrees. A redacted event is not asked about."""
+    """Ask a person. A redacted event is not asked about."""
     wanted = summary_of(event_id) if event_id < -1 else event_id
     events = list(store.events(conversation, wanted, wanted + 1)) if wanted >= 0 else []
-    if not events or events[0].redacted is not None:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(
-            "redact asks before it acts, which needs a terminal; nothing was redacted. Add --yes to redact "
-            "without a question"
-        )
-    name = terminal.printable(conversation, one_line=True)
-    sys.stderr.write(f"{name}, event {event_id}: {gist(events[0], _WORDS_MAX)}\n")
-    sys.stderr.write("Erase this content for good? Nothing brings it back. [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused(f"event {event_id} of {conversation!r} stays as it is; nothing was redacted")
+    if events and events[0].redacted is None:
+        name = terminal.printable(conversation, one_line=True)
+        shown = f"{name}, event {event_id}: {gist(events[0], erase.WORDS_MAX)}"
+        erase.confirm("redact", "redacted", shown, "Erase this content", f"event {event_id} of {conversation!r}")
