@@ -6,11 +6,12 @@ after a crash.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from eventsourcing.persistence import InfrastructureFactory, IntegrityError, Tracking
 
-from eventstore import Store
+from eventstore import CorruptEvent, Recorded, Store
 from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
 from eventstore.integrations.eventsourcing import Factory
 from eventstore.integrations.tracking import StoreRecorder
@@ -41,8 +42,7 @@ class SearchView(BatchView):
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
         """Add the events of a batch and its position in one transaction."""
-        if not self.index.add_batch(batch.events, tracking.notification_id):
-            raise IntegrityError(f"the search index has position {tracking.notification_id} already")
+        self._add(batch.events, tracking)
         self.events += len(batch.events)
 
     def refresh(self) -> None:
@@ -55,7 +55,10 @@ class SearchView(BatchView):
         _STORES.pop(self._uuid, None)
 
     def insert_tracking(self, tracking: Tracking) -> None:
-        if not self.index.add_batch((), tracking.notification_id):
+        self._add((), tracking)
+
+    def _add(self, events: Sequence[Recorded | CorruptEvent], tracking: Tracking) -> None:
+        if not self.index.add_batch(events, tracking.notification_id):
             raise IntegrityError(f"the search index has position {tracking.notification_id} already")
 
     def max_tracking_id(self, application_name: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from eventstore import EventStoreError, StoreUnavailable
 
@@ -13,6 +13,7 @@ MARK_START, MARK_END = "\x02", "\x03"
 """The marks around the found words in a snippet, until the snippet is read."""
 
 _ENDING = re.compile(r"(?<=...)(ing|ed|es|e|s|ies|y)$", re.IGNORECASE)
+_NO_END = 2**62
 _BEFORE, _SNIPPET = 60, 200
 """Characters of a snippet: before the first word that was found, and in all."""
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
@@ -83,6 +84,12 @@ class SearchTables(Protocol):
 
     def position(self) -> int:
         """Return the position in the store up to which the index is complete."""
+        return int(self.value("position") or 0)
+
+    def takes(self, position: int, after: int | None, removals: str) -> bool:
+        """Return whether events up to a position may be added: see ``add``."""
+        present = self.position()
+        return not (position <= present or after not in (None, present) or removals != self.value("removals"))
 
     def value(self, name: str) -> str:
         """Return a fact about the index; an empty text where it was never set."""
@@ -115,6 +122,33 @@ class SearchTables(Protocol):
     def close(self) -> None: ...
 
 
+def conditions_of(wanted: Wanted, conversation: str, mark: str) -> tuple[str, list[Any]]:
+    """Return the conditions of a search in SQL, and their values. ``conversation`` is the column of the ids of
+    conversations, ``mark`` stands for a value.
+    """
+    conditions, values = "", list[Any]()
+    if wanted.within:
+        conditions += f" AND ({' OR '.join([f'({conversation} = {mark} AND t.id < {mark})'] * len(wanted.within))})"
+        for name, below in wanted.within:
+            values += (id_bytes(name), _NO_END if below is None else below)
+    if wanted.kinds:
+        conditions += f" AND t.kind IN ({', '.join([mark] * len(wanted.kinds))})"
+        values += sorted(wanted.kinds)
+    for comparison, moment in ((">=", wanted.since), ("<", wanted.until)):
+        if moment is not None:
+            conditions += f" AND t.at {comparison} {mark}"
+            values.append(moment)
+    return conditions, values
+
+
+def id_bytes(conversation: str) -> bytes:
+    return conversation.encode("utf-8", "surrogatepass")
+
+
+def id_of(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")
+
+
 def terms_of(words: str) -> tuple[Term, ...]:
     """Return the terms of a line: words, ``"several words"`` in quotes, and ``begin*`` for words that begin so."""
     terms = []
@@ -125,21 +159,15 @@ def terms_of(words: str) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def hit_of(found: IndexedText, score: float) -> Hit:
-    """Return the hit for a row whose text is a snippet with marks."""
+def hit_of(row: Sequence[Any]) -> Hit:
+    """Return the hit for a row: ``IndexedText`` without its position, with marks in the text, and the score."""
     from eventstore.stored.rows import from_microseconds
 
-    snippet, highlights = _unmarked(" ".join(found.text.split()))
-    return Hit(
-        found.conversation,
-        found.id,
-        found.kind,
-        None if found.at is None else from_microseconds(found.at),
-        from_microseconds(found.recorded_at),
-        snippet,
-        highlights,
-        score,
-    )
+    conversation, event_id, kind, at, recorded_at, text, score = row
+    happened_at = None if at is None else from_microseconds(at)
+    snippet, highlights = _unmarked(" ".join(text.split()))
+    recorded = from_microseconds(recorded_at)
+    return Hit(id_of(conversation), event_id, kind, happened_at, recorded, snippet, highlights, score)
 
 
 def marked(text: str, terms: Iterable[Term]) -> str:

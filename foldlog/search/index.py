@@ -58,28 +58,20 @@ class SearchIndex:
             self._open(rebuild=False)
 
     def _open(self, *, rebuild: bool) -> None:
-        self._tables = tables = _opened(self._store)
+        self.tables = tables = _opened(self._store)
         try:
-            if rebuild or self._is_of_another_store() or lost_after(self._store, tables.position()) is not None:
+            made_of = tables.value("store"), tables.value("code")  # empty for a new index
+            is_ours = made_of == (self._store.database.uuid, _CODE)
+            if rebuild or not is_ours or lost_after(self._store, tables.position()) is not None:
                 self.rebuild()
         except BaseException:
             tables.close()
             raise
 
-    def _is_of_another_store(self) -> bool:
-        """Return whether the index is new, or was made by another version or from another store."""
-        found = self._tables.value("store"), self._tables.value("code")
-        return found != (self._store.database.uuid, _CODE)
-
-    @property
-    def tables(self) -> SearchTables:
-        """The tables, for a follower."""
-        return self._tables
-
     @property
     def unread(self) -> int:
         """The number of events that could not be read and are not in the index."""
-        return int(self._tables.value("unread") or 0)
+        return int(self.tables.value("unread") or 0)
 
     def search(
         self,
@@ -110,7 +102,7 @@ class SearchIndex:
             whole("limit", limit, 0),
         )
         self.catch_up(on_events)
-        return tuple(self._tables.find(wanted))
+        return tuple(self.tables.find(wanted))
 
     def _lineage(self, conversation: str) -> Iterator[tuple[str, int | None]]:
         """Yield a conversation, and those whose events it shares, with the id that these events are below."""
@@ -127,34 +119,38 @@ class SearchIndex:
         with self._catching_up:
             while True:
                 removals = self.remove_erased()
-                after = self._tables.position()
+                after = self.tables.position()
                 chunk = list(islice(_followed(self._store, after), _BATCH))
                 if not chunk:
                     return added
-                redacted = self._remove_redacted(chunk)
-                readable = _readable(chunk)
-                # An event may have been read before its redaction.
-                texts = [indexed(one) for one in readable if (one.conversation, one.event.id) not in redacted]
-                unread, last = _unread(chunk), _position(chunk[-1])
-                if self._tables.add(texts, unread, last, after=after, removals=removals):
+                texts = self._texts(chunk)
+                last = chunk[-1].position
+                assert last is not None
+                if self.tables.add(texts, _unread(chunk), last, after=after, removals=removals):
                     added += len(texts)
                     on_events(len(chunk))
 
     def add_batch(self, batch: Sequence[Recorded | CorruptEvent], position: int) -> bool:
         """Add events that a follower was given. Return False where the index has this position already."""
-        while position > self._tables.position():
+        while position > self.tables.position():
             removals = self.remove_erased()
             # The batch may have been read before an erasure that the index has met already.
-            kept = {name for name in {one.conversation for one in batch} if not self._is_erased(name)}
-            redacted = self._remove_redacted(batch)
-            readable = [one for one in _readable(batch) if one.conversation in kept]
-            texts = [indexed(one) for one in readable if (one.conversation, one.event.id) not in redacted]
-            if self._tables.add(texts, _unread(batch), position, after=None, removals=removals):
+            names = {one.conversation for one in batch}
+            erased = {name for name in names if self._store.conversation(name).erased_at is not None}
+            texts = [one for one in self._texts(batch) if one.conversation not in erased]
+            if self.tables.add(texts, _unread(batch), position, after=None, removals=removals):
                 return True
         return False
 
-    def _is_erased(self, conversation: str) -> bool:
-        return self._store.conversation(conversation).erased_at is not None
+    def _texts(self, entries: Sequence[Recorded | CorruptEvent]) -> list[IndexedText]:
+        """Return the texts of events. Texts of erased conversations are removed by ``remove_erased``."""
+        redacted = self._remove_redacted(entries)  # an event may have been read before its redaction
+        return [
+            indexed(one)
+            for one in entries
+            if isinstance(one, Recorded) and not isinstance(one.event, Erased)
+            if (one.conversation, one.event.id) not in redacted
+        ]
 
     def remove_erased(self) -> str:
         """Remove the texts of conversations that were erased from the store, and of events that were redacted. Return
@@ -162,17 +158,18 @@ class SearchIndex:
 
         Cost: two look-ups if there was no removal; else also the events that are not in the index yet.
         """
-        removals = _removals(self._store)
-        if removals != self._tables.value("removals"):
-            position = self._tables.position()
+        with translated():
+            removals = self._store.database.recorder.value("removals")
+        if removals != self.tables.value("removals"):
+            position = self.tables.position()
             if position:
                 self._remove_redacted(_followed(self._store, position))
             rows = [row for row in self._store.iter_conversations() if row.erased_at is not None or row.generation]
-            indexed_ids = set(self._tables.conversations())
-            self._tables.remove(indexed_ids.intersection(row.id for row in rows), removals)
+            indexed_ids = set(self.tables.conversations())
+            self.tables.remove(indexed_ids.intersection(row.id for row in rows), removals)
             if any(row.generation and row.id in indexed_ids for row in rows):
                 self.rebuild()  # texts of another conversation with the id of an erased one went with those
-                self._tables.set_values({"removals": removals})
+                self.tables.set_values({"removals": removals})
         return removals
 
     def _remove_redacted(self, entries: Iterable[Recorded | CorruptEvent]) -> set[tuple[str, int]]:
@@ -184,17 +181,17 @@ class SearchIndex:
             for event_id in one.event.event_ids
         }
         if redacted:
-            self._tables.remove_events(redacted)
+            self.tables.remove_events(redacted)
         return redacted
 
     def rebuild(self) -> None:
         """Empty the index. The next search rebuilds it from the log."""
-        self._tables.clear()
-        self._tables.set_values({"store": self._store.database.uuid, "code": _CODE})
+        self.tables.clear()
+        self.tables.set_values({"store": self._store.database.uuid, "code": _CODE})
 
     def close(self) -> None:
         """Close the index. The store stays open."""
-        self._tables.close()
+        self.tables.close()
 
     def __enter__(self) -> SearchIndex:
         return self
@@ -261,12 +258,6 @@ def _encrypts(store: Store) -> bool:
     return store.database.settings.keys is not None
 
 
-def _removals(store: Store) -> str:
-    """Return the name of the last removal of text from the store; an empty text before the first."""
-    with translated():
-        return store.database.recorder.value("removals")
-
-
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     """Yield the events after a position; in place of an event that cannot be read, the error."""
     try:
@@ -276,15 +267,5 @@ def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
         raise SearchRefused(_ENCRYPTED) from error
 
 
-def _readable(entries: Iterable[Recorded | CorruptEvent]) -> list[Recorded]:
-    """Return the events among these entries. Texts of erased conversations are removed by ``remove_erased``."""
-    return [one for one in entries if isinstance(one, Recorded) and not isinstance(one.event, Erased)]
-
-
 def _unread(entries: Iterable[Recorded | CorruptEvent]) -> int:
     return sum(isinstance(one, CorruptEvent) for one in entries)
-
-
-def _position(one: Recorded | CorruptEvent) -> int:
-    assert one.position is not None
-    return one.position

@@ -14,9 +14,20 @@ from psycopg import sql
 
 from eventstore import StoreUnavailable
 from eventstore.recorders.postgres.setup import command_of_owner
-from foldlog.search.hits import Hit, IndexedText, SearchRefused, Term, Wanted, hit_of, marked
+from foldlog.search.hits import (
+    Hit,
+    IndexedText,
+    SearchRefused,
+    SearchTables,
+    Term,
+    Wanted,
+    conditions_of,
+    hit_of,
+    id_bytes,
+    id_of,
+    marked,
+)
 
-_NO_END = 2**62
 _LONGEST = 250_000
 """The number of characters of an event that are searched: a ``tsvector`` holds less than a megabyte."""
 _NO_WORD = re.compile(r"[\W_]+")
@@ -46,7 +57,7 @@ _FIND = """
         SELECT t.*, ts_rank_cd(t.words, asked.words, 1) AS score FROM {schema}.search_texts t, asked
         WHERE t.words @@ asked.words {conditions} ORDER BY score DESC, position DESC LIMIT %s
     )
-    SELECT position, conversation, id, kind, at, recorded_at, left(text, %s), score
+    SELECT conversation, id, kind, at, recorded_at, left(text, %s), score
     FROM best ORDER BY score DESC, position DESC
 """
 _DELETE = """
@@ -60,7 +71,7 @@ _SET = """
 """
 
 
-class PostgresTables:
+class PostgresTables(SearchTables):
     """See ``SearchTables``. ``connect`` gives a connection of psycopg's, and the name of the store's schema."""
 
     def __init__(self, connect: Callable[[], tuple[psycopg.Connection[Any], str]]) -> None:
@@ -99,9 +110,6 @@ class PostgresTables:
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
-    def position(self) -> int:
-        return int(self.value("position") or 0)
-
     def value(self, name: str) -> str:
         with self._used() as connection:
             row = connection.execute(
@@ -117,11 +125,10 @@ class PostgresTables:
         self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
     ) -> bool:
         with self._transaction() as connection:
-            present = self.position()
-            if position <= present or after not in (None, present) or removals != self.value("removals"):
+            if not self.takes(position, after, removals):
                 return False
             rows = [
-                (one.position, _bytes(one.conversation), *one[2:6], text, self._words, _plain(text[:_LONGEST]))
+                (one.position, id_bytes(one.conversation), *one[2:6], text, self._words, _plain(text[:_LONGEST]))
                 for one in texts
                 for text in [one.text.replace("\x00", " ")]
             ]
@@ -133,13 +140,13 @@ class PostgresTables:
     def conversations(self) -> Iterable[str]:
         with self._used() as connection:
             found = connection.execute(self._sql("SELECT DISTINCT conversation FROM {schema}.search_texts"))
-            return [_text(row[0]) for row in found]
+            return [id_of(row[0]) for row in found]
 
     def remove(self, conversations: Iterable[str], removals: str) -> None:
         gone = 0
         with self._transaction() as connection:
             for name in conversations:
-                gone += connection.execute(self._sql(_DELETE), (_bytes(name), _bytes(name))).rowcount
+                gone += connection.execute(self._sql(_DELETE), (id_bytes(name), id_bytes(name))).rowcount
             connection.execute(self._sql(_SET), ("removals", removals))
         if gone:
             self._purge()
@@ -148,24 +155,20 @@ class PostgresTables:
         gone = 0
         with self._transaction() as connection:
             for name, event_id in events:
-                gone += connection.execute(self._sql(_DELETE_EVENT), (_bytes(name), _bytes(name), event_id)).rowcount
+                gone += connection.execute(
+                    self._sql(_DELETE_EVENT), (id_bytes(name), id_bytes(name), event_id)
+                ).rowcount
         if gone:
             self._purge()
 
     def find(self, wanted: Wanted) -> list[Hit]:
         query = sql.SQL(" && ").join([sql.SQL(_QUERIES[term.prefix]) for term in wanted.terms])
-        conditions, values = _conditions(wanted)
+        conditions, values = conditions_of(wanted, "t.conversation", "%s")
         whole = sql.SQL(_FIND).format(schema=sql.Identifier(self._name), query=query, conditions=sql.SQL(conditions))
         asked = [part for term in wanted.terms for part in (self._words, _as_query(term))]
         with self._used() as connection:
             rows = connection.execute(whole, (*asked, *values, wanted.limit, _LONGEST)).fetchall()
-        return [
-            hit_of(
-                IndexedText(position, _text(conversation), number, kind, at, recorded_at, marked(text, wanted.terms)),
-                float(score),
-            )
-            for position, conversation, number, kind, at, recorded_at, text, score in rows
-        ]
+        return [hit_of((*rest, marked(text, wanted.terms), score)) for *rest, text, score in rows]
 
     def clear(self) -> None:
         with self._transaction() as connection:
@@ -232,29 +235,3 @@ def _plain(text: str) -> str:
         apart = unicodedata.normalize("NFKD", text)
         text = "".join([character for character in apart if not unicodedata.combining(character)])
     return _NO_WORD.sub(" ", text)
-
-
-def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
-    conditions, values = "", list[Any]()
-    if wanted.within:
-        conditions += f" AND ({' OR '.join(['(t.conversation = %s AND t.id < %s)'] * len(wanted.within))})"
-        for conversation, below in wanted.within:
-            values += (_bytes(conversation), _NO_END if below is None else below)
-    if wanted.kinds:
-        conditions += " AND t.kind = ANY(%s)"
-        values.append(sorted(wanted.kinds))
-    if wanted.since is not None:
-        conditions += " AND t.at >= %s"
-        values.append(wanted.since)
-    if wanted.until is not None:
-        conditions += " AND t.at < %s"
-        values.append(wanted.until)
-    return conditions, values
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")

@@ -17,14 +17,17 @@ from foldlog.search.hits import (
     IndexDamaged,
     IndexedText,
     SearchRefused,
+    SearchTables,
     Term,
     Wanted,
+    conditions_of,
     hit_of,
+    id_bytes,
+    id_of,
 )
 
 _APPLICATION_ID = 0x666C7378
 _PATIENCE_S = 60.0
-_NO_END = 2**62
 _WORDS_OF_A_SNIPPET = 24
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """SQLite's codes for a damaged file. Our statements are valid, so for the last one a table of the file is damaged."""
@@ -41,14 +44,14 @@ _SCHEMA = """
     );
 """
 _FIND = f"""
-    SELECT words.rowid, c.id, t.id, t.kind, t.at, t.recorded_at,
+    SELECT c.id, t.id, t.kind, t.at, t.recorded_at,
         snippet(words, 0, '{MARK_START}', '{MARK_END}', '…', {_WORDS_OF_A_SNIPPET}), -rank
     FROM words JOIN texts t ON t.position = words.rowid JOIN conversations c ON c.key = t.conversation
     WHERE words MATCH ? {{conditions}} ORDER BY rank LIMIT ?
 """
 
 
-class SQLiteTables:
+class SQLiteTables(SearchTables):
     """See ``SearchTables``. ``path`` is None for an index in memory. Raises ``SearchRefused`` where the file is another
     program's, or this SQLite has no FTS5.
     """
@@ -59,7 +62,7 @@ class SQLiteTables:
         if path is not None and not os.path.exists(path):
             with suppress(FileExistsError):  # another process makes it at the same time
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with self._translated():
+        with self._used():
             self._connection = sqlite3.connect(
                 path or ":memory:", timeout=_PATIENCE_S, check_same_thread=False, isolation_level=None
             )
@@ -91,11 +94,8 @@ class SQLiteTables:
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
-    def position(self) -> int:
-        return int(self.value("position") or 0)
-
     def value(self, name: str) -> str:
-        with self.locked(), self._translated():
+        with self._used():
             row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return "" if row is None else str(row[0])
 
@@ -108,8 +108,7 @@ class SQLiteTables:
         self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
     ) -> bool:
         with self._transaction() as execute:
-            present = self.position()
-            if position <= present or after not in (None, present) or removals != self.value("removals"):
+            if not self.takes(position, after, removals):
                 return False
             keys = {name: self._key(name) for name in {text.conversation for text in texts}}
             self._connection.executemany(
@@ -128,13 +127,13 @@ class SQLiteTables:
         return True
 
     def conversations(self) -> Iterable[str]:
-        with self.locked(), self._translated():
-            return [_text(row[0]) for row in self._connection.execute("SELECT id FROM conversations").fetchall()]
+        with self._used():
+            return [id_of(row[0]) for row in self._connection.execute("SELECT id FROM conversations").fetchall()]
 
     def remove(self, conversations: Iterable[str], removals: str) -> None:
         with self._transaction() as execute:
             for name in conversations:
-                row = execute("SELECT key FROM conversations WHERE id = ?", (_bytes(name),)).fetchone()
+                row = execute("SELECT key FROM conversations WHERE id = ?", (id_bytes(name),)).fetchone()
                 if row is None:
                     continue
                 execute(
@@ -159,7 +158,7 @@ class SQLiteTables:
                 found = execute(
                     "SELECT t.position, t.text FROM texts t JOIN conversations c ON c.key = t.conversation"
                     " WHERE c.id = ? AND t.id = ?",
-                    (_bytes(name), event_id),
+                    (id_bytes(name), event_id),
                 ).fetchall()
                 for position, text in found:
                     execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (position, text))
@@ -171,14 +170,11 @@ class SQLiteTables:
                 self._set("pending", "")
 
     def find(self, wanted: Wanted) -> list[Hit]:
-        conditions, values = _conditions(wanted)
+        conditions, values = conditions_of(wanted, "c.id", "?")
         query = _FIND.format(conditions=conditions)
-        with self.locked(), self._translated():
+        with self._used():
             rows = self._connection.execute(query, (_match(wanted.terms), *values, wanted.limit)).fetchall()
-        return [
-            hit_of(IndexedText(position, _text(conversation), *rest), score)
-            for position, conversation, *rest, score in rows
-        ]
+        return list(map(hit_of, rows))
 
     def clear(self) -> None:
         with self._transaction() as execute:
@@ -188,14 +184,14 @@ class SQLiteTables:
         self._purge()
 
     def close(self) -> None:
-        with self.locked():
+        with self._lock:
             self._connection.close()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _purge(self) -> None:
         """Remove the bytes of deleted rows from the index, from free pages and from the log. Cost: the whole index."""
-        with self.locked(), self._translated():
+        with self._used():
             execute = self._connection.execute
             execute("INSERT INTO words (words) VALUES ('optimize')")
             execute("VACUUM")
@@ -208,7 +204,7 @@ class SQLiteTables:
 
     def _key(self, conversation: str) -> int:
         execute = self._connection.execute
-        name = _bytes(conversation)
+        name = id_bytes(conversation)
         row = execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()
         return int(row[0] if row else execute("INSERT INTO conversations (id) VALUES (?)", (name,)).lastrowid or 0)
 
@@ -218,13 +214,8 @@ class SQLiteTables:
         )
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        with self._lock:
-            yield
-
-    @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        with self.locked(), self._translated():
+        with self._used():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
@@ -235,44 +226,21 @@ class SQLiteTables:
                 raise
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
-                raise IndexDamaged(
-                    f"the search index {self._path} is damaged: {error}; 'foldlog search --rebuild' replaces it"
+    def _used(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+                    raise IndexDamaged(
+                        f"the search index {self._path} is damaged: {error}; 'foldlog search --rebuild' replaces it"
+                    ) from error
+                raise StoreUnavailable(
+                    f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, because "
+                    f"it is rebuilt from the store"
                 ) from error
-            raise StoreUnavailable(
-                f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, because it "
-                f"is rebuilt from the store"
-            ) from error
-
-
-def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
-    conditions, values = "", list[Any]()
-    if wanted.within:
-        conditions += f" AND ({' OR '.join(['(c.id = ? AND t.id < ?)'] * len(wanted.within))})"
-        for conversation, below in wanted.within:
-            values += (_bytes(conversation), _NO_END if below is None else below)
-    if wanted.kinds:
-        conditions += f" AND t.kind IN ({', '.join('?' * len(wanted.kinds))})"
-        values += sorted(wanted.kinds)
-    for comparison, moment in ((">=", wanted.since), ("<", wanted.until)):
-        if moment is not None:
-            conditions += f" AND t.at {comparison} ?"
-            values.append(moment)
-    return conditions, values
 
 
 def _match(terms: Sequence[Term]) -> str:
     """Return terms in the language of FTS5, each in quotes, so that no part of a term is an operator."""
     return " AND ".join(f'"{term.text}"{"*" if term.prefix else ""}' for term in terms)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")
