@@ -22,7 +22,6 @@ from eventstore import (
     CorruptEvent,
     Erased,
     Event,
-    Logged,
     Observation,
     Recorded,
     Redaction,
@@ -77,10 +76,14 @@ def update(
     with closing(database):
         with written(path):
             if conversations is None:
-                added, touched, gone = _follow_all(store, database, on_events)
+                entries = followed(store, followed_up_to(database.conn))
+                added, touched, gone = _add_all(store, database, entries, on_events, follows=True)
                 touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
             else:
-                added, touched, gone = _follow_some(store, database, conversations, on_events)
+                named = dict.fromkeys(conversations)
+                entries = (one for name in named for one in _missing(store, database, name))
+                added, touched, gone = _add_all(store, database, entries, on_events, follows=False)
+                added, touched = added._replace(conversations=len(named)), {*named}
             lost = list(added.damaged)
             for conversation in sorted(touched):
                 try:
@@ -104,27 +107,39 @@ def path_of(name: str) -> Path | None:
     return Path(name.removeprefix(_NAME)) if name.startswith(_NAME) else None
 
 
-def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:
-    """Add the new events. Return them, their conversations, and whether anything was erased."""
+def _add_all(
+    store: Store,
+    database: Database,
+    entries: Iterator[Recorded | CorruptEvent],
+    on_events: Callable[[int], None],
+    *,
+    follows: bool,
+) -> tuple[Updated, set[str], bool]:
+    """Add new events. ``follows``: they are those of the whole store, by position. Return what was added, the
+    conversations of these events, and whether anything was erased.
+    """
     gone = False
-    positions = table_of(database, "followed")
-    position = followed_up_to(database.conn)
     events = condensations = 0
     damaged: list[Damaged] = []
     touched: set[str] = set()
-    recorded = followed(store, position)
-    while chunk := list(islice(recorded, _CHUNK)):
-        lost = [Damaged(r.conversation, r.event_id, r.problem) for r in chunk if isinstance(r, CorruptEvent)]
-        rows = events_among(chunk)
+    while chunk := list(islice(entries, _CHUNK)):
+        lost, rows = damaged_among(chunk), events_among(chunk)
         with database.conn:
             condensations += add_events(database, rows, lost)
             gone |= replace_redacted(store, database, rows)
-            positions.upsert({"scope": WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
+            if follows:
+                present = {"scope": WHOLE_STORE, "position": chunk[-1].position}
+                table_of(database, "followed").upsert(present, pk="scope")
         events += len(rows)
         damaged += lost
-        touched.update(r.conversation for r in chunk)
+        touched.update(one.conversation for one in chunk)
         on_events(len(chunk))
     return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
+
+
+def damaged_among(entries: Iterable[Recorded | CorruptEvent]) -> list[Damaged]:
+    """Return the events among the entries that cannot be read."""
+    return [Damaged(e.conversation, e.event_id, e.problem) for e in entries if isinstance(e, CorruptEvent)]
 
 
 def events_among(entries: Iterable[Recorded | CorruptEvent]) -> list[tuple[str, datetime, Event]]:
@@ -151,60 +166,28 @@ def replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str,
     return gone
 
 
-def _follow_some(
-    store: Store, database: Database, conversations: Iterable[str], on_events: Callable[[int], None]
-) -> tuple[Updated, set[str], bool]:
-    gone = False
-    events = condensations = 0
-    damaged: list[Damaged] = []
-    touched: set[str] = set()
-    for conversation in dict.fromkeys(conversations):
-        start, there = _missing(store, database, conversation)
-        touched.add(conversation)
-        logged = (one for one in _logged(store, conversation, start) if _id_of(one) not in there)
-        while chunk := list(islice(logged, _CHUNK)):
-            lost = [Damaged(conversation, e.event_id, e.problem) for e in chunk if isinstance(e, CorruptEvent)]
-            rows = [(conversation, *one) for one in chunk if not isinstance(one, CorruptEvent)]
-            with database.conn:
-                condensations += add_events(database, rows, lost)
-                gone |= replace_redacted(store, database, rows)
-            events += len(rows)
-            damaged += lost
-            on_events(len(chunk))
-    return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
-
-
-def _missing(store: Store, database: Database, conversation: str) -> tuple[int, set[int]]:
-    """Return the first event of a conversation that the database does not have, and the later ones that it has. A fork
-    that was detached may lack its first events.
+def _missing(store: Store, database: Database, conversation: str) -> Iterator[Recorded | CorruptEvent]:
+    """Yield the events of one conversation that the database does not have, and an error in the place of an event that
+    cannot be read. A fork that was detached may lack its first events. Yield nothing for an erased conversation.
     """
     known = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE conversation = ? ORDER BY 1"
     )
     ids = [each for (each,) in database.execute(known, [storable(conversation)] * 2)]
     try:
-        is_fork = store.conversation(conversation).parent is not None
-    except CorruptEvent:  # ``_logged`` names the problem
-        is_fork = False
-    first = ids[0] if ids and is_fork else 0  # the shared events of a fork may be there as those of its parent
-    start = next((wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids))
-    return start, set(ids[start - first :])
-
-
-def _id_of(one: Logged | CorruptEvent) -> int:
-    return one.event_id if isinstance(one, CorruptEvent) else one.event.id
-
-
-def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events of one conversation, from an event on, and an error in the place of an event that cannot be
-    read. Yield nothing for an erased conversation.
-    """
-    try:
-        is_erased = store.conversation(conversation).erased_at is not None
+        row = store.conversation(conversation)
     except CorruptEvent as error:
         yield error
-    else:
-        yield from () if is_erased else logged(store, conversation, start)
+        return
+    first = ids[0] if ids and row.parent is not None else 0  # shared events may be there as those of its parent
+    start = next((wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids))
+    there = set(ids[start - first :])
+    for one in logged(store, conversation, start) if row.erased_at is None else ():
+        if isinstance(one, CorruptEvent):
+            if one.event_id not in there:
+                yield one
+        elif one.event.id not in there:
+            yield Recorded(0, conversation, *one)
 
 
 def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:

@@ -97,13 +97,10 @@ def check(store: Store, path: Path) -> None:
         raise NoAuditDatabase(path, "the file does not exist")
     try:
         with closing(sqlite3.connect(path)) as connection:
-            found, position = _store_of(connection, path), followed_up_to(connection)
+            _check_connected(store, path, connection)
             connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
-    if found != store.database.uuid:
-        raise AuditDatabaseMismatch(path, store.database.uuid, found)
-    _check_position(store, path, position)
 
 
 def check_target(store: Store, path: Path) -> None:
@@ -129,19 +126,15 @@ def open_database(store: Store, path: Path) -> Database:
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
         connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
-        found = _store_of(connection, path)
+        try:
+            _check_connected(store, path, connection)
+        except BaseException:
+            connection.close()
+            raise
     except OSError as error:
         raise NoAuditDatabase(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
-    if found != store.database.uuid:
-        connection.close()
-        raise AuditDatabaseMismatch(path, store.database.uuid, found)
-    try:
-        _check_position(store, path, followed_up_to(connection))
-    except AuditDatabaseAhead:
-        connection.close()
-        raise
     database = Database(connection)
     _make_tables(database)  # one that an older version made may lack some
     return database
@@ -185,27 +178,25 @@ def _make_tables(database: Database) -> None:
         table_of(database, name).create(columns, pk=key, if_not_exists=True)
 
 
-def _store_of(connection: sqlite3.Connection, path: Path) -> str:
-    """Return the uuid of the store of this audit database. Nothing is written: the file may belong to another
-    program.
+def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
+    """Raise ``EventStoreError`` unless this is an audit database of the store, and not ahead of it. Nothing is written:
+    the file may belong to another program.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
     if row is None:
-        connection.close()
         raise NoAuditDatabase(path, "it is a database of another kind")
-    return str(row[0])
+    if row[0] != store.database.uuid:
+        raise AuditDatabaseMismatch(path, store.database.uuid, row[0])
+    position = followed_up_to(connection)
+    lost_after = find_lost_after(store, position)
+    if lost_after is not None:
+        raise AuditDatabaseAhead(path, position, lost_after)
 
 
 def followed_up_to(connection: sqlite3.Connection) -> int:
     row = connection.execute("SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]).fetchone()
     return int(row[0]) if row else 0
-
-
-def _check_position(store: Store, path: Path, position: int) -> None:
-    lost_after = find_lost_after(store, position)
-    if lost_after is not None:
-        raise AuditDatabaseAhead(path, position, lost_after)
 
 
 def table_of(database: Database, name: str) -> Table:

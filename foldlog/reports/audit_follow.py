@@ -13,12 +13,13 @@ from typing import Any
 
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import CorruptEvent, Erased, Recorded, Redaction, Store
+from eventstore import Erased, Recorded, Redaction, Store
 from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
 from eventstore.maintenance.status import confirm
 from foldlog.reports.audit_database import (
     Damaged,
     add_events,
+    damaged_among,
     describe,
     events_among,
     name_of,
@@ -50,7 +51,7 @@ class AuditTables(BatchView):
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
         """Add the events of a batch and its position in one transaction."""
         sound = events_among(batch.events)
-        lost = [Damaged(r.conversation, r.event_id, r.problem) for r in batch.events if isinstance(r, CorruptEvent)]
+        lost = damaged_among(batch.events)
         with self.writing:
             with self._database.conn:
                 add_events(self._database, sound, lost)
@@ -66,13 +67,8 @@ class AuditTables(BatchView):
         """Write the rows of conversations that got events or were erased. Return the number of these conversations."""
         with self.writing:
             touched, self.touched = self.touched, set()
-            known = {
-                row[0]
-                for row in self._database.execute("SELECT id FROM conversations WHERE erased_at IS NOT NULL").fetchall()
-            }
-            touched |= {
-                row.id for row in self.store.iter_conversations() if row.erased_at is not None and row.id not in known
-            }
+            known = {name for (name,) in self._database.execute("SELECT id FROM conversations WHERE erased_at NOTNULL")}
+            touched |= {row.id for row in self.store.iter_conversations() if row.erased_at is not None} - known
             gone = [describe(self.store, self._database, conversation) for conversation in sorted(touched)]
             if any(gone) or self._redacted:
                 purge(self._database)
