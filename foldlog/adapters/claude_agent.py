@@ -13,9 +13,9 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 from claude_agent_sdk import (
     SessionKey,
@@ -27,9 +27,11 @@ from claude_agent_sdk import (
 )
 
 from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict
+from eventstore.stored.moment import beginning_with
+from foldlog.adapters.without_sdk.names import quoted, unquoted
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Encoder
-from foldlog.formats.files.json_text import UnreadableJson, parse
+from foldlog.formats.files.json_text import UnreadableJson, parse_object
 from foldlog.history import History
 
 _FORMAT = "claude-code"
@@ -111,36 +113,30 @@ class FoldlogSessionStore(OpenHistories):
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's sub-agents."""
         start = f"{self.conversation({**key})}/"
-        return [_unquoted(row.id.removeprefix(start)) for row in await self._rows(start)]
+        return [unquoted(row.id.removeprefix(start)) for row in await self._rows(start)]
 
     def conversation(self, key: SessionKey) -> str:
         """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
-        name = f"{self._below(key['project_key'])}{_quoted(key['session_id'])}"
-        return f"{name}/{_quoted(key['subpath'])}" if "subpath" in key else name
+        name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
+        return f"{name}/{quoted(key['subpath'])}" if "subpath" in key else name
 
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _below(self, project_key: str) -> str:
-        return f"{self._prefix}/{_quoted(project_key)}/"
+        return f"{self._prefix}/{quoted(project_key)}/"
 
     def _is_main(self, conversation: str) -> bool:
         return conversation.count("/") == self._prefix.count("/") + 2
 
     def _session(self, conversation: str) -> str:
-        return _unquoted(conversation.rpartition("/")[2])
+        return unquoted(conversation.rpartition("/")[2])
 
     # -- in threads ---------------------------------------------------------------------------------------------------
 
     async def _rows(self, start: str) -> list[ConversationRow]:
         """Return the conversations whose ids begin with ``start`` and that are not erased."""
-        return await self.histories.pool.run(lambda: list(self._found(start)), finish=False)
-
-    def _found(self, start: str) -> Iterator[ConversationRow]:
-        for row in self.histories.sync.store.iter_conversations(after=start):
-            if not row.id.startswith(start):
-                return
-            if row.erased_at is None:
-                yield row
+        found = partial(beginning_with, start, self.histories.sync.store.conversations)
+        return await self.histories.pool.run(lambda: [row for row in found() if row.erased_at is None], finish=False)
 
     def _append(self, key: SessionKey, entries: list[Any]) -> None:
         conversation = self.conversation(key)
@@ -202,14 +198,6 @@ class FoldlogSessionStore(OpenHistories):
                 self.histories.sync.erase(conversation, reason="the session was deleted", complete=last)
             except (ConversationNotFound, ConversationErased):
                 continue  # the session does not exist, which the SDK's contract allows
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="", errors="surrogatepass")
-
-
-def _unquoted(name: str) -> str:
-    return unquote(name, errors="surrogatepass")
 
 
 def _entries(history: History) -> list[Any] | None:
@@ -280,12 +268,6 @@ def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
 
 def _entry(text: bytes, where: str, findings: list[str]) -> Iterator[dict[str, Any]]:
     try:
-        entry = parse(text)
+        yield parse_object(text)
     except UnreadableJson as problem:
-        entry, why = None, str(problem)
-    else:
-        why = "it is not a JSON object"
-    if isinstance(entry, dict):
-        yield entry
-    else:
-        findings.append(f"{where}: {why}; it was left out")
+        findings.append(f"{where}: {problem}; it was left out")

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote, unquote
 
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -33,6 +32,7 @@ from eventstore import (
     Event,
     VersionConflict,
 )
+from foldlog.adapters.without_sdk.names import quoted, recent, unquoted
 from foldlog.adapters.without_sdk.newest import newest_records
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, OpenHistories
 from foldlog.adapters.without_sdk.plain import from_plain, to_plain
@@ -45,7 +45,6 @@ Values = dict[str, Any]
 Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
-_PAGE = 200
 
 
 class _Stored(NamedTuple):
@@ -76,7 +75,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of the conversation of a session (app, user, id), or of the state of a user or an app."""
-        return "/".join((self._prefix, *(quote(name, safe="", errors="surrogatepass") for name in (app_name, *names))))
+        return "/".join((self._prefix, *map(quoted, (app_name, *names))))
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: Values | None = None, session_id: str | None = None
@@ -204,19 +203,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
         attributes = {"runtime": _FORMAT, "app": app_name, **({} if user_id is None else {"user": user_id})}
         shared: dict[str, Values] = {}
-        found, after, start = list[Session](), None, f"{self.conversation(app_name)}/"
-        while True:
-            page = self.histories.sync.recent(attributes, limit=_PAGE, after=after, age_max_s=0)
-            for row in page.conversations:
-                if row.id.startswith(start):
-                    user, session = (unquote(each, errors="surrogatepass") for each in row.id[len(start) :].split("/"))
-                    stored = self._stored((app_name, user, session))
-                    if stored is not None:
-                        shared[user] = shared.get(user) or self._shared_states(app_name, user)
-                        found.append(self._session((app_name, user, session), stored, shared[user], []))
-            after = page.after
-            if after is None:
-                return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
+        found, start = list[Session](), f"{self.conversation(app_name)}/"
+        for row in recent(self.histories.sync, attributes):
+            if row.id.startswith(start):
+                user, session = map(unquoted, row.id[len(start) :].split("/"))
+                stored = self._stored((app_name, user, session))
+                if stored is not None:
+                    shared[user] = shared.get(user) or self._shared_states(app_name, user)
+                    found.append(self._session((app_name, user, session), stored, shared[user], []))
+        return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from condensers import Condensation
 from eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Decoder, Encoder
-from foldlog.formats.files.json_text import UnreadableJson, parse
+from foldlog.formats.files.json_text import UnreadableJson, parse_object
 from foldlog.histories import Histories
 from foldlog.history import History
 from projections import View, well_formed
@@ -188,12 +188,9 @@ def _imported(path: Path, histories: Histories, table: str) -> ImportedSessions:
 def _there(rows: Iterator[Any], session: str, findings: list[str]) -> Iterator[tuple[Any, datetime | None]]:
     for number, text, created in rows:
         try:
-            item = parse(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text))
+            item = parse_object(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text))
         except UnreadableJson as problem:
             findings.append(f"session {session!r}, row {number}: {problem}; it was left out")
-            continue
-        if not isinstance(item, dict):
-            findings.append(f"session {session!r}, row {number}: it is not a JSON object; it was left out")
             continue
         try:
             time = datetime.fromisoformat(created).replace(tzinfo=UTC)  # SQLite's CURRENT_TIMESTAMP

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
 
 from pydantic import TypeAdapter
 from pydantic_ai import AgentRunResult, RunContext
@@ -33,6 +32,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.adapters.without_sdk.linked import UNKNOWN, LinkedEntries, Moves
+from foldlog.adapters.without_sdk.names import quoted, recent, unquoted
 from foldlog.adapters.without_sdk.newest import newest_document
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, OpenHistories
 from foldlog.adapters.without_sdk.plain import from_plain, time_from, to_plain
@@ -41,7 +41,6 @@ from foldlog.history import History
 T = TypeVar("T")
 
 _FORMAT, _RECORD = "pydantic-ai", "record"
-_PAGE = 200
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -60,7 +59,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def conversation(self, conversation_id: str) -> str:
         """Return the id of a conversation in foldlog: ``histories[store.conversation(id)]``."""
-        return f"{self._prefix}/{quote(conversation_id, safe='', errors='surrogatepass')}"
+        return f"{self._prefix}/{quoted(conversation_id)}"
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None."""
@@ -124,27 +123,21 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return history, _records.validate_python({**value, "updated_at": time_from(value["updated_at"])}), version
 
     def _recent(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        attributes, after = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}, None
+        attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
         found: list[ConversationRecord] = []
-        while limit != 0:
-            page = self.histories.sync.recent(attributes, limit=_PAGE, after=after, age_max_s=0)
-            for row in page.conversations:
-                if limit is not None and len(found) >= limit and row.active_at < found[limit - 1].updated_at:
-                    return found[:limit]  # a conversation was last saved when it was last active, or before
-                record = self._record_of(row.id)
-                if record is not None and (scope is None or record.scope == scope):
-                    found.append(record)
-                    found.sort(key=lambda each: each.updated_at, reverse=True)
-            after = page.after
-            if after is None:
-                break
+        for row in recent(self.histories.sync, attributes) if limit != 0 else ():
+            if limit is not None and len(found) >= limit and row.active_at < found[limit - 1].updated_at:
+                break  # a conversation was last saved when it was last active, or before
+            record = self._record_of(row.id)
+            if record is not None and (scope is None or record.scope == scope):
+                found.append(record)
+                found.sort(key=lambda each: each.updated_at, reverse=True)
         return found[:limit]
 
     def _record_of(self, conversation: str) -> ConversationRecord | None:
         if not conversation.startswith(f"{self._prefix}/"):
             return None
-        conversation_id = unquote(conversation.removeprefix(f"{self._prefix}/"), errors="surrogatepass")
-        return self._stored(conversation_id)[1]
+        return self._stored(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         chain = self._entries.chain(head_id, limit)

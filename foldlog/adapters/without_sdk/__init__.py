@@ -1,6 +1,7 @@
 """What adapters do with a store, whatever the runtime: no SDK is imported here.
 
 opening         the histories that an adapter was given; a method of an adapter as a task
+names           the ids of conversations for the ids of a runtime; conversations by their attributes
 newest          a document with the version of its history; the newest records
 plain           Python values with their types, as JSON
 linked          entries that name the entry before them: a tree of messages (pydantic-ai)

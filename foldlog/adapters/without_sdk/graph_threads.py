@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from heapq import merge
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
 from condensers import Condensation
 from eventstore import ConversationErased
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 from foldlog.adapters.without_sdk.checkpoints import Checkpoints
+from foldlog.adapters.without_sdk.names import quoted, unquoted
 from foldlog.adapters.without_sdk.record_lists import Span
 from foldlog.histories import Histories
 from foldlog.history import History
@@ -41,8 +41,8 @@ class GraphThreads(Checkpoints):
 
     def named(self, thread_id: Any, namespace: str = "") -> str:
         """Return the first conversation of a thread's namespace."""
-        name = f"{self._prefix}/{_quoted(str(thread_id))}"
-        return f"{name}/{_quoted(namespace)}" if namespace else name
+        name = f"{self._prefix}/{quoted(str(thread_id))}"
+        return f"{name}/{quoted(namespace)}" if namespace else name
 
     def of(self, conf: Mapping[str, Any]) -> str:
         """Return the first conversation of the thread and the namespace that a config names."""
@@ -71,7 +71,7 @@ class GraphThreads(Checkpoints):
         for row in self.conversations(self._prefix if thread_id is None else self.named(thread_id)):
             names = row.id.removeprefix(f"{self._prefix}/").split("/")
             if row.id != self._prefix and len(names) <= 2 and not names[-1].startswith(("@", "+")):
-                yield _unquoted(names[0]), _unquoted("".join(names[1:])), row.id
+                yield unquoted(names[0]), unquoted("".join(names[1:])), row.id
 
     def listed(
         self, conf: Mapping[str, Any], before: str | None, accepts: Callable[[Checkpoint], bool]
@@ -116,11 +116,3 @@ class GraphThreads(Checkpoints):
 def config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> Config:
     """Return the config of a checkpoint."""
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="", errors="surrogatepass")
-
-
-def _unquoted(name: str) -> str:
-    return unquote(name, errors="surrogatepass")

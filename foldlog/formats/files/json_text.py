@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "UnreadableJson", "check_depth", "fault", "parse"]
-
 DEPTH_MAX = 480
 """Levels of nesting in a record. The store accepts 500, and an event adds some levels around its content."""
 
@@ -39,6 +37,14 @@ def parse(text: bytes) -> Any:
         raise UnreadableJson(TOO_DEEP) from None
     if text.count(b"[") + text.count(b"{") > DEPTH_MAX:
         check_depth(value)
+    return value
+
+
+def parse_object(text: bytes) -> dict[str, Any]:
+    """Return the object in a JSON text in UTF-8. Raises ``UnreadableJson``, also for any other value."""
+    value = parse(text)
+    if not isinstance(value, dict):
+        raise UnreadableJson("it is not a JSON object")
     return value
 
 
