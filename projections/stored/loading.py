@@ -103,15 +103,29 @@ def load_revision(reading: ReadTransaction, version: int, past: StoredPast) -> t
     Return the fold, and the revisions that are missing in between; None where the conversation has no revision that
     this code made and can read. Cost: one ranged read, of the events that the revision keeps and of those since.
     """
+    stored_at, revision, base = stored_revision(version, past) or (0, None, None)
+    if revision is None or base is None:
+        return None
+    try:
+        return _load(reading, stored_at, revision, base, min(version, stored_at + CHUNK), past)
+    except UnreadableRevision:
+        return None  # it is rebuilt from the log; an audit says where that was needed
+
+
+def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base | None] | None:
+    """Return the last revision at or before a version, with its own version and the base for the next one. Before the
+    first structural event it is an empty one, of version 0. None where the stored one is of another code or unreadable.
+    """
     record = past.record_at(version)
-    if record is None or record.code != CODE:
+    if record is None:
+        return 0, Revision(), None
+    if record.code != CODE:
         return None
     base = None if record.base is None else past.record_at(record.base)
     try:
-        stop = min(version, record.version + CHUNK)
-        return _load(reading, record.version, *decode_revision(record, base), stop, past)
+        return (record.version, *decode_revision(record, base))
     except UnreadableRevision:
-        return None  # it is rebuilt from the log; an audit says where that was needed
+        return None
 
 
 def is_stored(reading: ReadTransaction, record: Record) -> bool:

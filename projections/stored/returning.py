@@ -6,8 +6,9 @@ from eventstore.events import Event, Retraction, is_structural
 from eventstore.recorders.types import Record
 from eventstore.stored.read_transaction import ReadTransaction
 from projections.retractions import target
-from projections.stored.loading import StoredPast
-from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision
+from projections.stored.loading import StoredPast, stored_revision
+from projections.stored.revision_codec import Revision, encode_revision
+from projections.stored.tail import shown_backwards
 
 _NEAR = 4
 """The number of events that are read first in search of a shown one."""
@@ -38,22 +39,6 @@ def returned_revision(reading: ReadTransaction, retraction: Retraction, past: St
     return record
 
 
-def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base | None] | None:
-    """Return the last revision at or before a version, with its own version and the base for the next one. Before the
-    first structural event it is an empty one, of version 0. None where the stored one is of another code or unreadable.
-    """
-    record = past.record_at(version)
-    if record is None:
-        return 0, Revision(), None
-    if record.code != CODE:
-        return None
-    base = None if record.base is None else past.record_at(record.base)
-    try:
-        return (record.version, *decode_revision(record, base))
-    except UnreadableRevision:
-        return None
-
-
 def _closed(reading: ReadTransaction, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
     """Return the ends of the kept intervals that a revision of version ``since`` has once the shown events up to
     ``version`` follow it. Later events are in no interval.
@@ -79,11 +64,5 @@ def first_shown(reading: ReadTransaction, start: int, stop: int) -> Event | None
 
 def last_shown(reading: ReadTransaction, start: int, stop: int) -> Event | None:
     """Return the last shown event with ``start <= id < stop``. Cost: the annotations after it."""
-    size = _NEAR
-    while start < stop:
-        begin = max(start, stop - size)
-        for event in reversed(reading.shown_events([(begin, stop - 1)])):
-            if not is_structural(event):
-                return event
-        stop, size = begin, 2 * size
-    return None
+    pages = shown_backwards(reading, ((start, stop - 1),), _NEAR) if start < stop else ()
+    return next((event for page in pages for event in page), None)

@@ -26,7 +26,7 @@ from the log alone: rebuilt, they are the same bytes. The reasons: ``docs/decisi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeVar
 
@@ -89,28 +89,14 @@ def encode_revision(version: int, revision: Revision, base: Base | None) -> tupl
     """Return the record for a revision, and the base for the next one. Cost: the revision."""
     if base is not None:
         whole = base.revision
-        delta = _with_lists(
-            _Body,
-            revision,
-            kept=_gaps(_either(whole.kept, revision.kept)),
-            summaries=_splice(whole.summaries, revision.summaries),
-            tomb=_gaps(_either(whole.tomb, revision.tomb)),
-            left_behind=_gaps(_either(whole.left_behind, revision.left_behind)),
-        )
+        differences = map(_gaps, map(_either, _ascending(whole), _ascending(revision)))
+        delta = _with_lists(_Body, revision, _splice(whole.summaries, revision.summaries), differences)
         size = len(_encode(delta))
         if base.spent + size <= base.size and size * _DELTA_RATIO <= base.size:
             spent = base.spent + size
             delta = msgspec.structs.replace(delta, spent=spent)
             return Record(version, CODE, base.version, _encode(delta)), base._replace(spent=spent)
-    full = _with_lists(
-        _Body,
-        revision,
-        kept=_gaps(revision.kept),
-        summaries=_gaps(revision.summaries, RUN),
-        tomb=_gaps(revision.tomb),
-        left_behind=_gaps(revision.left_behind),
-    )
-    body = _encode(full)
+    body = _encode(_with_lists(_Body, revision, _gaps(revision.summaries, RUN), map(_gaps, _ascending(revision))))
     return Record(version, CODE, None, body), Base(version, revision, len(body), 0)
 
 
@@ -127,17 +113,9 @@ def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base
             f"the revision of version {record.version} builds on that of version {record.base}, which is missing"
         )
     whole, delta = _full(base), _body(record)
-    revision = _checked(
-        record,
-        _with_lists(
-            Revision,
-            delta,
-            kept=_either(whole.kept, _sums(delta.kept)),
-            summaries=_unspliced(record, whole.summaries, delta.summaries),
-            tomb=_either(whole.tomb, _sums(delta.tomb)),
-            left_behind=_either(whole.left_behind, _sums(delta.left_behind)),
-        ),
-    )
+    lists = map(_either, _ascending(whole), map(_sums, _ascending(delta)))
+    summaries = _unspliced(record, whole.summaries, delta.summaries)
+    revision = _checked(record, _with_lists(Revision, delta, summaries, lists))
     return revision, Base(base.version, whole, len(base.body), delta.spent)
 
 
@@ -162,30 +140,25 @@ def decode_summaries(record: Record, counts: Revision, whole: Ints) -> Ints:
 
 def _full(record: Record) -> Revision:
     body = _body(record)
-    return _checked(
-        record,
-        _with_lists(
-            Revision,
-            body,
-            kept=_sums(body.kept),
-            summaries=_sums(body.summaries, RUN),
-            tomb=_sums(body.tomb),
-            left_behind=_sums(body.left_behind),
-        ),
-    )
+    lists = map(_sums, _ascending(body))
+    return _checked(record, _with_lists(Revision, body, _sums(body.summaries, RUN), lists))
 
 
-def _with_lists(form: type[R], other: Revision, *, kept: Ints, summaries: Ints, tomb: Ints, left_behind: Ints) -> R:
+def _ascending(revision: Revision) -> tuple[Ints, Ints, Ints]:
+    return revision.kept, revision.tomb, revision.left_behind
+
+
+def _with_lists(form: type[R], other: Revision, summaries: Ints, ascending: Iterable[Ints]) -> R:
     """Return a revision, or its stored form, with these lists; all other fields are unchanged."""
+    kept, tomb, left_behind = ascending
     return form(
         kept, summaries, other.register, tomb, left_behind, other.requested, other.structural, other.condensations
     )
 
 
 def _checked(record: Record, revision: Revision) -> Revision:
-    ascending = (revision.kept, revision.tomb, revision.left_behind)
     if (
-        any(before >= after for values in ascending for before, after in pairwise(values))
+        any(before >= after for values in _ascending(revision) for before, after in pairwise(values))
         or (revision.kept and not 0 <= revision.kept[0] <= revision.kept[-1] <= record.version)
         or len(revision.summaries) % RUN
         or len(revision.register) not in (0, 3)

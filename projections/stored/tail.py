@@ -8,8 +8,7 @@ from eventstore.events import MAY_BE_STRUCTURAL, NOT_RECORDED, CondensationActio
 from eventstore.stored.read_transaction import ReadTransaction
 from projections.fold import summary_event
 from projections.intervals import Intervals
-from projections.stored.loading import StoredPast
-from projections.stored.returning import stored_revision
+from projections.stored.loading import StoredPast, stored_revision
 from projections.stored.revision import Run, kept_intervals, run_members, runs
 from projections.stored.revision_codec import Revision, UnreadableRevision
 
@@ -42,7 +41,7 @@ def _last_items(reading: ReadTransaction, revision: Revision, wanted: Intervals,
     for run in runs(revision):
         standing.setdefault(run.after, []).append(run)
     newest_first: list[Event] = []
-    for shown in _shown_backwards(reading, wanted, count):
+    for shown in shown_backwards(reading, wanted, count):
         start = 0
         for place in [place for place, event in enumerate(shown) if event.id in standing] if standing else ():
             newest_first += shown[start:place]
@@ -68,7 +67,7 @@ def _summaries(reading: ReadTransaction, standing: Sequence[Run]) -> Iterator[Ev
         yield from (summaries[condensation] for condensation in reversed(members))
 
 
-def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Sequence[Event]]:
+def shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Sequence[Event]]:
     """Yield the shown events in ascending intervals in pages, newest first. The first page is of about ``count``."""
     left, size = list(intervals), count
     while left:
