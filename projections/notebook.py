@@ -9,16 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventstore.events import (
-    Action,
-    CondensationAction,
-    Content,
-    Event,
-    Message,
-    Observation,
-    SystemMessage,
-    UnknownEvent,
-)
+from eventstore import Event, events
+from projections.messages.content import words_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -103,35 +95,29 @@ def event_row(event: Event) -> list[str]:
 
 def _kind(event: Event) -> str:
     match event:
-        case Message(source=source):
+        case events.Message(source=source):
             return source
-        case Observation(is_error=True):
+        case events.Observation(is_error=True):
             return "error"
-        case UnknownEvent():
+        case events.UnknownEvent():
             return "unknown"
     return str(type(event).__struct_config__.tag).replace("condensation_", "")
 
 
 def _line(event: Event) -> str:
     match event:
-        case Action(tool=tool, arguments=arguments, thought=thought):
-            text = f"{tool} {'' if arguments is None else arguments} {_words(thought)}"
-        case Observation(tool=tool, content=content):
-            text = f"{tool}: {_words(content)}" if tool else _words(content)
-        case SystemMessage(content=content) | Message(content=content):
-            text = _words(content)
-        case CondensationAction(summary=summary):
+        case events.Action(tool=tool, arguments=arguments, thought=thought):
+            text = f"{tool} {'' if arguments is None else arguments} {words_of(thought, ' ')}"
+        case events.Observation(tool=tool, content=content):
+            text = f"{tool}: {words_of(content, ' ')}" if tool else words_of(content)
+        case events.SystemMessage(content=content) | events.Message(content=content):
+            text = words_of(content)
+        case events.CondensationAction(summary=summary):
             text = summary or "forgets events"
         case _:
             text = str(getattr(event, "content", None) or getattr(event, "name", ""))
     line = " ".join(text[: 4 * _LINE].split())
     return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
-
-
-def _words(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return " ".join(str(part.get("text", f"[{part.get('type', 'part')}]")) for part in content)
 
 
 def _escaped(text: str) -> str:

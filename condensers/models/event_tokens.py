@@ -9,15 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, OF_AN_IMAGE, estimated
-from eventstore.events import (
-    Action,
-    CondensationSummary,
-    Content,
-    Event,
-    Message,
-    Observation,
-    SystemMessage,
-)
+from eventstore import Content, Event, events
 from eventstore.values.json_values import said
 from projections import View
 from projections.messages.turns import arguments_of
@@ -33,13 +25,13 @@ def event_tokens(event: Event) -> int:
     prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
     """
     match event:
-        case SystemMessage(content=content, tools=tools):
+        case events.SystemMessage(content=content, tools=tools):
             return OF_A_MESSAGE + _of_content(content) + sum(OF_A_CALL + _of_value(tool) for tool in tools)
-        case Message(content=content, thinking=thinking):
+        case events.Message(content=content, thinking=thinking):
             return OF_A_MESSAGE + _of_content(content) + sum(map(_of_value, thinking))
-        case Observation(content=content) | CondensationSummary(content=content):
+        case events.Observation(content=content) | events.CondensationSummary(content=content):
             return OF_A_MESSAGE + _of_content(content)
-        case Action(tool=tool, thought=thought, thinking=thinking):
+        case events.Action(tool=tool, thought=thought, thinking=thinking):
             said = _of_content(thought) + sum(map(_of_value, thinking))
             call = {"name": tool, "arguments": arguments_of(event)}  # messages hold it as a text within JSON
             return OF_A_MESSAGE + OF_A_CALL + _of_value(call) + said

@@ -7,39 +7,30 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore.events import (
-    Action,
-    Annotation,
-    CondensationSummary,
-    Content,
-    Event,
-    Message,
-    Observation,
-    SystemMessage,
-    UnknownEvent,
-)
+from eventstore import CondensationSummary, Content, Event, events
 from eventstore.values.json_values import said
+from projections.messages.content import words_of
 
 
 def event_text(event: Event) -> str:
     """Return an event as text: who, which tool, with which arguments and result. Images are named, not shown."""
     match event:
-        case SystemMessage():
+        case events.SystemMessage():
             return f"System prompt:\n{plain_text(event.content)}"
-        case Message():
+        case events.Message():
             return f"{event.source.capitalize()}:\n{plain_text(event.content)}"
-        case Action():
+        case events.Action():
             thought = plain_text(event.thought)
             call = f"Calls {event.tool} with {as_json(event.arguments)}"
             return f"{thought}\n{call}" if thought else call
-        case Observation():
+        case events.Observation():
             outcome = "Error from" if event.is_error else "Result of"
             return f"{outcome} {event.tool or 'a tool'}:\n{plain_text(event.content)}"
-        case CondensationSummary():
+        case events.CondensationSummary():
             return f"Summary of what came before:\n{event.content}"
-        case UnknownEvent():
+        case events.UnknownEvent():
             return f"{event.stored_kind}:\n{event.body.decode('utf-8', 'replace')}"
-        case Annotation():
+        case events.Annotation():
             return f"{event.name}:\n{as_json(event.data)}"
     return type(event).__name__
 
@@ -91,15 +82,7 @@ def clipped(line: str, length_max: int) -> str:
 
 
 def plain_text(content: Content) -> str:
-    """Return the text of a content; other parts are named."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(_part_text(part) for part in content)
-
-
-def _part_text(part: dict[str, Any]) -> str:
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+    return words_of(content, "\n")
 
 
 def as_json(value: Any) -> str:

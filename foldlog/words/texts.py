@@ -5,50 +5,38 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventstore import (
-    Action,
-    Annotation,
-    CondensationAction,
-    CondensationRequest,
-    CondensationSummary,
-    Content,
-    DocumentChanges,
-    Erased,
-    Event,
-    Message,
-    Observation,
-    Redaction,
-    Retraction,
-    SystemMessage,
-    UnknownEvent,
-)
+from eventstore import Content, Event, events
 from eventstore.values.json_values import said
 
 
 def text_of(event: Event) -> str:
     """Return the words of the event: its content, or its tool with thought and arguments, or its summary."""
     match event:
-        case SystemMessage(content=content) | Message(content=content) | Observation(content=content):
+        case (
+            events.SystemMessage(content=content)
+            | events.Message(content=content)
+            | events.Observation(content=content)
+        ):
             return _words(content)
-        case CondensationSummary(content=content):
+        case events.CondensationSummary(content=content):
             return content
-        case Action(tool=tool, thought=thought, arguments=arguments):
+        case events.Action(tool=tool, thought=thought, arguments=arguments):
             called = arguments if isinstance(arguments, str) else as_json(arguments)
             return f"{_words(thought)}\n{tool} {called}".strip()
-        case Annotation(name=name, data=data):
+        case events.Annotation(name=name, data=data):
             return f"{name} {as_json(data)}"
-        case DocumentChanges(changed=changed):
+        case events.DocumentChanges(changed=changed):
             return as_json(changed)
         case (
-            CondensationRequest(reason=reason)
-            | Retraction(reason=reason)
-            | Redaction(reason=reason)
-            | Erased(reason=reason)
+            events.CondensationRequest(reason=reason)
+            | events.Retraction(reason=reason)
+            | events.Redaction(reason=reason)
+            | events.Erased(reason=reason)
         ):
             return reason
-        case CondensationAction(summary=summary):
+        case events.CondensationAction(summary=summary):
             return summary or ""
-        case UnknownEvent(body=body):
+        case events.UnknownEvent(body=body):
             return body.decode("utf-8", "replace")
 
 

@@ -64,6 +64,14 @@ def parts_of(content: Content) -> list[Part]:
     return parts
 
 
+def words_of(content: Content, between: str = " ") -> str:
+    """Return the text of a content. Parts without a text are named."""
+    if isinstance(content, str):
+        return content
+    texts = ((part.get("text"), part.get("type", "part")) for part in content)
+    return between.join(text if isinstance(text, str) else f"[{kind}]" for text, kind in texts)
+
+
 def says_something(content: Content) -> bool:
     """Return whether a message with this content is sent: an empty one is left out."""
     return not is_blank(content) if isinstance(content, str) else bool(parts_of(content))
