@@ -48,25 +48,32 @@ DrawnLimit = Annotated[
 ]
 
 
-def counting_model(name: str | None) -> LLM | None:
-    """Return the model of that name, whose tokenizer counts; None, with a warning, if the tokenizer is missing.
+def counting_model(name: str | None, limit: int | None) -> tuple[LLM | None, int | None]:
+    """Return the model of that name, whose tokenizer counts, and the limit to draw: its own if none is given. The model
+    is None, with a warning, if the tokenizer is missing.
 
     Raises ``InvalidCondenser`` if litellm, which counts, is not installed.
     """
     if name is None:
-        return None
-    from condensers import LLM, LLMConfig, TokensUnknown
+        return None, limit
+    from condensers import TokensUnknown
 
-    if not name:
-        raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
-    model = LLM(LLMConfig(model=name))
+    model = _named(name)
     try:
         model.count_tokens(_SHORT_PROMPT)
     except TokensUnknown as error:
         terminal.warn(f"tokens are estimated: {error}")
-        return None
+        return None, limit
     _say_if_unknown(model)
-    return model
+    return model, model.max_input_tokens if limit is None else limit
+
+
+def _named(name: str) -> LLM:
+    from condensers import LLM, LLMConfig
+
+    if not name:
+        raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
+    return LLM(LLMConfig(model=name))
 
 
 def agent_model(name: str | None) -> LLM | None:
@@ -89,9 +96,7 @@ def agent_model(name: str | None) -> LLM | None:
 
     if name is None:
         return Tokenizer(LLMConfig(model=_TOKENIZER))
-    if not name:
-        raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
-    model = LLM(LLMConfig(model=name))
+    model = _named(name)
     _say_if_unknown(model)
     return model
 

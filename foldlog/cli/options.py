@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from foldlog.cli.hints import DEFAULT_DB, use_store
-
-__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "EventId", "SomeConversations", "completed"]
+from foldlog.cli.hints import DEFAULT_DB as DEFAULT_DB
+from foldlog.cli.hints import use_store
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -41,6 +40,8 @@ ConversationId = Annotated[
 EventId = Annotated[
     int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
 ]
+EVENT_SETTINGS = {"ignore_unknown_options": True}
+"""Accept the id of a summary, which begins with a minus, as an argument."""
 SomeConversations = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),

@@ -38,6 +38,7 @@ __all__ = [
     "prepare",
     "print_indented",
     "print_line",
+    "print_values",
     "printable",
     "progress",
     "warn",
@@ -150,6 +151,13 @@ class PrintedLines:
             before, _, after = captured.get().partition("x")
             self._codes[style] = before, after
         return self._codes[style]
+
+
+def print_values(values: Mapping[str, str]) -> None:
+    """Print a line for each name and its value."""
+    lines = PrintedLines()
+    for name, value in values.items():
+        lines.write((f"{printable(name, one_line=True)}  ", "bold"), (printable(value, one_line=True), ""))
 
 
 def _cut(text: str, room: int) -> str:

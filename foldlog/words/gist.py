@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore import CondensationAction, Content, Event, events
+from eventstore import CondensationAction, Event, events
 from eventstore.values.json_values import said
 from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
 from projections.intervals import normalize
+from projections.messages.content import words_of
 
 UNLIMITED = sys.maxsize
 """The length of a line that is never cut."""
@@ -28,17 +29,17 @@ def gist(event: Event, length_max: int) -> str:
 def _words(event: Event, length_max: int) -> str:
     match event:
         case events.SystemMessage(content=content, tools=tools):
-            said = _plain(content)
+            said = words_of(content)
             return f"{said if length_max == UNLIMITED else said[:200]} ({count(len(tools), 'tool')})"
         case events.Message(content=content) | events.CondensationSummary(content=content):
-            return _plain(content)
+            return words_of(content)
         case events.Action(tool=tool, arguments=arguments, thought=thought):
-            said = _plain(thought)
+            said = words_of(thought)
             return f"{tool}: {_arguments(arguments)}{' - ' if said else ''}{said}"
         case events.Observation(tool=tool, content=content):
-            return f"{tool}: {_plain(content)}" if tool else _plain(content)
+            return f"{tool}: {words_of(content, ' ')}" if tool else words_of(content)
         case events.Annotation(name=name, data=data):
-            return f"{name} {_thought(data) or _compact(data)}"
+            return f"{name} {_thought(data) or compact(data)}"
         case events.DocumentChanges(changed=changed):
             return ", ".join(_document(name, change) for name, change in changed.items())
         case events.CondensationRequest(reason=reason):
@@ -61,7 +62,7 @@ def _document(name: str, change: dict[str, Any]) -> str:
         return f"{name} (deleted)"
     if name != events.ATTRIBUTES or "value" not in change:
         return name
-    pairs = (f"{each}={one if isinstance(one, str) else _compact(one)}" for each, one in change["value"].items())
+    pairs = (f"{each}={compact(one)}" for each, one in change["value"].items())
     return f"{name} {' '.join(pairs)}".strip()
 
 
@@ -116,29 +117,19 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _plain(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    parts = []
-    for part in content:
-        text = part.get("text")
-        parts.append(text if isinstance(text, str) else f"[{part.get('type', 'part')}]")
-    return " ".join(parts)
-
-
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
     """Return the most telling part of a call: the command, or the file or place it acts on, before the rest."""
     if isinstance(arguments, str):
         arguments = _parsed(arguments)
     if not isinstance(arguments, dict):
-        return _compact(arguments)
+        return compact(arguments)
     command, path = arguments.get("command"), arguments.get("path")
     if isinstance(command, str):
         return f"{command} {path}" if isinstance(path, str) else command
     if len(arguments) == 1:
         (only,) = arguments.values()
-        return _compact(only)
-    return _compact(arguments)
+        return compact(only)
+    return compact(arguments)
 
 
 def _parsed(arguments: str) -> Any:
@@ -149,7 +140,8 @@ def _parsed(arguments: str) -> Any:
         return arguments
 
 
-def _compact(value: Any) -> str:
+def compact(value: Any) -> str:
+    """Return a value as JSON, a text as it is, and None as an empty text."""
     if value is None:
         return ""
     if isinstance(value, str):

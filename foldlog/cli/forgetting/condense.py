@@ -71,12 +71,16 @@ def run(
             problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
-            account = _account(made, model)
+            tokens = tokens_of(made.before, model), tokens_of(made.after, model)
     if as_json:
-        terminal.emit(_document(conversation, dry_run, account))
+        terminal.emit(_document(conversation, dry_run, made, tokens, model))
     else:
-        _show(terminal.console(), conversation, dry_run, account)
+        _show(terminal.console(), conversation, dry_run, made, tokens, model)
     return DONE
+
+
+_Tokens = tuple[int | None, int | None]
+"""The tokens of the Views before and after a condensation; None if no model can count them."""
 
 
 class _Made(NamedTuple):
@@ -86,6 +90,18 @@ class _Made(NamedTuple):
     before: View
     after: View
     requests: Sequence[CondensationRequest]
+
+    @property
+    def summary(self) -> tuple[int, CondensationSummary] | None:
+        """The summary in the View after it, and its index there."""
+        for index, event in enumerate(self.after):
+            if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
+                return index, event
+        return None
+
+    @property
+    def spending(self) -> _Spending:
+        return _Spending.of(reports_of(self.action))
 
 
 def _condense(histories: Histories, conversation: str) -> _Made | None:
@@ -144,41 +160,8 @@ class _Spending(NamedTuple):
         )
 
 
-class _Account(NamedTuple):
-    """One condensation, the Views before and after it, and their tokens, if a model can count them."""
-
-    action: CondensationAction
-    before: View
-    after: View
-    tokens: tuple[int, int] | None
-    counter: LLM | None
-    spending: _Spending
-    requests: Sequence[CondensationRequest]
-
-    @property
-    def summary(self) -> tuple[int, CondensationSummary] | None:
-        """The summary in the View after it, and its index there."""
-        for index, event in enumerate(self.after):
-            if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
-                return index, event
-        return None
-
-
-def _account(made: _Made, model: LLM | None) -> _Account:
-    counts = tokens_of(made.before, model), tokens_of(made.after, model)
-    return _Account(
-        made.action,
-        made.before,
-        made.after,
-        None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
-        model,
-        _Spending.of(reports_of(made.action)),
-        made.requests,
-    )
-
-
-def _document(conversation: str, dry_run: bool, account: _Account) -> dict[str, Any]:
-    action, before, after, tokens, counter, spending, _ = account
+def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> dict[str, Any]:
+    action = made.action
     return {
         "conversation": conversation,
         "dry_run": dry_run,
@@ -188,12 +171,12 @@ def _document(conversation: str, dry_run: bool, account: _Account) -> dict[str, 
         "reason": action.metadata.get("reason"),
         "forgotten": [list(interval) for interval in action.forgotten.intervals],
         "forgotten_summaries": list(action.forgotten.summaries),
-        "summary": None if (found := account.summary) is None else _summary(*found),
-        "events": {"before": len(before), "after": len(after)},
+        "summary": None if (found := made.summary) is None else _summary(*found),
+        "events": {"before": len(made.before), "after": len(made.after)},
         "tokens": None
-        if tokens is None or counter is None
+        if counter is None or None in tokens
         else {"before": tokens[0], "after": tokens[1], "counted_as": counter.tokenizer},
-        "model": spending._asdict(),
+        "model": made.spending._asdict(),
         "metadata": action.metadata,
     }
 
@@ -202,14 +185,16 @@ def _summary(position: int, summary: CondensationSummary) -> dict[str, Any]:
     return {"id": summary.id, "position": position, "text": summary.content}
 
 
-def _tokens(tokens: tuple[int, int] | None, counter: LLM | None) -> str:
+def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
     if counter is None:
         return "not counted; for that: pip install 'foldlog[llm]'"
-    return "could not be counted" if tokens is None else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
+    return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
 
 
-def _show(console: Console, conversation: str, dry_run: bool, account: _Account) -> None:
-    action, before, after, tokens, counter, spending, requests = account
+def _show(
+    console: Console, conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None
+) -> None:
+    action, before, after, requests = made
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.printable(conversation, one_line=True)
     intervals, summaries = action.forgotten
@@ -219,17 +204,11 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
         ("forgot", f"{forgotten_words(intervals, summaries)}{ids}"),
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         ("tokens", _tokens(tokens, counter)),
-        ("cost", _cost(spending)),
+        ("cost", _cost(made.spending)),
     ]
-    found = account.summary
-    rows.append(
-        (
-            "instead",
-            "nothing; the log keeps it all"
-            if found is None
-            else f"summary {found[1].id}, at index {found[0]} of the View:",
-        )
-    )
+    found = made.summary
+    instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
+    rows.append(("instead", instead))
     head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
     console.print(Text(f"{head}, by the condenser {condenser}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -12,6 +12,7 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved, whole
 from foldlog.histories import Histories
+from foldlog.words.gist import compact
 
 
 def run(
@@ -40,12 +41,7 @@ def run(
         return DONE
     if not attributes:
         terminal.console().print("No attributes; --set NAME=VALUE sets one.")
-    lines = terminal.PrintedLines()
-    for name, value in attributes.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines.write(
-            (f"{terminal.printable(name, one_line=True)}  ", "bold"), (terminal.printable(text, one_line=True), "")
-        )
+    terminal.print_values({name: compact(value) for name, value in attributes.items()})
     return DONE
 
 

@@ -39,12 +39,7 @@ def run(
     if not documents:
         none = f"{terminal.printable(conversation, one_line=True)} has no documents at version {version}."
         terminal.console().print(none, markup=False, soft_wrap=True)
-    lines = terminal.PrintedLines()
-    for each, value in documents.items():
-        text = json.dumps(value, ensure_ascii=False, default=said)
-        lines.write(
-            (f"{terminal.printable(each, one_line=True)}  ", "bold"), (terminal.printable(text, one_line=True), "")
-        )
+    terminal.print_values({n: json.dumps(value, ensure_ascii=False, default=said) for n, value in documents.items()})
     return DONE
 
 

@@ -32,9 +32,7 @@ def run(
 
     Example: foldlog report tidewatch --output tidewatch.html
     """
-    model = counting_model(agent)
-    if limit is None and model is not None:
-        limit = model.max_input_tokens
+    model, limit = counting_model(agent, limit)
     with open_existing(db) as store, terminal.progress() as bars:
         conversation = resolved(store, conversation)
         path = _writable(output or _default_file(conversation, force=force))

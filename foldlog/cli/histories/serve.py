@@ -73,9 +73,7 @@ def run(
     except ImportError as error:
         raise Refused(f"the server needs {error.name}, which is not installed: pip install 'foldlog[web]'") from error
     secret = None if no_token else token or secrets.token_urlsafe(24)
-    model = counting_model(agent)
-    if limit is None and model is not None:
-        limit = model.max_input_tokens
+    model, limit = counting_model(agent, limit)
     with open_to_read(db) as store, _listening(host, port) as listener:
         _serve(store, listener, host, secret, [*(allow_host or ()), host], limit, model, db)
     return DONE

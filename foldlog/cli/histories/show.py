@@ -8,15 +8,14 @@ from foldlog.cli.borders import border_words, borders_document, borders_of
 from foldlog.cli.full import show_event
 from foldlog.cli.hints import command
 from foldlog.cli.moments import summary_at
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
+from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.words.event_json import event_document
 from projections.fold import summary_event
 
-SETTINGS = {"ignore_unknown_options": True}
-"""Accept the id of a summary, which begins with a minus, as an argument."""
+SETTINGS = EVENT_SETTINGS
 
 
 def run(

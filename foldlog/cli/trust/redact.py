@@ -12,15 +12,14 @@ from eventstore.maintenance.redact import RedactionReceipt
 from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
+from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust import erase
 from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count, gist
 
-SETTINGS = {"ignore_unknown_options": True}
-"""Accept the id of a summary, which begins with a minus, as an argument."""
+SETTINGS = EVENT_SETTINGS
 
 
 def run(

@@ -11,7 +11,7 @@ from rich.text import Text
 from eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, completed
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
+from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
@@ -23,8 +23,7 @@ from projections import Views, Why
 
 _SUMMARY_LINES = 12
 
-SETTINGS = {"ignore_unknown_options": True}
-"""Accept the id of a summary, which begins with a minus, as an argument."""
+SETTINGS = EVENT_SETTINGS
 
 
 def run(
