@@ -19,7 +19,7 @@ The rules of every command:
     options.py selection.py moments.py stores.py outputs.py what commands take: options, filters, times, --db, files
     terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
     outcome.py hints.py mistakes.py                         how they end; the commands that their messages name
-    archives.py borders.py agent_model.py                   archives, forks and the agent's model, at the command line
+    borders.py agent_model.py                               forks and the agent's model, at the command line
 """
 
 from foldlog.cli.application import main

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from eventstore import EventStoreError, Store
+from eventstore import EventStoreError
 from eventstore.maintenance.whole_file import whole_file
-from foldlog.cli import archives, terminal
+from foldlog.archives import write_archive
+from foldlog.cli import terminal
+from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.outputs import Force, output_option
-from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.stores import listed, open_existing, resolved
 from foldlog.formats import FORMATS, UnknownFormat, encode
-from foldlog.words.gist import count
+from foldlog.words.gist import count, events_and_tombstones
 from foldlog.words.safe_text import json_lines
 
 NATIVE = "openhands-v1"
@@ -26,10 +28,6 @@ NATIVE = "openhands-v1"
 
 _RECORDS_AT_ONCE = 32
 """Records that are encoded in one call."""
-
-
-def _formats() -> list[str]:
-    return list(FORMATS)
 
 
 def run(
@@ -45,7 +43,7 @@ def run(
             "--format",
             metavar="FORMAT",
             show_default="the format of its source",
-            autocompletion=_formats,
+            autocompletion=lambda: list(FORMATS),
             help="The format to write. An imported conversation: that of its source, or openai-chat.",
         ),
     ] = None,
@@ -71,7 +69,7 @@ def run(
     if archive is not None:
         if format is not None or output is not None:
             raise Refused("--all writes an archive; leave out --format and --output")
-        return archives.write(db, archive, conversations, as_json=as_json)
+        return _archive(db, archive, conversations, as_json=as_json)
     if conversations is None or len(conversations) != 1:
         raise Refused(
             "name one conversation to export, and its file with --output FILE; or write an archive with --all"
@@ -79,10 +77,40 @@ def run(
     return _export(conversations[0], format, output, db, as_json=as_json)
 
 
+def _archive(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
+    """Write conversations, or all of them, to an archive."""
+    with open_existing(db) as store, terminal.progress() as bars:
+        names = list(conversations or ()) or [row.id for row in listed(store)]
+        if str(path) in names:
+            raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")
+        bar = bars.add_task(f"archiving to {path.name}", unit="conversations", total=len(names))
+        written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
+        bars.stop()
+        tell_of_forks(store, names if conversations else None)
+    if as_json:
+        terminal.emit(
+            {
+                "archive": str(path),
+                "bytes": path.stat().st_size,
+                "conversations": written.conversations,
+                "events": written.events,
+                "tombstones": written.tombstones,
+                "findings": [problem._asdict() for problem in written.problems],
+            }
+        )
+    else:
+        amounts = events_and_tombstones(written.events, written.conversations, written.tombstones)
+        terminal.console().print(f"{amounts} in {terminal.printable(str(path))}.")
+    for name, problem in written.problems:
+        terminal.warn(f"conversation {name!r} is left out: {problem}")
+    return FINDINGS if written.problems else DONE
+
+
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        chosen = format or _format_of(store, conversation)
+        origin = next(store.events(conversation, 0, 1)).origin
+        chosen = format or (NATIVE if origin is None else origin.format)
         notes: list[str] = []
         try:
             records = encode(store.events(conversation), chosen, notes=notes.append)
@@ -91,7 +119,8 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
         head = {"conversation": conversation, "format": chosen}
         findings: list[str] = []
         if output is not None:
-            number = _to_file(output, records)
+            with whole_file(output) as file:
+                number = _write(file, records)
             if as_json:
                 terminal.emit({**head, "output": str(output), "records": number, **_noted(notes)})
             else:
@@ -121,11 +150,6 @@ def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
         findings.append(str(error))
 
 
-def _format_of(store: Store, conversation: str) -> str:
-    first = next(store.events(conversation, 0, 1))
-    return NATIVE if first.origin is None else first.origin.format
-
-
 def _write(file: BinaryIO, records: Iterable[Any]) -> int:
     """Write a line for each record, and return their number. Those before one that cannot be read are written too."""
     count = 0
@@ -140,11 +164,6 @@ def _write(file: BinaryIO, records: Iterable[Any]) -> int:
     finally:
         file.writelines(json_lines(waiting))
     return count + len(waiting)
-
-
-def _to_file(path: Path, records: Iterable[Any]) -> int:
-    with whole_file(path) as file:
-        return _write(file, records)
 
 
 def _to_stdout(records: Iterable[Any]) -> None:

@@ -18,9 +18,8 @@ from rich.text import Text
 
 from eventstore import ConversationErased, Event, EventStoreError, HistoryDiverged, InvalidEvent, Store, VersionConflict
 from eventstore.recorders.urls import without_password
-from foldlog.archives import LeftOut, Problem, is_archive
+from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive
 from foldlog.cli import terminal
-from foldlog.cli.archives import parted, read
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
@@ -59,10 +58,6 @@ class ImportedHistory(NamedTuple):
     tombstone: Literal["added", "unchanged", "left out"] | None = None
 
 
-def _formats() -> list[str]:
-    return ["auto", *FORMATS]
-
-
 def run(
     paths: Annotated[
         list[Path],
@@ -71,7 +66,10 @@ def run(
         ),
     ],
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="The format of the files.")
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", autocompletion=lambda: ["auto", *FORMATS], help="The format of the files."
+        ),
     ] = "auto",
     conversation: Annotated[
         str | None,
@@ -139,7 +137,7 @@ def _import(
     tombstones: bool,
     as_json: bool,
 ) -> int:
-    archives, paths = parted(paths, conversation, prefix, strict=strict)
+    archives, paths = _parted(paths, conversation, prefix, strict=strict)
     sources = _sources(paths, format, prefix)
     if conversation is not None and prefix:
         raise Refused("--conversation is the whole name; leave out --prefix")
@@ -171,6 +169,21 @@ def _import(
     else:
         _sum_up(db, imported, len(elsewhere))
     return FINDINGS if elsewhere or any(one.findings_count for one in imported) else DONE
+
+
+def _parted(
+    paths: Sequence[Path], conversation: str | None, prefix: str, *, strict: bool
+) -> tuple[list[Path], list[Path]]:
+    """Return the archives and the other paths. Refuse an option that archives do not have."""
+    archives = [path for path in paths if path.is_file() and is_archive(path)]
+    given = {"--conversation": conversation is not None, "--prefix": bool(prefix), "--strict": strict}
+    refused = [option for option, is_given in given.items() if is_given]
+    if archives and refused:
+        raise Refused(
+            f"{archives[0]} is an archive: each of its histories comes under its own id, whole or not at all; "
+            f"leave out {refused[0]}"
+        )
+    return archives, [path for path in paths if path not in archives]
 
 
 def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
@@ -217,26 +230,25 @@ def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> 
 
 def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history in an archive; a text is a problem of the archive as a whole."""
-    for outcome in read(store, path, tombstones=tombstones):
-        if isinstance(outcome, str):
-            yield outcome
-            continue
-        if isinstance(outcome, LeftOut):
-            yield ImportedHistory(
-                str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _TOMBSTONE, "left out"
-            )
-            continue
-        one = ImportedHistory(str(path), outcome.conversation, "archive", 0, 0, False, (), 0)
-        if isinstance(outcome, Problem):
-            one = one._replace(refused=True, findings=(f"{path}: {outcome.problem}",), findings_count=1)
-        else:
-            one = one._replace(added=outcome.added, version=outcome.version)
-            if outcome.erased:
-                one = one._replace(tombstone="added" if outcome.tombstones else "unchanged")
-        _warn(one.findings, one.findings_count, str(path))
-        if not quiet:
-            _tell(one)
-        yield one
+    nothing = ImportedHistory(str(path), "", "archive", 0, 0, False, (), 0)
+    try:
+        for outcome in read_archive(store, path, tombstones=tombstones):
+            one = nothing._replace(conversation=outcome.conversation)
+            if isinstance(outcome, LeftOut):
+                yield one._replace(note=_TOMBSTONE, tombstone="left out")
+                continue
+            if isinstance(outcome, Problem):
+                one = one._replace(refused=True, findings=(f"{path}: {outcome.problem}",), findings_count=1)
+            else:
+                one = one._replace(added=outcome.added, version=outcome.version)
+                if outcome.erased:
+                    one = one._replace(tombstone="added" if outcome.tombstones else "unchanged")
+            _warn(one.findings, one.findings_count, str(path))
+            if not quiet:
+                _tell(one)
+            yield one
+    except NotAnArchive as error:
+        yield str(error)
 
 
 def _refuse_findings(sources: Sources) -> None:
