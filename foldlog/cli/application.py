@@ -214,7 +214,7 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         if isinstance(error, OSError) and error.filename is None and _stdout_fails():
             error.filename = "stdout"
-        problem, unfinished = _explained(error), _is_unfinished(error)
+        problem, unfinished = _explained(error), getattr(error, "unfinished", False)
         if as_json and unfinished:
             terminal.emit({"outcome": "unfinished", "problem": problem})
         terminal.complain(problem)
@@ -251,12 +251,6 @@ def _stdout_fails() -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
     return False
-
-
-def _is_unfinished(error: Exception) -> bool:
-    from eventstore import EventStoreError
-
-    return isinstance(error, EventStoreError) and error.unfinished
 
 
 def _explained(error: Exception) -> str:

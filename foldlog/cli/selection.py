@@ -14,11 +14,6 @@ from foldlog.cli.outcome import Refused
 from foldlog.kinds import KINDS, WIDER, kind_words, label
 from foldlog.words.times import happened_at
 
-
-def _kinds(ctx: object, incomplete: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(incomplete)]
-
-
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
@@ -26,7 +21,7 @@ Kinds = Annotated[
         metavar="KIND",
         help=f"Only events of this kind; may be given several times. One of: {', '.join(KINDS)}.",
         show_default="all kinds",
-        autocompletion=_kinds,
+        autocompletion=lambda incomplete: [kind for kind in KINDS if kind.startswith(incomplete)],
     ),
 ]
 NoNotes = Annotated[bool, typer.Option("--no-notes", help="Leave out annotations.")]

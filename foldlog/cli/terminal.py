@@ -19,7 +19,7 @@ from foldlog.words.safe_text import json_text, printable, well_formed
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
     from rich.text import Text
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "PrintedLines",
     "about",
     "complain",
+    "completing",
     "console",
     "emit",
     "emit_list",
@@ -201,6 +202,11 @@ def progress() -> Progress:
         disable=hidden,
         redirect_stdout=sys.stdout.isatty(),  # otherwise rich would write lines to stderr that belong into a file
     )
+
+
+def completing(bars: Progress, bar: TaskID) -> Callable[[int, int], None]:
+    """Return a function that shows on a bar how many of how many are done."""
+    return lambda done, of: bars.update(bar, completed=done, total=of)
 
 
 @contextmanager

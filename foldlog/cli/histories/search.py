@@ -119,20 +119,11 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
 
 
 def _document(hit: Hit) -> dict[str, Any]:
-    return {
-        "conversation": hit.conversation,
-        "id": hit.id,
-        "kind": hit.kind,
-        "timestamp": None if hit.timestamp is None else hit.timestamp.isoformat(),
-        "recorded_at": hit.recorded_at.isoformat(),
-        "snippet": hit.snippet,
-        "highlights": hit.highlights,
-        "score": hit.score,
-    }
+    happened_at = None if hit.timestamp is None else hit.timestamp.isoformat()
+    return {**hit._asdict(), "timestamp": happened_at, "recorded_at": hit.recorded_at.isoformat()}
 
 
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
-
     console = terminal.console()
     if not hits:
         which = "No event within --in, --kind, --since and --until" if filtered else "No event"

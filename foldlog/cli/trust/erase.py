@@ -187,7 +187,6 @@ def _erase_from_search(store: Store) -> str | None:
 
 def erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
     """Erase the conversations from the audit database. Return the problem, or None."""
-
     from foldlog.reports.audit_database import update
 
     try:

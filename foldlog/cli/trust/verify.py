@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from eventstore import Store
 from eventstore.maintenance.verify import Published, Verdict
 from eventstore.maintenance.verify import verify as verify_store
 from eventstore.stored.rows import from_microseconds
@@ -44,7 +43,8 @@ def run(
     with open_existing(db) as store, terminal.progress() as bars:
         names = [resolved(store, name) for name in conversations or ()]
         bar = bars.add_task("verifying", unit="events", total=events_total(store, names))
-        verdicts = found.counted(_verdicts(store, names, published), lambda events: bars.advance(bar, events))
+        checked = (each for name in dict.fromkeys(names) or (None,) for each in verify_store(store, name, published))
+        verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
         if as_json:
             terminal.emit_list({"db": db}, "conversations", map(_document, verdicts), found.summary)
         else:
@@ -63,16 +63,6 @@ def run(
         words += f", {found.unchecked:,} not checked for want of a key" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
     return FINDINGS if found.findings or found.lost else DONE
-
-
-def _verdicts(
-    store: Store, conversations: Sequence[str] | None, published: Mapping[str, Sequence[Published]]
-) -> Iterator[Verdict]:
-    if not conversations:
-        yield from verify_store(store, published=published)
-        return
-    for name in dict.fromkeys(conversations):
-        yield from verify_store(store, name, published)
 
 
 class _Found:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, TaskID
 
 from eventstore.maintenance.backup import back_up
 from foldlog.cli import terminal
@@ -34,7 +32,11 @@ def run(
     """
     with open_existing(db) as store, terminal.progress() as bars:
         bar = bars.add_task("copying", unit="pages", total=None)
-        done = back_up(store, str(file), partial(_advance, bars, bar))
+
+        def advance(done: int, of: int) -> None:  # when every page is copied, verifying them takes about as long again
+            bars.update(bar, description="verifying" if done == of else "copying", completed=done, total=of)
+
+        done = back_up(store, str(file), advance)
     findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
     if as_json:
         terminal.emit(
@@ -55,8 +57,3 @@ def run(
     for name, problem in findings:
         terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")
     return FINDINGS if findings else DONE
-
-
-def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
-    # When every page is copied, verifying them takes about as long again.
-    bars.update(bar, description="verifying" if done == of else "copying", completed=done, total=of)

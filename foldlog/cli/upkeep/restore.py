@@ -34,16 +34,8 @@ def run(
     except StoreUnusable as error:  # of the backup: nothing was replaced
         raise Refused(str(error)) from error
     if as_json:
-        terminal.emit(
-            {
-                "file": done.path,
-                "kept": done.kept,
-                "conversations": done.conversations,
-                "events": done.events,
-                "erased_since": list(done.erased_since),
-                "redacted_since": list(done.redacted_since),
-            }
-        )
+        fields = done._asdict()
+        terminal.emit({"file": fields.pop("path"), **fields})
     else:
         kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
         terminal.console().print(

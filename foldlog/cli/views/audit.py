@@ -115,7 +115,7 @@ class _Audits:
         """Begin the audit of one conversation; None if it cannot be read. Iterate with ``forgettings``."""
         self._bar = self.bars.add_task(terminal.printable(name, one_line=True), unit="events", total=None)
         try:
-            return Auditing(self.store, name, self._advance)
+            return Auditing(self.store, name, terminal.completing(self.bars, self._bar))
         except EventStoreError as error:
             self._give_up(name, str(error))
             return None
@@ -138,9 +138,6 @@ class _Audits:
             self.conversations += 1
         self.revisions += auditing.revisions
         self.wrong += len(found)
-
-    def _advance(self, done: int, of: int) -> None:
-        self.bars.update(self._bar, completed=done, total=of)
 
     def _give_up(self, name: str, problem: str) -> None:
         self.bars.remove_task(self._bar)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from rich.progress import Progress, TaskID
-
 from eventstore import EventStoreError, UnknownEventType
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
@@ -30,7 +26,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
         for conversation in chosen(store, conversations, find=whole):
             bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
             try:
-                rebuilt[conversation] = views.rebuild(conversation, partial(_advance, bars, bar))
+                rebuilt[conversation] = views.rebuild(conversation, terminal.completing(bars, bar))
             except EventStoreError as error:
                 if not (isinstance(error, UnknownEventType) or is_of_damage(error)):
                     raise
@@ -44,7 +40,3 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     for finding in findings:
         terminal.warn(finding)
     return FINDINGS if findings else DONE
-
-
-def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
-    bars.update(bar, completed=done, total=of)

@@ -64,7 +64,6 @@ def run(
 
 
 def _show(stats: Stats, title: str) -> None:
-
     console = terminal.console()
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
