@@ -103,7 +103,7 @@ class Maintenance:
         """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``."""
         from eventstore.maintenance.rekey import rekey
 
-        return rekey(self._store, conversation, decrypt=decrypt)
+        return rekey(self._store, *(() if conversation is None else (conversation,)), decrypt=decrypt)
 
     def back_up(self, path: str) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``."""

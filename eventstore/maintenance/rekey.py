@@ -54,10 +54,8 @@ class Rekeyed(NamedTuple):
     bytes_pending: bool | None = None
 
 
-def rekey(
-    store: Store, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
-) -> Iterator[Rekeyed]:
-    """Store every conversation, or the named one, with the settings of the open store: compressed, if a compression was
+def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: float = 60.0) -> Iterator[Rekeyed]:
+    """Store every conversation, or those named, with the settings of the open store: compressed, if a compression was
     chosen, and encrypted, if the store has a key. ``decrypt``: as plain text.
 
     At the end the old form is gone from the files, as after an erasure; where the last result has ``bytes_pending``,
@@ -67,11 +65,11 @@ def rekey(
     """
     database = store.database
     with translated():
-        for found in _wanted(database, conversation):
+        for found in _wanted(database, conversations):
             _check_key(database, found)
         last: Rekeyed | None = None
         changed = 0
-        for found in _wanted(database, conversation):
+        for found in _wanted(database, conversations):
             if found.erasure is None:
                 if last is not None:
                     yield last
@@ -80,11 +78,10 @@ def rekey(
                 except RecorderError as error:
                     if not changed:
                         raise
-                    raise unfinished(
-                        f"conversations in their new form: {changed}; the others are not", error
-                    ) from error
+                    done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
+                    raise unfinished(done, error) from error
                 changed += last.key or last.rows > 0
-        for key in _staged(database, conversation):
+        for key in _staged(database, conversations):
             staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
@@ -94,16 +91,16 @@ def rekey(
             yield last._replace(bytes_pending=database.bytes_pending if is_file else not gone)
 
 
-def _wanted(database: Database, conversation: str | None) -> Iterator[Conversation]:
-    if conversation is None:
+def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
+    if not conversations:
         for each in readable_conversations(database.recorder):
             if isinstance(each, Conversation):
                 yield each
-        return
-    found = database.recorder.query(lambda reader: reader.conversation(conversation))
-    if found is None:
-        raise ConversationNotFound(conversation)
-    yield found
+    for name in conversations:
+        found = database.recorder.query(lambda reader, name=name: reader.conversation(name))  # type: ignore[misc]
+        if found is None:
+            raise ConversationNotFound(name)
+        yield found
 
 
 def _check_key(database: Database, found: Conversation) -> None:
@@ -115,11 +112,11 @@ def _check_key(database: Database, found: Conversation) -> None:
     database.data_key(found)
 
 
-def _staged(database: Database, conversation: str | None) -> Sequence[int]:
+def _staged(database: Database, conversations: Sequence[str]) -> Sequence[int]:
     """Return the imports that are running or were killed: they are invisible, but their rows are in the file."""
     recorder = database.recorder
-    if conversation is not None:
-        return recorder.query(lambda reader: staged_keys(reader, conversation))
+    if conversations:
+        return recorder.query(lambda reader: [key for name in conversations for key in staged_keys(reader, name)])
     return [found.key for found in staged_conversations(recorder)]
 
 

@@ -34,25 +34,26 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     Durability: the file is on disk, under its name, when the block has ended.
     """
     check_target(path)
-    if _is_device(path):
-        with path.open("wb") as file:
-            yield file
-        return
-    handle, name = _made_beside(path)
-    part = Path(name)
     try:
-        with open(handle, "wb") as file:  # the name is not used again: another file may have it by now
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        sync(path.parent)
+        if _is_device(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        handle, name = _made_beside(path)
+        part = Path(name)
+        try:
+            with open(handle, "wb") as file:  # the name is not used again: another file may have it by now
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+            sync(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         if error.filename is None:  # such as on a full disk
             error.filename = str(path)
         raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def check_target(path: Path) -> None:

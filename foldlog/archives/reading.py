@@ -7,12 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
+from eventstore import (
+    ConversationErased,
+    CorruptEvent,
+    EventStoreError,
+    HistoryDiverged,
+    InvalidEvent,
+    Store,
+    VersionConflict,
+)
 from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, chunked
 from eventstore.recorders.types import Row
 from eventstore.stored.database import translated
 from eventstore.stored.rows import from_microseconds
-from foldlog.archives.compression import NotReadable, decompressed, is_compressed
+from foldlog.archives.compression import AGAIN, NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
     VERSION,
     ArchiveLine,
@@ -99,8 +107,16 @@ def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
     except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, VersionConflict) as error:
         rest.skip()
         if rest.given_up is None:
-            return Problem(what.id, error.problem if isinstance(error, ConversationErased) else str(error))
+            return Problem(what.id, _problem(error))
     return Problem(what.id, f"it was damaged when it was archived: {rest.given_up}")
+
+
+def _problem(error: EventStoreError) -> str:
+    """Return why a conversation was not copied. What is damaged is the archive, not a store."""
+    if isinstance(error, CorruptEvent):
+        place = f"conversation {error.conversation!r}, event {error.event_id}"
+        return f"{place}: {error.problem}; the archive was damaged or edited: {AGAIN}"
+    return error.problem if isinstance(error, ConversationErased) else str(error)
 
 
 class _Rest:

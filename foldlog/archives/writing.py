@@ -52,7 +52,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
             written = _write_one(store, sink, conversation)
         except CorruptEvent as error:
             problems.append(Problem(conversation, str(error)))
-            sink.write(line({"given_up": conversation, "problem": str(error)}))
+            sink.write(line({"given_up": conversation, "problem": f"event {error.event_id}: {error.problem}"}))
         else:
             if written.erasure is None:
                 count += 1

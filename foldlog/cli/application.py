@@ -188,9 +188,9 @@ def main() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
-    terminal.prepare(as_json=as_json)
     use_store(None)
     try:
+        terminal.prepare(as_json=as_json)
         command = typer.main.get_command(build(_first_word(arguments)))
         status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
         sys.stdout.flush()
@@ -205,15 +205,17 @@ def _run(arguments: Sequence[str]) -> int:
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
     except (BrokenPipeError, _ReaderLeft):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must stay silent
+        _drop_stdout()
         return DONE if _command_of(arguments).strip() in _ONLY_SHOW else _PIPE_CLOSED
+    except terminal.StdoutFailed as error:
+        _drop_stdout()
+        terminal.complain(f"{_explained(error)}; the output is not whole")
+        return FINDINGS
     except SystemExit as error:  # typer and rich end so where the reader of a help has left
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
-        if isinstance(error, OSError) and error.filename is None and _stdout_fails():
-            error.filename = "stdout"
         problem, unfinished = _explained(error), getattr(error, "unfinished", False)
         if as_json and unfinished:
             terminal.emit({"outcome": "unfinished", "problem": problem})
@@ -243,14 +245,9 @@ def _refuse(message: str) -> int:
     return REFUSED
 
 
-def _stdout_fails() -> bool:
-    """Return whether stdout cannot be written. What it still holds is then dropped: the flush at exit must not fail."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+def _drop_stdout() -> None:
+    """Drop what stdout still holds: the flush at exit must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explained(error: Exception) -> str:

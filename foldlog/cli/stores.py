@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -32,10 +33,25 @@ def bytes_pending_words(store: Store, of: str) -> str:
     )
 
 
-def open_or_create(db: str) -> Store:
-    """Open the store at ``db``, or create a SQLite file. For commands that add conversations; hints name it."""
+@contextmanager
+def open_or_create(db: str) -> Iterator[Store]:
+    """Open the store at ``db``, or create a SQLite file, which is removed again if it has no conversation at the end.
+    For commands that add conversations; hints name this store.
+    """
+    from eventstore.recorders.errors import RecorderError
+    from eventstore.recorders.sqlite.replacing import remove_empty
+
     use_store(db)
-    return _opened(db)
+    location = parse(as_url(db))
+    is_new = location.scheme == "sqlite" and not os.path.exists(location.path)
+    store = _opened(db)
+    try:
+        with store:
+            yield store
+    finally:
+        if is_new:
+            with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news
+                remove_empty(location.path)
 
 
 def _opened(url: str) -> Store:

@@ -5,6 +5,7 @@ history steers the terminal.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog.cli.hints import completed
+from foldlog.cli.outcome import Refused
 from foldlog.words.gist import UNLIMITED
 from foldlog.words.safe_text import json_text, printable, well_formed
 
@@ -26,6 +28,7 @@ __all__ = [
     "UNLIMITED",
     "Listed",
     "PrintedLines",
+    "StdoutFailed",
     "about",
     "complain",
     "completing",
@@ -54,12 +57,42 @@ _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 _as_json = False
 
 
+class StdoutFailed(OSError):
+    """Stdout cannot be written, for example because its disk is full."""
+
+
+class _Stdout(io.FileIO):
+    """Stdout, with errors of its own: an error of the system does not say of which open file it is."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # its reader has left
+            raise
+        except OSError as error:
+            raise StdoutFailed(error.errno, error.strerror, "stdout") from error
+
+
+def _checked(stdout: Any) -> io.TextIOWrapper:
+    """Return a stream on stdout that raises ``StdoutFailed``."""
+    raw: Any = _Stdout(stdout.fileno(), "w", closefd=False)
+    buffer = io.BufferedWriter(raw) if isinstance(stdout.buffer, io.BufferedWriter) else raw
+    lines, through = stdout.line_buffering, stdout.write_through
+    return io.TextIOWrapper(buffer, stdout.encoding, line_buffering=lines, write_through=through)
+
+
 def prepare(*, as_json: bool) -> None:
     """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
-    stderr is a JSON object.
+    stderr is a JSON object. Raise ``Refused`` if stdout is closed.
     """
     global _as_json
     _as_json = as_json
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:
+        raise Refused("stdout is closed; redirect it to a file, or to /dev/null to drop the output")
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _checked(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

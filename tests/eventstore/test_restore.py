@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,33 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def backup(tmp_path: Path) -> str:
     return str(tmp_path / "backup.db")
+
+
+def test_an_empty_store_is_removed_and_programs_that_have_it_open_write_nothing(tmp_path: Path):
+    path = tmp_path / "new.db"
+    with open_store(path) as early:
+        replacing.remove_empty(str(path))
+        assert list(tmp_path.iterdir()) == []
+        with open_store(path) as late:
+            append(late, "kept")
+            with pytest.raises(StoreUnavailable, match="nothing was written"):
+                append(early, "lost")
+    replacing.remove_empty(str(path))
+    assert contents(path) == ["kept"]
+
+
+def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path: Path):
+    path = tmp_path / "new.db"
+    with open_store(path) as store:
+
+        def events() -> Iterator[Message]:
+            for number in range(4_000):
+                if number == 3_500:
+                    replacing.remove_empty(str(path))
+                yield Message(source="user", content=str(number))
+
+        store.ingest("c1", events())
+    assert len(contents(path)) == 4_000
 
 
 def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):

@@ -169,15 +169,16 @@ def test_an_erasure_that_ends_after_its_forks_is_unfinished(foldlog, five_messag
     assert foldlog(*command).status == 0
 
 
-def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, five_messages, monkeypatch):
+@pytest.mark.parametrize("named", [(), ("one", "two")])
+def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, five_messages, monkeypatch, named):
     for name in ("one", "two"):
         foldlog("import", five_messages, "--conversation", name)
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with monkeypatch.context() as full:
         _full_at(full, rekey, "_rekeyed", 2)
-        ran = foldlog("rekey")
+        ran = foldlog("rekey", *named)
     assert (ran.status, ran.out) == (1, "")
-    assert "conversations in their new form: 1; the others are not" in ran.err
+    assert "conversations in their new form: 1; 'two' and those after it are not" in ran.err
     assert "nothing was written" not in ran.err
     assert foldlog("rekey").status == 0
 
@@ -192,15 +193,32 @@ def test_a_dash_names_no_store(foldlog, five_messages, command):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")
-@pytest.mark.parametrize("as_json", [[], ["--json"]])
-def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, as_json):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["list", "list --json", "log five", "export five", "list --help"])
+def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unbuffered):
     foldlog("import", five_messages)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "foldlog", "list", *as_json],
-            stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False,
+            [sys.executable, "-m", "foldlog", *command.split()],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )  # fmt: skip
-    assert ran.returncode == 2
-    assert "the system refused stdout: No space left on device" in ran.stderr
+    assert ran.returncode == 1
+    assert "the system refused stdout: No space left on device; the output is not whole" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")
+def test_a_device_that_is_full_is_named(foldlog, five_messages):
+    foldlog("import", five_messages)
+    refused = foldlog("export", "five", "--output", "/dev/full")
+    assert "the system refused /dev/full: No space left on device" in refused.err
+
+
+def test_a_stdout_that_is_closed_is_refused(foldlog, five_messages):
+    foldlog("import", five_messages)
+    command = [sys.executable, "-m", "foldlog", "retract", "five", "--to", "1"]
+    ran = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "stdout is closed" in ran.stderr
+    assert foldlog("list", "--json").document["conversations"][0]["version"] == 6

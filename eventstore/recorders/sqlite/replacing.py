@@ -1,4 +1,4 @@
-"""Put another file in the place of a store's file, while processes may have it open.
+"""Put another file in the place of a store's file, or remove it, while processes may have it open.
 
 These processes find that their file no longer has its name, and write nothing more. The order of the steps matters,
 because the process may be killed between two of them. The old log must never lie beside the new file; but it must lie
@@ -22,8 +22,9 @@ from eventstore.recorders.errors import DatabaseError, RecorderError
 from eventstore.recorders.sqlite import schema, upkeep
 from eventstore.recorders.sqlite.connections import open_reader, open_writer
 from eventstore.recorders.sqlite.errors import translated
+from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.write_lock import Until, WriteLock
+from eventstore.recorders.sqlite.write_lock import Until, WriteLock, lock_path
 
 _BESIDE = ("-wal", "-shm")
 
@@ -84,10 +85,27 @@ def replace(path: str, new: str, kept: str) -> bool:
     return there
 
 
+def remove_empty(path: str) -> None:
+    """Remove the store at ``path``, its log and its lock file, unless it has a conversation, or one that is being
+    imported. Processes that have it open write nothing more to it.
+    """
+    file = StoreFile(path)
+    lock = WriteLock(file.path, PATIENCE_S)
+    try:
+        lock.take(Until(time.monotonic() + PATIENCE_S))
+        with _alone_in(file) as connection:
+            if connection is not None and not connection.execute(SQL["any_conversation"]).fetchall():
+                for name in (*(f"{file.path}{suffix}" for suffix in _BESIDE), file.path, lock_path(file.path)):
+                    Path(name).unlink(missing_ok=True)
+    finally:
+        lock.close()
+
+
 @contextlib.contextmanager
-def _alone_in(file: StoreFile) -> Iterator[None]:
+def _alone_in(file: StoreFile) -> Iterator[sqlite3.Connection | None]:
     """Hold SQLite's write lock, so that other programs do not write, and write as much of the log into the file as
-    possible. A file that is damaged or partly replaced is replaced, too.
+    possible. A file that is damaged or partly replaced is replaced, too. Yield the connection; None where the lock is
+    not held.
     """
     connection = None
     with suppress(RecorderError, sqlite3.Error, OSError):
@@ -98,7 +116,7 @@ def _alone_in(file: StoreFile) -> Iterator[None]:
             upkeep.empty_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
     try:
-        yield
+        yield connection if connection is not None and connection.in_transaction else None
     finally:
         if connection is not None:
             connection.rollback()

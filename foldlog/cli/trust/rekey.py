@@ -40,13 +40,11 @@ def run(
     with open_existing(db) as store, terminal.progress() as bars:
         if store.database.settings.keys is not None:
             remove_index(store)  # it would keep the texts as plain text
-        wanted = [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]
-        of = len(wanted) if conversations else conversations_total(store)
-        bar = bars.add_task("rekeying", unit="conversations", total=of)
-        for name in wanted:
-            for each in rekey_store(store, name, decrypt=decrypt):
-                bars.advance(bar)
-                done.append(each)
+        wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+        bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or conversations_total(store))
+        for each in rekey_store(store, *wanted, decrypt=decrypt):
+            bars.advance(bar)
+            done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
     if as_json:

@@ -288,6 +288,9 @@ WHERE first_position > ? AND published IS NOT NULL ORDER BY first_position LIMIT
 -- name: publish
 UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
 
+-- name: any_conversation
+SELECT 1 FROM conversations LIMIT 1
+
 -- name: left_of_erased
 SELECT c.key FROM conversations c WHERE c.erased_at IS NOT NULL AND (
     EXISTS (SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key)
