@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_field
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from eventstore.events import (
     LOST,
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
+    Action,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
@@ -37,9 +39,11 @@ from eventstore.events import (
 from projections.intervals import Intervals
 from projections.items import NO_ITEMS, Items
 from projections.left_behind import left_behind_after
-from projections.long_fold import LongFold, named_places
+from projections.long_fold import LongFold, early_responses, named_places
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
+
+_id = attrgetter("id")
 
 
 class EarlierFolds(Protocol):
@@ -384,9 +388,23 @@ class _Folding:
         self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
 
 
-def _places_of_changes(events: Sequence[Event]) -> list[int]:
-    """Return the places of the events that are not shown, or may be structural."""
-    return [place for place, event in enumerate(events) if not event.shown or type(event) in MAY_BE_STRUCTURAL]
+def _places_of_changes(events: Sequence[Event]) -> Sequence[int]:
+    """Return the places of the events that are not shown, or may be structural, and for a long fold also of the actions
+    of early responses. Cost: one pass. It is most of a long fold, and makes no number for an event.
+    """
+    early = early_responses(events) if len(events) >= MANY else frozenset()
+    found = [
+        event
+        for event in events
+        if (event.response_id in early if type(event) is Action else type(event) in MAY_BE_STRUCTURAL)
+        or not event.shown
+    ]
+    if not found:
+        return ()
+    first, last = events[0].id, events[-1].id
+    if last - first == len(events) - 1:
+        return [event.id - first for event in found]
+    return [bisect_left(events, event.id, key=_id) for event in found]
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:

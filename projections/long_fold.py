@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
-from eventstore.events import CondensationAction, CondensationRequest, Event, is_structural, summary_id
+from eventstore.events import Action, CondensationAction, CondensationRequest, Event, is_structural, summary_id
 from projections.left_behind import Ties
 from projections.v0_dialect import clamp, is_from_v0
 
@@ -19,6 +19,15 @@ RECENT = 4
 """The number of newest condensations whose forgotten events are remembered. The events at the end of a View saw few
 condensations.
 """
+
+
+EARLY = 16
+"""The number of first events whose responses are looked for in all later ones. Mostly no other event stays for ever."""
+
+
+def early_responses(events: Sequence[Event]) -> frozenset[str | None]:
+    """Return the ids of the responses that the first events are of."""
+    return frozenset(event.response_id for event in events[:EARLY] if type(event) is Action) - {None}
 
 
 class LongFold:
@@ -35,7 +44,7 @@ class LongFold:
 
     def ids(self, places: Sequence[int]) -> list[int] | None:
         """Return the ids of the View after the last one of ``places``, which are those of the events that are not
-        shown, or may be structural.
+        shown, or may be structural, and of all actions of ``early_responses``.
 
         Return None where an event may be left behind, for condensations that forget several pieces of a View, and for
         structural events that are not native condensations and requests. Cost: the events; for each condensation also
@@ -57,7 +66,7 @@ class LongFold:
                     ids.append(event.id)
             elif type(event) is not CondensationRequest or is_from_v0(event):
                 return None
-        return ids if self._is_whole(ids, begin) else None
+        return ids if self._is_whole(ids, places) else None
 
     def _forget(self, action: CondensationAction, ids: list[int]) -> bool:
         """Remove the ids that a condensation forgets. Return False where they are several pieces, or a bond crosses
@@ -82,15 +91,19 @@ class LongFold:
         """Return the events with these ids, without summaries."""
         return [self._event(event_id) for event_id in ids if event_id >= 0]
 
-    def _is_whole(self, ids: Sequence[int], stop: int) -> bool:
-        """Return whether certainly none of ``ids``, which are below ``stop``, shared a unit with a forgotten event."""
+    def _is_whole(self, ids: Sequence[int], places: Sequence[int]) -> bool:
+        """Return whether certainly none of ``ids`` shared a unit with a forgotten event."""
         if self._untouched == sys.maxsize:
             return True  # none was forgotten
         head = self._events_of(ids[: self._untouched])
         after = head[-1].id + 1 if head else 0
-        known = [event for event in self._known.values() if event.id >= after]
-        later = islice(self._events, max(0, after - self._first), stop - self._first)
-        if not Ties(head).are_apart_from_later(chain(known, later) if known else later):
+        later: Iterable[Event]
+        if not self._known and after <= self._first + EARLY:
+            later = [event for place in places if (event := self._events[place]).id >= after]
+        else:
+            known = [event for event in self._known.values() if event.id >= after]
+            later = chain(known, islice(self._events, max(0, after - self._first), places[-1]))
+        if not Ties(head).are_apart_from_later(later):
             return False
         tail = self._events_of(ids[self._untouched :])
         for by, gone in islice(reversed(self._cuts), RECENT):

@@ -32,12 +32,12 @@ def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], dat
 
 
 @settings(max_examples=1_000, deadline=None)
-@given(long_histories, st.integers(0, 2), st.data())
+@given(long_histories, st.integers(0, 2), st.integers(0, 8), st.data())
 def test_a_fold_by_ids_is_that_of_one_event_after_the_other(
-    events: list[Event], recent: int, data: st.DataObject
+    events: list[Event], recent: int, early: int, data: st.DataObject
 ) -> None:
     cut = data.draw(st.integers(0, len(events)))
-    with patched(fold, MANY=0), patched(long_fold, RECENT=recent):
+    with patched(fold, MANY=0), patched(long_fold, RECENT=recent, EARLY=early):
         view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
     slow = slow_fold(events)
     assert list(view) == slow.events
@@ -120,6 +120,7 @@ def _forget_v0(source_id: int) -> CondensationAction:
     return CondensationAction(origin=origin, forgotten_event_ids=(source_id,), summary="s", summary_offset=0)
 
 
+@pytest.mark.parametrize("early", [0, 2, 16])
 @pytest.mark.parametrize("recent", [0, 1, 4])
 @pytest.mark.parametrize(
     "events, expected",
@@ -141,9 +142,11 @@ def _forget_v0(source_id: int) -> CondensationAction:
         ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(0)], set()),
     ],
 )
-def test_a_fold_by_ids_finds_the_events_left_behind(events: list[Event], expected: set[int], recent: int) -> None:
+def test_a_fold_by_ids_finds_the_events_left_behind(
+    events: list[Event], expected: set[int], recent: int, early: int
+) -> None:
     numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
-    with patched(fold, MANY=0), patched(long_fold, RECENT=recent):
+    with patched(fold, MANY=0), patched(long_fold, RECENT=recent, EARLY=early):
         for cut in range(len(numbered)):
             view = View.from_events(numbered[:cut]).then(numbered[cut:])
             assert view.left_behind == slow_fold(numbered).left_behind == expected
