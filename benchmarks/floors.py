@@ -391,20 +391,24 @@ def _verifying(stores: Prepared) -> Floor:
 def _folding() -> Floor:
     events = list(history(10 * EVENTS))
 
-    def looked_at() -> list[int]:
-        return [place for place, event in enumerate(events) if not event.shown or type(event) in MAY_BE_STRUCTURAL]
-
-    def compared() -> list[int]:
+    def looked_at() -> list[Event]:
         head = {event.response_id for event in events[:HEAD] if type(event) is Action}
-        assert not [event for event in events[HEAD:] if type(event) is Action and event.response_id in head]
-        return looked_at()
+        found = [
+            event
+            for event in events
+            if (event.response_id in head if type(event) is Action else type(event) in MAY_BE_STRUCTURAL)
+            or not event.shown
+        ]
+        changes = [event for event in found if type(event) is not Action]
+        assert all(event.id < HEAD for event in found if type(event) is Action)
+        return changes
 
     def removed() -> None:
         ids: list[int] = []
         begin = 0
-        for place in compared():
-            action = events[place]
+        for action in looked_at():
             assert isinstance(action, CondensationAction)
+            place = action.id
             ids += range(begin, place)
             begin = place + 1
             named = action.given_ids or ()
@@ -417,8 +421,7 @@ def _folding() -> Floor:
         raw=_cpu(lambda _: by_hand(events)),
         ours=_cpu(lambda _: well_formed(View.from_events(events))),
         steps={
-            "look at each event": _cpu(lambda _: looked_at()),
-            "compare responses": _cpu(lambda _: compared()),
+            "look at each event and its response": _cpu(lambda _: looked_at()),
             "remove the ids that condensations name": _cpu(lambda _: removed()),
         },
     )
