@@ -85,7 +85,7 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     page.ask(f"{V}.opened.clear()")
     page.ask(f"{V}.changed('moment')")
     page.settle()
-    page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.ids).gap)")
+    page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
     page.ask(f"{V}.list.node.scrollTop = 0")
     yield "opened"
     page.ask(f"{V}.find('pytest fails')")

@@ -12,7 +12,7 @@ from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, THEMES, V, sample
 from tests.page_samples import hostile_history, usual_history
 
-GAPS = f"{V}.list.entries.filter((one) => one.ids).map((one) => [one.kind, one.ids.length, one.summary])"
+GAPS = f"{V}.list.entries.filter((one) => one.pieces).map((one) => [one.kind, one.events + one.summaries, one.summary])"
 IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filter((each) => {
   const box = each.getBoundingClientRect();
   return box.height && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth;

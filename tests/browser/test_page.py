@@ -363,7 +363,7 @@ def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(chro
 
     with chromium.new_page() as page:
         page.open(report(history(10_000)))
-        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.ids).gap)")
+        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
         page.wait(f"{V}.source.gists.size === 5")
         page.settle()
         blank = page.ask(
@@ -463,3 +463,27 @@ def test_the_list_follows_each_chain_of_summaries_once(chromium, report):
         )
     assert condensations >= 90
     assert lookups <= 5 * condensations
+
+
+def test_a_step_looks_at_no_event_that_is_gone_for_good(chromium, report):
+    """What a step asks of single events does not grow with the history: those of one condensation are gone together."""
+    with chromium.new_page() as page:
+        page.open(report(history(6_000)))
+        version, changes, asked = page.ask(
+            f"""(() => {{
+              const history = {V}.history;
+              let asked = 0;
+              for (const name of ["isShown", "isGone", "state", "tokens"]) {{
+                const question = history[name];
+                history[name] = function (...of) {{ asked += 1; return question.apply(this, of); }};
+              }}
+              history.views.clear();
+              history.tallies.clear();
+              history.view(history.version - 1);
+              history.tally(history.version - 1);
+              history.entries(history.version - 1, null, "all", new Set());
+              return [history.version, history.changes.size, asked];
+            }})()"""
+        )
+    assert version == 6_000
+    assert asked <= 10 * changes + 1_000

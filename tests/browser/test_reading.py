@@ -204,7 +204,7 @@ def test_on_a_phone_only_the_page_scrolls(chromium, stored):
         assert page.ask(SCROLLERS) == []
         page.open(f"{address.split('?')[0]}?id=sample")
         page.wait(f"{LINES}.length")
-        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.ids).gap)")
+        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
         page.settle()
         assert page.ask(SCROLLERS) == []
         assert page.ask("document.documentElement.scrollHeight") > 250 * 26

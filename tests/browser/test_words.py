@@ -144,7 +144,7 @@ def test_an_event_is_summarized_only_while_a_summary_stands_for_it(chromium, rep
         page.settle()
         assert "Its summary was forgotten at version 13, and no summary stands for it." in page.text(".why")
         assert "4 forgotten by 3 condensations" in page.text(".sum")
-        kinds = page.ask(f"{V}.list.entries.filter((one) => one.ids).map((one) => one.kind)")
+        kinds = page.ask(f"{V}.list.entries.filter((one) => one.pieces).map((one) => one.kind)")
         assert set(kinds) == {"forgotten"}
 
 

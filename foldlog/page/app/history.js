@@ -49,6 +49,7 @@ export class History {
     this.estimated = new Set(document.tokens_estimated);
     this.setFates();
     this.setOrder();
+    this.setStretches();
     this.setMasks();
     this.setDepartures();
     this.setSizes();
@@ -154,17 +155,21 @@ export class History {
   tally(version) {
     const known = this.tallies.get(version);
     if (known) return known;
-    const tally = { states: new Map(), gone: 0, by: new Set() };
-    for (const id of this.ordered) {
-      if (id < 0) continue;
-      if (id >= version) break;
-      const state = this.state(id, version);
-      tally.states.set(state, (tally.states.get(state) ?? 0) + 1);
-      if (GONE.has(state)) {
-        tally.gone += 1;
-        tally.by.add(this.goneBy(id, version));
-      }
-    }
+    const tally = { states: new Map(), by: new Set() };
+    const add = (state, events) => tally.states.set(state, (tally.states.get(state) ?? 0) + events);
+    this.through(
+      version,
+      (id) => {
+        if (id < 0) return;
+        const state = this.state(id, version);
+        add(state, 1);
+        if (GONE.has(state)) tally.by.add(this.goneBy(id, version));
+      },
+      ({ by, start, stop }) => {
+        add(this.departure(by, version), stop - start);
+        tally.by.add(by);
+      },
+    );
     if (this.tallies.size > 40) this.tallies.delete(this.tallies.keys().next().value);
     this.tallies.set(version, tally);
     return tally;
@@ -227,15 +232,41 @@ export class History {
     this.byCame = ids.some((id) => id < 0) ? [...ids].sort((a, b) => this.came(a) - this.came(b)) : ids;
   }
 
+  // ``ordered`` in stretches, each as long as possible: the events of one are gone for good from one version on, or each
+  // of its ids has to be looked at (``left`` is 0). Most of a long history is in stretches of the first kind.
+  setStretches() {
+    this.stretches = [];
+    let last = null;
+    this.ordered.forEach((id, place) => {
+      const left = id >= 0 && !this.spans.has(id) ? this.columns.left[id] : 0;
+      const by = left ? this.columns.by[id] : -1;
+      if (last?.left !== left || last.by !== by) this.stretches.push((last = { start: place, stop: place, left, by, tokens: 0 }));
+      last.stop = place + 1;
+      last.tokens += this.tokens(id);
+    });
+  }
+
+  // Go through the ids that came before a version, in the order of Views: call ``each`` with an id and its place, and
+  // ``gone`` with a stretch whose events are gone at the version ``since``.
+  through(version, each, gone = () => {}, since = version) {
+    const { ordered } = this;
+    for (const stretch of this.stretches) {
+      if (ordered[stretch.start] >= version) return;
+      if (stretch.left && stretch.left <= since) gone(stretch);
+      else
+        for (let place = stretch.start; place < stretch.stop; place += 1) {
+          if (ordered[place] >= version) return;
+          each(ordered[place], place);
+        }
+    }
+  }
+
   // The ids of a View, in its order.
   view(version) {
     const known = this.views.get(version);
     if (known) return known;
     const ids = [];
-    for (const id of this.ordered) {
-      if (id >= version) break;
-      if (this.isShown(id, version)) ids.push(id);
-    }
+    this.through(version, (id) => this.isShown(id, version) && ids.push(id));
     for (const id of this.drifting) this.drift(ids, id, version);
     if (this.views.size > 40) this.views.delete(this.views.keys().next().value);
     this.views.set(version, ids);
@@ -369,47 +400,61 @@ export class History {
       }
       gap = null;
     };
-    const drifting = new Set(this.drifting.filter((id) => this.spanAt(id, version)?.index != null));
-    for (const id of this.ordered) {
-      if (id >= version) break;
-      if (drifting.has(id)) continue;
-      const shown = this.isShown(id, version);
-      const before = from !== null && this.isShown(id, from);
-      if (shown) {
-        close();
-        const mark = from !== null && !before ? "+" : "";
-        if (only === "all" || (only === "entered" && mark)) entries.push({ id, mark });
-      } else if (before) {
-        close();
-        if (only !== "entered") entries.push({ id, mark: "−" });
-      } else if (this.isGone(id, version)) {
-        const by = this.goneBy(id, version);
-        if (!standing.has(by)) {
-          const { path, summary } = this.standsFor(id, version, standing);
-          for (const each of path) standing.set(each, summary);
-        }
-        const kind = this.departure(by, version);
-        const summary = standing.get(by);
-        if (gap?.kind !== kind || gap.summary !== summary) close();
-        if (!gap) gap = { gap: id, ids: [], tokens: 0, by: new Set(), kind, summary };
-        gap.by.add(by);
-        gap.ids.push(id);
-        gap.tokens += this.tokens(id);
+    // What left with a change stands at the places from ``start`` to ``stop``: events, or one summary.
+    const leave = (by, start, stop, tokens) => {
+      const first = this.ordered[start];
+      if (!standing.has(by)) {
+        const { path, summary } = this.standsFor(first, version, standing);
+        for (const each of path) standing.set(each, summary);
       }
-    }
+      const kind = this.departure(by, version);
+      const summary = standing.get(by);
+      if (gap?.kind !== kind || gap.summary !== summary) close();
+      if (!gap) gap = { gap: first, pieces: [], events: 0, summaries: 0, tokens: 0, by: new Set(), kind, summary };
+      gap.by.add(by);
+      gap.tokens += tokens;
+      if (first < 0) gap.summaries += 1;
+      else gap.events += stop - start;
+      if (gap.pieces.at(-1)?.[1] === start) gap.pieces.at(-1)[1] = stop;
+      else gap.pieces.push([start, stop]);
+    };
+    const drifting = new Set(this.drifting.filter((id) => this.spanAt(id, version)?.index != null));
+    this.through(
+      version,
+      (id, place) => {
+        if (drifting.has(id)) return;
+        const shown = this.isShown(id, version);
+        const before = from !== null && this.isShown(id, from);
+        if (shown) {
+          close();
+          const mark = from !== null && !before ? "+" : "";
+          if (only === "all" || (only === "entered" && mark)) entries.push({ id, mark });
+        } else if (before) {
+          close();
+          if (only !== "entered") entries.push({ id, mark: "−" });
+        } else if (this.isGone(id, version)) leave(this.goneBy(id, version), place, place + 1, this.tokens(id));
+      },
+      ({ by, start, stop, tokens }) => leave(by, start, stop, tokens),
+      from ?? version,
+    );
     close();
     for (const id of drifting) this.driftEntry(entries, id, version, from, only);
     if (only === "all") this.addBorders(entries, version);
     return entries.flatMap((entry) =>
-      entry.ids && opened.has(entry.gap) ? [entry, ...entry.ids.map((id) => ({ id, mark: "", inside: true }))] : [entry],
+      opened.has(entry.gap) ? [entry, ...this.idsIn(entry).map((id) => ({ id, mark: "", inside: true }))] : [entry],
     );
+  }
+
+  // The ids in a gap of the list.
+  idsIn({ pieces }) {
+    return pieces.flatMap(([start, stop]) => this.ordered.slice(start, stop));
   }
 
   // Where the conversation begins as a fork, a line stands before the first event after that.
   addBorders(entries, version) {
     for (const border of this.borders) {
       if (border.parent_version > version) continue;
-      const place = entries.findIndex((entry) => (entry.ids?.[0] ?? entry.id ?? -1) >= border.parent_version);
+      const place = entries.findIndex((entry) => (entry.gap ?? entry.id ?? -1) >= border.parent_version);
       entries.splice(place < 0 ? entries.length : place, 0, { border });
     }
   }

@@ -91,7 +91,7 @@ export class List {
     });
     node.style.transform = `translateY(${place * this.row}px)`;
     if (entry.border) this.fillBorder(node, entry.border);
-    else if (entry.ids) this.fillGap(node, entry);
+    else if (entry.pieces) this.fillGap(node, entry);
     else this.fillEvent(node, entry);
     return node;
   }
@@ -103,11 +103,9 @@ export class List {
     node.append(el("span", { class: "words" }, "Fork of ", name, ` at version ${grouped(version)}: the events before are shared`));
   }
 
-  fillGap(node, { gap, ids, tokens, by, kind, summary }) {
+  fillGap(node, { gap, events, summaries, tokens, by, kind, summary }) {
     const opened = this.app.opened.has(gap);
     const who = count(by.size, kind === "taken back" ? "retraction" : "condensation");
-    const events = ids.filter((id) => id >= 0).length;
-    const summaries = ids.length - events;
     const what = [events && count(events, "event"), summaries && count(summaries, "summary", "summaries")].filter(Boolean).join(" and ");
     const words = narrow.matches && events && summaries ? `${grouped(events)} + ${grouped(summaries)}` : what;
     const how = summary === null ? `by ${who}` : "in";
@@ -176,7 +174,7 @@ export class List {
     const entry = this.entries[place];
     if (!entry) return;
     this.current = nameOf(entry);
-    if (entry.ids) this.app.toggleGap(entry.gap);
+    if (entry.pieces) this.app.toggleGap(entry.gap);
     else if (entry.border) this.toParent(entry.border);
     else this.app.choose(entry.id);
   }
@@ -185,7 +183,7 @@ export class List {
   reveal(id) {
     let place = this.entries.findIndex((entry) => entry.id === id);
     if (place < 0) {
-      const gap = this.entries.find((entry) => entry.ids?.includes(id));
+      const gap = this.entries.find((entry) => entry.pieces && this.app.history.idsIn(entry).includes(id));
       if (gap && !this.app.opened.has(gap.gap)) {
         this.app.opened.add(gap.gap);
         this.app.showList();
@@ -215,7 +213,7 @@ export class List {
     event.stopPropagation();
     const entry = this.entries[at];
     if (step) this.moveTo(at < 0 ? (step > 0 ? 0 : this.entries.length - 1) : at + step);
-    else if (entry.ids) this.app.toggleGap(entry.gap);
+    else if (entry.pieces) this.app.toggleGap(entry.gap);
     else if (entry.border) this.toParent(entry.border);
     else this.app.read(entry.id);
   }
