@@ -28,7 +28,7 @@ from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, paged, translated, unavailable
-from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing, read_existing
+from eventstore.stored.read_transaction import ReadTransaction, find_again, find_begun, read_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
@@ -169,11 +169,11 @@ class Store:
         """
         if reverse:
             return chain.from_iterable(self._pages_back(conversation, *_range(start, stop)))
-        return chain.from_iterable(self._pages(conversation, *_range(start, stop), self.database.events))
+        return chain.from_iterable(self._pages(conversation, *_range(start, stop), ReadTransaction.page))
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the events that ``events`` yields, each with the store's clock when it was recorded."""
-        return chain.from_iterable(self._pages(conversation, *_range(start, stop), self._logged))
+        return chain.from_iterable(self._pages(conversation, *_range(start, stop), _logged))
 
     def version(self, conversation: str) -> int:
         """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``."""
@@ -327,30 +327,20 @@ class Store:
         except RecorderError as error:
             raise unavailable(error) from error
 
-    def _logged(self, reader: Reader, found: Conversation, start: int, stop: int) -> Iterator[Logged]:
-        rows = self.database.rows(reader, found, start, stop, stop - start)
-        events = dense_events(found.id, rows, start, stop)
-        return (
-            Logged(from_microseconds(row.recorded_at), event)
-            for event, row in zip(events, not_decompressed(rows), strict=True)
-        )
-
     def _pages(
-        self, conversation: str, start: int, stop: int, read: Callable[[Reader, Conversation, int, int], Iterable[T]]
+        self, conversation: str, start: int, stop: int, read: Callable[[ReadTransaction, int, int], Iterable[T]]
     ) -> Iterator[Iterable[T]]:
         """Yield the results of ``read`` for each page. The first, often the only one, is read with the conversation."""
 
-        def opening(reader: Reader, size: int = _PAGE) -> tuple[Conversation, Iterable[T]]:
-            found = find_existing(self.database, reader, conversation)
-            return found, page(reader, found, max(start, 0), size)
+        def opening(reading: ReadTransaction, size: int = _PAGE) -> tuple[Conversation, Iterable[T]]:
+            return reading.found, page(reading, max(start, 0), size, reading.version)
 
         def following(reader: Reader, first: int, size: int) -> Iterable[T]:
-            find_existing(self.database, reader, conversation)  # it may have been erased since
-            return page(reader, found, first, size)
+            return page(find_again(self.database, reader, found), first, size, found.version)
 
-        def page(reader: Reader, found: Conversation, first: int, size: int) -> Iterable[T]:
-            end = min(first + size, stop, found.version)
-            return read(reader, found, first, end) if first < end else ()
+        def page(reading: ReadTransaction, first: int, size: int, version: int) -> Iterable[T]:
+            end = min(first + size, stop, version)
+            return read(reading, first, end) if first < end else ()
 
         def parts(first: int, size: int) -> Iterator[Iterable[T]]:
             """Yield a page, in halves where a damaged database cannot read it, down to the event that is damaged."""
@@ -372,21 +362,25 @@ class Store:
 
         opened: Iterable[T] | None = None
         try:
-            found, opened = self._query(opening)
+            found, opened = self.query(conversation, opening)
         except StoreUnusable as error:
             if not is_damage(error.__cause__):
                 raise
-            found, _ = self._query(partial(opening, size=0))
+            found, _ = self.query(conversation, partial(opening, size=0))
         return pages()
 
     def _pages_back(self, conversation: str, start: int, stop: int) -> Iterator[list[Event]]:
         """Yield pages of events, newest first. The first page is short, and read at once with the conversation."""
 
-        def page(reader: Reader, end: int | None, size: int) -> list[Event]:
-            found = find_existing(self.database, reader, conversation)  # it may have been erased since the last page
-            last = min(stop, found.version) if end is None else end
-            first = max(start, last - size, 0)
-            return list(self.database.events(reader, found, first, last))[::-1] if first < last else []
+        def opening(reading: ReadTransaction) -> tuple[Conversation, list[Event]]:
+            return reading.found, page(reading, min(stop, reading.version), _SHORT_PAGE)
+
+        def following(reader: Reader, end: int, size: int) -> list[Event]:
+            return page(find_again(self.database, reader, found), end, size)
+
+        def page(reading: ReadTransaction, end: int, size: int) -> list[Event]:
+            first = max(start, end - size, 0)
+            return list(reading.page(first, end))[::-1] if first < end else []
 
         def pages() -> Iterator[list[Event]]:
             read, size = opened, _SHORT_PAGE
@@ -395,9 +389,9 @@ class Store:
                 if read[-1].id <= max(start, 0):
                     return
                 size = min(4 * size, _PAGE)
-                read = self._query(partial(page, end=read[-1].id, size=size))
+                read = self._query(partial(following, end=read[-1].id, size=size))
 
-        opened = self._query(partial(page, end=None, size=_SHORT_PAGE))
+        found, opened = self.query(conversation, opening)
         return pages()
 
 
@@ -442,6 +436,15 @@ def _check_given(conversation: object, idempotency_key: object, dedupe: object) 
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
+
+
+def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
+    rows = reading.rows(start, stop, stop - start)
+    events = dense_events(reading.conversation, rows, start, stop)
+    return (
+        Logged(from_microseconds(row.recorded_at), event)
+        for event, row in zip(events, not_decompressed(rows), strict=True)
+    )
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:

@@ -82,15 +82,16 @@ class EventRecorder(StoreTracking, ProcessRecorder):
             if found is None:
                 return []
             stop = found.version if lte is None else min(lte + 1, found.version)
+            reading = ReadTransaction(reader, found, database)
             if not desc:
-                rows = database.rows(reader, found, start, stop, _NO_STOP if limit is None else limit)
+                rows = reading.rows(start, stop, _NO_STOP if limit is None else limit)
                 return [_stored_event(found.id, row) for row in rows]
             wanted, span = (stop - start if limit is None else limit), 0
             newest: Sequence[Row] = ()
             while len(newest) < wanted and stop - span > start:
                 # Ids may have gaps here, so the window grows until enough is in it.
                 span = max(2 * span, wanted)
-                newest = database.rows(reader, found, max(start, stop - span), stop, span)
+                newest = reading.rows(max(start, stop - span), stop, span)
             return [_stored_event(found.id, row) for row in reversed(newest[-wanted:] if wanted else [])]
 
     def select_notifications(

@@ -19,7 +19,7 @@ from eventstore.recorders.types import Beginning, Conversation, Erasure, Recalle
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, paged, start_after
 from eventstore.stored.past import Link, follows
-from eventstore.stored.read_transaction import ReadTransaction
+from eventstore.stored.read_transaction import ReadTransaction, find_again
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.stored.staging import REST_S, delete_rows, staged
@@ -125,8 +125,7 @@ def _rows(source: Database, found: Conversation) -> Iterator[Row]:
     """Yield the rows. Raises ``ConversationErased`` if it is erased by then, ``CorruptEvent`` at a missing event."""
 
     def some(reader: Reader, start: int, stop: int) -> Sequence[Row]:
-        not_erased(source.find(reader, found.id))
-        return source.rows(reader, found, start, stop, CHUNK)
+        return find_again(source, reader, found).rows(start, stop, CHUNK)
 
     for start in range(0, found.version, CHUNK):
         stop = min(start + CHUNK, found.version)
@@ -271,7 +270,8 @@ class CopyTarget:
     def _behind(self, there: Conversation, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows that the store does not have. Raise unless the rows that it has end in the same head."""
         if self._copied.version <= there.version:
-            own = _head_at(self._target, there, self._copied.version)
+            version, target = self._copied.version, self._target
+            own = target.recorder.query(lambda reader: find_again(target, reader, there).head_at(version))
             if own != self._copied.head:
                 raise HistoryDiverged(there.id, rows[0].id, there.version)
             return ()
@@ -357,11 +357,6 @@ def _remember(transaction: Transaction, database: Database, key: int, some: Sequ
         if writing.recall(name) is None:
             writing.remember(name, RecalledKey(first, events))
     writing.end()
-
-
-def _head_at(target: Database, there: Conversation, version: int) -> bytes | None:
-    rows = target.recorder.query(lambda reader: target.rows(reader, there, version - 1, version, 1))
-    return rows[0].head if rows else None
 
 
 def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:

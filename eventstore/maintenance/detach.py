@@ -43,7 +43,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
     stop = min(start + _CHUNK, begins)
     writing = WriteTransaction(transaction, found, database)
     if start < stop:
-        rows = database.rows(transaction, found, start, stop, stop - start)
+        rows = writing.rows(start, stop, stop - start)
         if [row.id for row in rows] != list(range(start, stop)):
             raise CorruptEvent(fork, start, f"this event, or one up to {stop - 1}, is missing")
         seed = hash_chain.checksum_seed(fork)

@@ -6,26 +6,24 @@ its rows after a read and before an insert. In a store without keys a codec is a
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import repeat
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Ancestor, BareRow, Conversation, Erasure, Only, Row, as_rows
+from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
-from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
-from eventstore.stored.rows import Batch, dense_events, dense_events_of, erasure_row, present
+from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
+from eventstore.stored.rows import Batch, erasure_row, present
 from eventstore.stored.written import events_between
 from eventstore.values.arguments import YEAR_10000, to_microseconds
 
@@ -33,7 +31,6 @@ T = TypeVar("T")
 
 _KNOWN_MAX = 10_000
 _LIMIT = "event_bytes_max"
-_stop_of = attrgetter("stop")
 _new = tuple.__new__  # what Segment(...) calls, without the call around it
 
 
@@ -240,40 +237,6 @@ class Database:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def rows(self, reader: Reader, found: Conversation, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Read rows of a conversation that may have been found in an earlier transaction; see ``RowCodec.decoded``."""
-        if start < found.begins:
-            own = Segment(found.key, found.id, self.codec_of(found), found.begins, found.version)
-            return self.rows_across(reader, self.past(reader, found), own, start, stop, limit)
-        bare = reader.rows(found.key, start, stop, limit)
-        return self._decoded(reader, found, self.codec_of(found), bare)
-
-    def _decoded(self, reader: Reader, found: Conversation, codec: RowCodec, bare: Sequence[BareRow]) -> Sequence[Row]:
-        decoded = codec.decoded(bare, self) if self._lasts(codec) else None
-        if decoded is None or any_damaged(decoded):
-            # Another process may have changed the encryption since: ask for the conversation again.
-            now = self.find_key(reader, found.key)
-            decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(bare, self)
-        return decoded
-
-    def events(
-        self, reader: Reader, found: Conversation, start: int, stop: int, codec: RowCodec | None = None
-    ) -> Iterable[Event]:
-        """Return the events ``start`` to ``stop`` of a conversation that may have been found in an earlier transaction;
-        with ``codec``, of one that this transaction found or is writing. Raises ``CorruptEvent`` at the first that is
-        missing or unreadable.
-        """
-        if start < found.begins:
-            return dense_events(found.id, self.rows(reader, found, start, stop, stop - start), start, stop)
-        bare = reader.rows(found.key, start, stop, stop - start)
-        known = codec or self.codec_of(found)
-        if known.data_key is None and (codec is not None or self._lasts(known)):
-            events = dense_events_of(known, self, bare, start, stop)
-            if isinstance(events, list):
-                return events
-        rows = self._decoded(reader, found, known, bare) if codec is None else known.decoded(bare, self)
-        return dense_events(found.id, rows, start, stop)
-
     def past(self, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
         """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
 
@@ -305,31 +268,6 @@ class Database:
                 self._pasts.clear()
             self._pasts[found.key] = lineage, past
         return past
-
-    def rows_across(
-        self,
-        reader: Reader,
-        past: Sequence[Segment],
-        own: Segment,
-        start: int,
-        stop: int,
-        limit: int,
-        only: Only = "all",
-    ) -> Sequence[Row]:
-        """Read rows of a fork that begin in its past, by id; see ``Reader.rows`` for ``only``, but not documents."""
-        parts: list[Sequence[Row]] = []
-        for part in (*past[bisect_right(past, start, key=_stop_of) :], own):
-            first, last = max(start, part.start), min(stop, part.stop)
-            if first < last and limit > 0:
-                rows = reader.rows(part.key, first, last, limit, only)
-                decoded = part.codec.decoded(rows, self)
-                if any_damaged(decoded):
-                    # Another process may have changed the encryption since, as in ``rows``.
-                    now = self.find_key(reader, part.key)
-                    decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(rows, self)
-                limit -= len(rows)
-                parts.append(decoded)
-        return joined(parts, self) if parts else ()
 
     def links(self, reader: Reader, found: Conversation) -> tuple[Link, ...]:
         """Return under which names and salts the events before a fork's own were recorded, the oldest first. Raises
@@ -368,8 +306,8 @@ class Database:
                         answer.append(DecodedRow(position, conversation, rows[0]))
                         continue
                 found = self.find(reader, conversation)
-                codec = met[conversation] = _NOBODYS if found is None else self.codec_of(found)
-            if codec is _NOBODYS:
+                codec = met[conversation] = NOBODYS if found is None else self.codec_of(found)
+            if codec is NOBODYS:
                 problem = b"the conversation that it belongs to is not there"
                 rows = [as_rows([row])[0]._replace(encoding=DAMAGED, body=problem)]
             else:
@@ -471,7 +409,7 @@ def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
     return StoreUnavailable(str(error)) if error.passing else StoreUnusable(str(error))
 
 
-_NOBODYS = RowCodec.of("")
+NOBODYS = RowCodec.of("")
 """The codec of a conversation that is not there."""
 
 

@@ -24,9 +24,9 @@ from eventstore.recorders.types import (
     Row,
     head_of,
 )
-from eventstore.stored.database import Database, Segment, start_after, translated
+from eventstore.stored.database import NOBODYS, Database, Segment, start_after, translated
 from eventstore.stored.results import Border
-from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.row_codec import RowCodec, any_damaged, joined
 from eventstore.stored.rows import (
     beginning_with_an_event,
     dense_events,
@@ -144,11 +144,7 @@ class ReadTransaction:
             return
         while start < stop:
             end = min(start + _PAGE, stop)
-            if start < self._begins:
-                yield from dense_events(self.conversation, self.rows(start, end, end - start), start, end)
-            else:
-                bare = self._reader.rows(self.found.key, start, end, end - start)
-                yield from dense_events_of(self._codec(), self._database, bare, start, end)
+            yield from self.page(start, end)
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -400,11 +396,29 @@ class ReadTransaction:
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
+    def page(self, start: int, stop: int) -> Iterable[Event]:
+        """Return the events ``start`` to ``stop``, read in one question. Iterating raises what ``events`` raises."""
+        if start < self._begins:
+            return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
+        bare = self._reader.rows(self.found.key, start, stop, stop - start)
+        return dense_events_of(self._codec(), self._database, bare, start, stop)
+
     def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""
-        if start < self._begins:
-            return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit, only)
-        return self._decoded(self._reader.rows(self.found.key, start, stop, limit, only))
+        if start >= self._begins:
+            return self._decoded(self._reader.rows(self.found.key, start, stop, limit, only))
+        parts: list[Sequence[Row]] = []
+        for part in self._parts(start):
+            first, last = max(start, part.start), min(stop, part.stop)
+            if first < last and limit > 0:
+                rows = self._reader.rows(part.key, first, last, limit, only)
+                decoded = part.codec.decoded(rows, self._database)
+                if any_damaged(decoded):  # another process may have encrypted an ancestor since this one met it
+                    now = self._database.find_key(self._reader, part.key)
+                    decoded = (NOBODYS if now is None else self._database.codec_of(now)).decoded(rows, self._database)
+                limit -= len(rows)
+                parts.append(decoded)
+        return joined(parts, self._database)
 
     @property
     def past(self) -> tuple[Segment, ...]:
@@ -523,6 +537,17 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
     if found is not None and (found.erasure is not None or found.version == 0):
         return beginning_with_an_event(not_erased(found))  # which raises
     return found
+
+
+def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
+    """Return a conversation that an earlier transaction found, as it is now. Raises ``ConversationErased``, also where
+    another conversation has its id now.
+    """
+    now = find_existing(database, reader, found.id)
+    if now.key != found.key:
+        not_erased(database.find_key(reader, found.key))
+        raise ConversationNotFound(found.id)
+    return ReadTransaction(reader, now, database)
 
 
 def read_existing(database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader) -> T:

@@ -11,7 +11,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
-from eventstore.stored.read_transaction import find_begun
+from eventstore.stored.read_transaction import ReadTransaction, find_begun
 from eventstore.stored.rows import not_erased, sound
 from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
@@ -40,7 +40,7 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
     if rival is not None:
         raise VersionConflict(new_id, 0, rival.version)
     owner = _owner(database, transaction, found, at)
-    rows = database.rows(transaction, owner, at - 1, at, 1)
+    rows = ReadTransaction(transaction, owner, database).rows(at - 1, at, 1)
     if not rows:
         raise CorruptEvent(owner.id, at - 1, "it is missing")
     fork = Fork(owner, sound(owner.id, rows[0]))

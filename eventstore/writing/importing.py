@@ -26,6 +26,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Row
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
+from eventstore.stored.read_transaction import find_again
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.rows import (
     beginning_with_an_event,
@@ -131,8 +132,7 @@ class Ingestion:
 
     def _stored(self, found: Conversation) -> Iterator[Row]:
         def page(reader: Reader, start: int) -> Sequence[Row]:
-            not_erased(self._database.find(reader, self._conversation))  # it may have been erased since
-            return self._database.rows(reader, found, start, found.version, CHUNK)
+            return find_again(self._database, reader, found).rows(start, found.version, CHUNK)
 
         for start in range(0, found.version, CHUNK):
             yield from self._recorder.query(partial(page, start=start))

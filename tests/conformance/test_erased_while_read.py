@@ -9,6 +9,7 @@ import pytest
 from eventstore import ConversationErased, Event, Message, Store
 from eventstore.maintenance import verify as verification
 from eventstore.maintenance.row_checks import Pass
+from foldlog import Histories
 
 EVENTS = 2_500
 HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]
@@ -25,6 +26,16 @@ def test_reading_on_says_that_it_was_erased(filled: Store, read: Callable[[Store
     reading = read(filled, "c")
     next(reading)
     filled.erase("c", reason="asked for", complete=False)
+    with pytest.raises(ConversationErased, match="asked for"):
+        list(reading)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_so_it_does_where_another_conversation_has_the_id_now(filled: Store, reverse: bool):
+    reading = filled.events("c", reverse=reverse)
+    next(reading)
+    filled.erase("c", reason="asked for", complete=False)
+    Histories(filled).create("c", replace_erased=True).append([Message(source="user", content="new")] * (EVENTS + 1))
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
 

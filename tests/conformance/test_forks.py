@@ -32,6 +32,7 @@ from eventstore.recorders.memory import MemoryRecorder
 from eventstore.stored import staging
 from eventstore.stored.hash_chain import border, link
 from eventstore.stored.keys import KeyRing
+from eventstore.stored.read_transaction import reading
 from eventstore.stored.row_codec import WriteSettings
 from foldlog.archives import read_archive, write_archive
 from projections import Views
@@ -90,13 +91,12 @@ def test_a_fork_has_keys_and_versions_of_its_own(store: Store):
 
 def test_the_first_event_of_a_fork_commits_to_the_head_that_it_left(store: Store):
     store.fork("c", 6, "f")
-    with store.database.recorder.read() as reader:
-        last = store.database.rows(reader, store.database.find(reader, "c"), 5, 6, 1)[0]
+    with reading(store, "c") as read:
+        last = read.rows(5, 6, 1)[0]
     assert store.conversation("f").head == last.head.hex()
     store.append("f", said("own"), expected_version=6)
-    with store.database.recorder.read() as reader:
-        found = store.database.find(reader, "f")
-        row = store.database.rows(reader, found, 6, 7, 1)[0]
+    with reading(store, "f") as read:
+        found, row = read.found, read.rows(6, 7, 1)[0]
     follows = border("f", found.salt, 6, last.head)
     kind, schema, shown, structural, at = row.kind, row.schema, row.shown, row.structural, row.recorded_at
     assert row.head == link(follows, found.salt, 6, kind, schema, shown, structural, at, row.body, row.proof)

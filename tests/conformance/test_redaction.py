@@ -39,6 +39,7 @@ from eventstore.recorders.base import Reader
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored.keys import KeyRing
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.row_codec import WriteSettings
 from foldlog.archives import read_archive, write_archive
 from projections import Views, well_formed
@@ -70,7 +71,9 @@ def stored(store: Store) -> bytes:
 
     def read(reader: Reader) -> Iterator[bytes]:
         for found in [*store.database.listed(reader, None, 100)]:
-            yield repr(store.database.rows(reader, found, found.begins, found.version, 10_000)[:]).encode()
+            yield repr(
+                ReadTransaction(reader, found, store.database).rows(found.begins, found.version, 10_000)[:]
+            ).encode()
             yield repr([*as_rows(reader.rows(found.key, 0, 10_000, 10_000))]).encode()
             yield repr(reader.recalled(found.key, "", 10_000)).encode()
             yield repr(
@@ -105,7 +108,7 @@ def test_the_content_goes_and_the_rest_of_the_event_stays(store: Store):
 def rows_of(store: Store, reader: Reader) -> list[object]:
     found = store.database.find(reader, "c")
     assert found is not None
-    return list(store.database.rows(reader, found, 0, found.version, 100))
+    return list(ReadTransaction(reader, found, store.database).rows(0, found.version, 100))
 
 
 def test_a_head_that_was_published_before_still_verifies(store: Store):
