@@ -6,5 +6,5 @@ sql/, statements         statements and numbered migrations as files, and how th
 commit_queue, nesting    one commit for the writes of several threads; a write inside a write is refused
 attachments              rows joined with the bytes that stand beside their bodies
 urls                     where a store is, as a URL
-server, identity         status of a server; which file or database a store is
+server                   the status of a server
 """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
+from uuid import UUID
 
 SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of idempotency keys that can be found over all conversations."""
@@ -263,6 +265,15 @@ class Beginning(NamedTuple):
         name, created_at, salt, staged, fork, replaces = self
         empty = Conversation(key, name, created_at, salt, 0, None, None, visible=not staged, replaces=replaces)
         return empty if fork is None else fork.begun(empty)
+
+
+def new_store_uuid() -> str:
+    """Return a random UUID, version 4, as text.
+
+    ``uuid.uuid4`` is not called: programs replace it in their tests to get known ids, and opening a store must not use
+    up one of theirs.
+    """
+    return str(UUID(bytes=os.urandom(16), version=4))
 
 
 Only = Literal["all", "structural", "documents"]

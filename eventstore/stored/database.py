@@ -23,8 +23,7 @@ from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
-from eventstore.stored.rows import Batch, erasure_row, present
-from eventstore.stored.written import events_between
+from eventstore.stored.rows import Batch, erasure_row, events_between, present
 from eventstore.values.arguments import YEAR_10000, to_microseconds
 
 T = TypeVar("T")

@@ -49,7 +49,7 @@ __all__ = [
 _BATCHES_MAX = 32
 _BATCH_BYTES_MAX = 100_000
 _body, _encoding_of_bare = attrgetter("body"), itemgetter(6)
-_data_key, _seed = attrgetter("data_key"), attrgetter("checksum_seed")
+_structural, _data_key, _seed = attrgetter("structural"), attrgetter("data_key"), attrgetter("checksum_seed")
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
 _each_salt = Struct(f"{SALT_BYTES}s").iter_unpack
@@ -102,7 +102,9 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
 
 
 class Batch(NamedTuple):
-    """Rows that were written together, plain and without attachments, and the conversation before and after."""
+    """Rows that this process wrote together, plain and without attachments, and the conversation before and after. Only
+    those of watched conversations are kept, and only since a View was read: the View folds them in and begins again.
+    """
 
     before: Conversation
     after: Conversation
@@ -113,6 +115,23 @@ def note_batch(batches: list[Batch], before: Conversation, after: Conversation, 
     """Add a batch. A batch that exceeds the limit is left out: then a reader asks the store."""
     if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
         batches.append(_new(Batch, (before, after, rows)))
+
+
+def events_between(batches: Sequence[Batch], before: Conversation, now: Conversation) -> list[Event] | None:
+    """Return the events by which a conversation has grown, as a reader finds them. Return None where some of them are
+    missing or structural: a structural event changes more than itself.
+
+    A batch may belong to a transaction that was rolled back, or those of other writers may be missing. Heads reveal
+    both: every head depends on all events before it.
+    """
+    head, rows = before.head, list[Row]()
+    for batch_before, after, some in batches:
+        if batch_before.head == head:
+            rows += some
+            head = after.head
+    if head != now.head or any(map(_structural, rows)):
+        return None
+    return events_of_rows(rows) or [event_of(now.id, row) for row in rows]
 
 
 def erasure_row(conversation: str, erasure: Erasure) -> Row:

@@ -12,10 +12,12 @@ from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from eventstore.codec import Encoded
+from eventstore.errors import InvalidArgument
 from eventstore.events import Event
 from eventstore.recorders import changes
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import Conversation, Place, RecalledKey, Record, Row
+from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
+from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Known, encrypted, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of
@@ -30,7 +32,7 @@ from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
 from eventstore.values.bodies import Body
 
-__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "project"]
+__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "begin_new", "project"]
 
 T = TypeVar("T")
 
@@ -217,6 +219,24 @@ class WriteTransaction(ReadTransaction):
         past = encode_past(decode_past(found.past, codec.data_key), data_key)
         self._reader.change(found.key, changes.NewPast(past, found.parent_version or 0))
         self.found = self.found._replace(past=past)
+
+
+def begin_new(
+    transaction: Transaction,
+    conversation: str,
+    now: int,
+    *,
+    staged: bool = False,
+    fork: Fork | None = None,
+    replaces: int | None = None,
+) -> Conversation:
+    """Begin a conversation with a new salt, as ``Transaction.begin`` does. Raises ``InvalidArgument`` for an empty id.
+
+    A copy of a store does not use this function, because it keeps ids and salts.
+    """
+    if not conversation:
+        raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
+    return transaction.begin(Beginning(conversation, now, hash_chain.new_salt(), staged, fork, replaces))
 
 
 def append_plain(

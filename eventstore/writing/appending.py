@@ -31,13 +31,12 @@ from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, Docu
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import Conversation, Place, RecalledKey
-from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database, Known
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import dense_events, event_of, from_microseconds, stored_event_of, with_times
-from eventstore.stored.write_transaction import WriteTransaction, append_plain
+from eventstore.stored.write_transaction import WriteTransaction, append_plain, begin_new
 from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant

@@ -9,11 +9,10 @@ from __future__ import annotations
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork
-from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.read_transaction import ReadTransaction, find_begun
 from eventstore.stored.rows import not_erased, sound
-from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction, begin_new
 from eventstore.values.arguments import whole
 
 

@@ -24,7 +24,6 @@ from eventstore.events import Event, Redaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.read_transaction import find_again
 from eventstore.stored.redacted import can_be_redacted, without_content
@@ -38,7 +37,7 @@ from eventstore.stored.rows import (
 )
 from eventstore.stored.staging import REST_S, delete_rows, discard_staged
 from eventstore.stored.staging import staged as staged_in
-from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction, begin_new
 from eventstore.values.bodies import size_of
 from eventstore.writing.after_receipts import ids_moved
 from eventstore.writing.origins import source_key

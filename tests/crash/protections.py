@@ -521,7 +521,7 @@ PROTECTIONS = {
     ),
     "rows-taken-back": Protection(
         "rows of a transaction that was rolled back come into no View",
-        "eventstore/stored/written.py",
+        "eventstore/stored/rows.py",
         "    if head != now.head or any",
         "    if any",
         "tests/projections/test_grown_views.py -k rolled_back",

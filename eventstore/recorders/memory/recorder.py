@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import InterfaceError
-from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.memory.reader import MemoryReader
 from eventstore.recorders.memory.tables import Tables
 from eventstore.recorders.memory.transaction import MemoryTransaction
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from eventstore.recorders.types import new_store_uuid
 from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ import psycopg
 from psycopg import sql
 
 from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.postgres.greeting import as_owner
 from eventstore.recorders.statements import migrations
+from eventstore.recorders.types import new_store_uuid
 
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for a table. Later users of the table wait for it, so it fails early and is

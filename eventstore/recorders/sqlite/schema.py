@@ -10,9 +10,9 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import migrations, newest_schema
+from eventstore.recorders.types import new_store_uuid
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 NEWEST: Final = newest_schema("sqlite")
