@@ -89,7 +89,7 @@ def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "r
     if durability not in ("full", "relaxed"):
         raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
     if location.scheme == "memory":
-        from eventstore.recorders.memory import MemoryRecorder
+        from eventstore.recorders.sqlite.memory import MemoryRecorder
 
         return MemoryRecorder()
     if location.scheme == "sqlite":

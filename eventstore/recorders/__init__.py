@@ -1,7 +1,7 @@
 """Recorders keep rows in one kind of database each. They never import one another.
 
 base, types, changes     the contract of a recorder, and the values that it keeps and gets; errors are its errors
-memory/                  in this process; sqlite/ and postgres/ are the databases
+sqlite/, postgres/       the databases; sqlite/ is that of a store in memory too
 sql/, statements         statements and numbered migrations as files, and how they are loaded
 commit_queue, nesting    one commit for the writes of several threads; a write inside a write is refused
 attachments              rows joined with the bytes that stand beside their bodies

@@ -10,8 +10,8 @@ import pytest
 from eventstore import Store
 from eventstore.opening import open_recorder as open_recorder_at
 from eventstore.recorders.base import Recorder
-from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.recorders.sqlite.memory import MemoryRecorder
 
 RECORDERS = ("memory", "sqlite", "postgresql")
 

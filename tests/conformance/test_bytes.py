@@ -36,9 +36,9 @@ from eventstore.maintenance.redact import redact
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder
-from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.postgres.recorder import PostgresRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
 from eventstore.values.bodies import attachments_of
@@ -108,8 +108,7 @@ def values(events: Any) -> list[Any]:
 def kept(recorder: Recorder, table: str = "attachments") -> int:
     """How many values the database keeps beside events."""
     if isinstance(recorder, MemoryRecorder):
-        assert recorder._tables is not None
-        return sum(map(len, recorder._tables.attachments.values()))
+        return int(recorder._open().execute(f"SELECT count(*) FROM {table}").fetchone()[0])
     if isinstance(recorder, SQLiteRecorder):
         with closing(sqlite3.connect(recorder.path)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

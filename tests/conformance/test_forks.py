@@ -28,7 +28,6 @@ from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
-from eventstore.recorders.memory import MemoryRecorder
 from eventstore.stored import staging
 from eventstore.stored.hash_chain import border, link
 from eventstore.stored.keys import KeyRing
@@ -165,8 +164,7 @@ def test_an_interrupted_erasure_with_forks_is_finished_when_it_is_run_again(
         patched.setattr(erasure.time, "sleep", interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             erase(store, "c", reason="asked for", with_forks=True)
-    if not isinstance(store.database.recorder, MemoryRecorder):  # that one deletes all rows at once
-        assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [UNFINISHED]
+    assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [UNFINISHED]
     erase(store, "c", reason="asked for", with_forks=True)
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
 

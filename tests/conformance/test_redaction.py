@@ -36,7 +36,7 @@ from eventstore.maintenance.redact import Quote, RedactionReceipt, redact
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.base import Reader
-from eventstore.recorders.memory import MemoryRecorder
+from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.read_transaction import ReadTransaction

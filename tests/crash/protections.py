@@ -403,15 +403,11 @@ PROTECTIONS = {
         "",
         "tests/eventstore/test_write_lock.py -k gave_up_is_released",
     ),
-    "undo-first": Protection(
-        "the store in memory knows how to undo a change before it makes it",
-        "eventstore/recorders/memory/transaction.py",
-        """            self._tables.undo.append(lambda row=row: remove(kept, row))  # type: ignore[misc]
-            kept.insert(place, row)
-""",
-        """            kept.insert(place, row)
-            self._tables.undo.append(lambda row=row: remove(kept, row))  # type: ignore[misc]
-""",
+    "committed-in-memory": Protection(
+        "an exception that comes right after a commit in memory says that the events are written",
+        f"{SQLITE}/memory.py",
+        "            if committed:\n                note_committed",
+        "            if False:\n                note_committed",
         "tests/eventstore/test_interruptions.py -k memory",
     ),
     "erased-since": Protection(

@@ -35,8 +35,8 @@ from eventstore.codec import encode
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.maintenance.verify import Published
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored import hash_chain, row_codec
 from eventstore.stored.compression import NotAsWritten, compressed, decompressed

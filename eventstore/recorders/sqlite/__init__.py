@@ -17,6 +17,7 @@
     upkeep        what is done to the file as a whole; replacing: another file in its place
     damaged       what is left of a damaged file
     errors        the driver's errors in the words of the seam
+    memory        a store in memory: the same statements on a database without a file
 
 Writers stand in a fair queue: within a process they share transactions (``CommitQueue``), and between processes they
 wait for a lock on a file beside the database, which dies with its holder. SQLite's own busy handler lets some wait for

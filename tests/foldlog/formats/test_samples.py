@@ -11,7 +11,7 @@ import pytest
 from eventstore import Store, codec
 from eventstore.maintenance.redact import redact
 from eventstore.maintenance.verify import verify
-from eventstore.recorders.memory import MemoryRecorder
+from eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import decode, encode, open_sources
 from projections import View, Views, well_formed
 
