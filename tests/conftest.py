@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.in_memory import in_memory
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
@@ -21,16 +22,30 @@ settings.register_profile("foldlog", deadline=None, suppress_health_check=[Healt
 settings.load_profile("foldlog")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="take every case where tests take a sample; many minutes")
+
+
 def pytest_configure() -> None:
-    """Start as in a terminal's foreground, and write as into a file.
+    """Start as in a terminal's foreground, write as into a file, and make files in memory where there is room.
 
     In the background Ctrl-C is ignored, and whatever the tests start would ignore it too. A process that has loaded
-    readline, as pytest's has, hands the width of its terminal to the processes that run the tests.
+    readline, as pytest's has, hands the width of its terminal to the processes that run the tests. Nothing is lost
+    where files are only in memory: a process that is killed leaves the page cache whole, and disks that fail, or whose
+    power is cut, are those of ``faults.c``. A sync of a real one only costs time, and there are thousands.
     """
+    if "TMPDIR" not in os.environ and (folder := in_memory()):
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def whole(pytestconfig: pytest.Config) -> bool:
+    """Whether to take every case (``scripts/test --whole``) where a test takes a sample else."""
+    return bool(pytestconfig.getoption("--whole"))
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,9 @@ def parsed() -> argparse.Namespace:
     load.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     points = commands.add_parser("everywhere")
     points.add_argument("way", choices=everywhere.WAYS)
+    points.add_argument(
+        "--every", type=int, default=1, help="crash at every so many points, and around each commit, only"
+    )
     points.add_argument("scenarios", nargs="*", choices=[*everywhere.SCENARIOS, []])
     writers = commands.add_parser("writers")
     writers.add_argument("--processes", type=int, default=16)
@@ -59,7 +62,7 @@ def main() -> int:
     if chosen.command == "everywhere":
         if everywhere.WAYS[chosen.way].needs_faults:
             begin_again_with_faults(["-m", "tests.crash", *sys.argv[1:]])
-        findings = everywhere.run(chosen.way, chosen.scenarios)
+        findings = everywhere.run(chosen.way, chosen.scenarios, chosen.every)
     elif chosen.command == "bytes":
         findings = erased_bytes.run(chosen.stores, chosen.first)
     else:

@@ -34,7 +34,7 @@ from foldlog.maintenance import Maintenance
 from foldlog.reports import audit_database
 from foldlog.search import SearchIndex
 from tests.crash.bytes_left import bytes_left
-from tests.crash.everywhere import in_memory
+from tests.in_memory import in_memory
 
 KEYS = KeyRing([SecretStr("11" * 32)])
 _SIZES = (0, 1, 10, 30, 100, 200, 400, 900, 1_500, 4_000)

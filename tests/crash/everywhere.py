@@ -6,6 +6,9 @@
     full          the disk is full from a write on
     sync          a sync fails
 
+Of many points a sample can be taken: every third one, say, and always the first, the last, and those around the begin
+and the end of each COMMIT, because what a killed process leaves is changed by commits.
+
 What is left must be whole, hold everything that was acknowledged, and let the next process do it all again to the same
 end. A full disk or a sync that failed must come as ``StoreUnavailable`` or ``StoreUnusable``, or not matter. This
 process has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
@@ -13,6 +16,7 @@ process has no threads, so that it can fork; a child is killed by its own hand, 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -21,7 +25,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,22 +34,28 @@ from tests.crash.bytes_left import bytes_left
 from tests.crash.faults import fault
 from tests.crash.ledger import Ledger, contents, inspect
 from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.in_memory import in_memory
 
 _ENDED, _CAME = 0, 3
 """How a child says that its scenario ended before it came to the point, or came to it and was not killed there."""
 
 
-def before_statement(n: int) -> None:
-    """From now on, this process kills itself before its ``n``-th SQL statement, counted over all connections."""
-    numbers = count(1)
+def on_each_statement(do: Callable[[str], object]) -> None:
+    """From now on, call ``do`` before each SQL statement of this process, over all connections."""
     connect = sqlite3.connect
 
     def traced(*arguments: object, **options: object) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.set_trace_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == n else None)
+        connection.set_trace_callback(do)
         return connection
 
     sqlite3.connect = traced
+
+
+def before_statement(n: int) -> None:
+    """From now on, this process kills itself before its ``n``-th SQL statement, counted over all connections."""
+    numbers = count(1)
+    on_each_statement(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == n else None)
 
 
 def before_write(n: int) -> None:
@@ -104,33 +114,61 @@ class Way(NamedTuple):
     arm: Callable[[int], None]
     left: Callable[[Path, Path], Iterator[Path]]
     needs_faults: bool
+    passed: Callable[[int], int]
+    """How many points this process has passed, when it has executed so many SQL statements."""
     came: Callable[[], bool] = never
     """Asked at the end of a scenario: whether it came to the point all the same, and went on."""
 
 
+def statements(executed: int) -> int:
+    return executed
+
+
+def writes(executed: int) -> int:
+    return fault("calls").value
+
+
+def syncs(executed: int) -> int:
+    return fault("syncs").value
+
+
 WAYS = {
-    "statements": Way(before_statement, as_it_is, needs_faults=False),
-    "writes": Way(before_write, as_it_is, needs_faults=True),
-    "power": Way(before_write_with_power_cut, as_the_disk_has_it, needs_faults=True),
-    "full": Way(full_from_write, as_it_is, needs_faults=True, came=space_was_missed),
-    "sync": Way(failing_sync, as_it_is, needs_faults=True, came=sync_failed),
+    "statements": Way(before_statement, as_it_is, False, statements),
+    "writes": Way(before_write, as_it_is, True, writes),
+    "power": Way(before_write_with_power_cut, as_the_disk_has_it, True, writes),
+    "full": Way(full_from_write, as_it_is, True, writes, came=space_was_missed),
+    "sync": Way(failing_sync, as_it_is, True, syncs, came=sync_failed),
 }
 
 
-def crash_everywhere(scenario: Scenario, way: Way, folder: Path) -> tuple[int, list[str]]:
-    """Crash a scenario at its first point, at its second, …, until one run reaches the end.
+class Points(NamedTuple):
+    """How many points a scenario has, and those where a commit begins and ends."""
 
-    Returns the number of crashes and what was wrong after them.
+    last: int
+    of_commits: list[int]
+
+    def sample(self, every: int) -> list[int]:
+        """Every so many of them, and always the first, the last, and those around each commit."""
+        around = {near for point in self.of_commits for near in (point, point + 1)}
+        return sorted({self.last, *around, *range(1, self.last + 1, every)} & set(range(1, self.last + 1)))
+
+
+def crash_everywhere(scenario: Scenario, way: Way, folder: Path, every: int = 1) -> tuple[Points, int, list[str]]:
+    """Crash a scenario at its first point, at its second, …, until one run reaches the end; or at every so many.
+
+    Returns its points, the number of crashes and what was wrong after them.
     """
     base = folder / "base"
     base.mkdir()
     scenario.prepare(base / "store.db")
     whole = _copied(base, folder / "whole")
-    if not _succeeds(scenario, whole / "store.db", Ledger(whole / "all.ledger")):
-        return 0, ["the scenario fails without a crash"]
+    points = _points(scenario, way, whole)
+    if points is None:
+        return Points(0, []), 0, ["the scenario fails without a crash"]
     end = contents(whole / "store.db")
     findings: list[str] = []
-    for n in count(1):
+    crashes = 0
+    for n in count(1) if every == 1 else points.sample(every):
         crashed = _copied(base, folder / "crashed")
 
         def run(n: int = n, crashed: Path = crashed) -> int:
@@ -143,12 +181,39 @@ def crash_everywhere(scenario: Scenario, way: Way, folder: Path) -> tuple[int, l
 
         ended = _in_child(run)
         if ended == _ENDED:
-            return n - 1, findings
+            break
         if ended not in (-signal.SIGKILL, _CAME):
-            return n, [*findings, f"point {n}: the child ended with {ended}"]
+            findings.append(f"point {n}: the child ended with {ended}")
+            break
+        crashes += 1
         for left in way.left(base, crashed):
             findings += [f"point {n}, {left.name}: {finding}" for finding in _consequences(scenario, left, end)]
-    raise AssertionError("unreachable")
+    return points, crashes, findings
+
+
+def _points(scenario: Scenario, way: Way, folder: Path) -> Points | None:
+    """Run a scenario without a crash; returns its points, None if it fails."""
+    noted = folder.with_name("points")
+
+    def run() -> int:
+        executed: list[tuple[str, int]] = []
+        before = way.passed(0)
+        on_each_statement(lambda statement: executed.append((statement, way.passed(len(executed)))))
+        scenario.run(folder / "store.db", Ledger(folder / "all.ledger"))
+        executed.append(("", way.passed(len(executed))))
+        edges = [
+            point - before
+            for (statement, begins), (_, ends) in pairwise(executed)
+            if statement == "COMMIT"
+            for point in (begins + 1, ends)
+        ]
+        noted.write_text(json.dumps([executed[-1][1] - before, *edges]))
+        return _ENDED
+
+    if _in_child(run) != _ENDED:
+        return None
+    last, *of_commits = json.loads(noted.read_text())
+    return Points(last, of_commits)
 
 
 def _succeeds(scenario: Scenario, path: Path, ledger: Ledger) -> bool:
@@ -203,19 +268,12 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
     return findings
 
 
-def in_memory() -> str | None:
-    """A folder without a disk behind it, where there is one: a process that is killed leaves the page cache whole, and
-    what a power cut leaves is copied as it is synced, so the disk would only cost time.
-    """
-    return next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
-
-
-def run(way: str, names: Sequence[str]) -> list[str]:
-    """Crash these scenarios everywhere; prints a line for each, and returns what was wrong."""
+def run(way: str, names: Sequence[str], every: int = 1) -> list[str]:
+    """Crash these scenarios everywhere, or at every so many points; prints a line for each, and returns what was wrong."""
     found = []
     for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
-            crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder))
-        print(f"{name}: {crashes} crashes ({way}), {len(findings)} findings", flush=True)
+            points, crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder), every)
+        print(f"{name}: {crashes} crashes at {points.last} points ({way}), {len(findings)} findings", flush=True)
         found += [f"{name}, {finding}" for finding in findings]
     return found

@@ -16,7 +16,7 @@ import pytest
 from eventstore import Message, StoreUnavailable, StoreUnusable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
-from tests.crash.test_crashes import crash, crashes_of, needs_faults
+from tests.crash.test_crashes import needs_faults, points
 
 
 def mounted(folder: Path, *options: str) -> Path:
@@ -71,14 +71,14 @@ def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when
 
 @needs_faults
 @pytest.mark.parametrize("scenario", ["append", "migrate_new"])
-def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenario: str):
-    assert crashes_of(crash("everywhere", "full", scenario)) > 20
+def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenario: str, whole: bool):
+    assert points("full", scenario, whole) > 20
 
 
 @needs_faults
 @pytest.mark.parametrize("scenario", ["append_batches", "ingest_staged"])
-def test_any_sync_that_fails_loses_nothing(scenario: str):
-    assert crashes_of(crash("everywhere", "sync", scenario)) > 5
+def test_any_sync_that_fails_loses_nothing(scenario: str, whole: bool):
+    assert points("sync", scenario, whole) > 5
 
 
 def on_a_failing_disk(script: str, folder: Path) -> str:
