@@ -7,8 +7,10 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +65,7 @@ _OF_THE_RUN = re.compile(
 
 def page() -> str:
     """The text that ``docs/CLI.md`` should have."""
-    sections = [("foldlog", ())] + [(f"foldlog {name}", (name,)) for name in _NAMES]
+    sections = ["foldlog", *(f"foldlog {name}" for name in _NAMES)]
     with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(2) as threads:
         base = Path(made) / "base"
         base.mkdir()
@@ -72,10 +74,9 @@ def page() -> str:
         (base / "key").chmod(0o600)
         _run("foldlog import tidewatch.jsonl", base)
         outputs = dict(zip(_NAMES, threads.map(lambda name: _output_of(name, base), _NAMES), strict=True))
-        helps = list(threads.map(lambda section: _help_of(*section[1]), sections))
     parts = [
         f"\n## {title}\n\n```text\n{text}\n```\n{outputs.get(title.removeprefix('foldlog '), '')}"
-        for (title, _), text in zip(sections, helps, strict=True)
+        for title, text in zip(sections, _helps(), strict=True)
     ]
     return _HEAD + "".join(parts)
 
@@ -87,9 +88,22 @@ def index() -> str:
     return _TABLE.sub(lambda found: f"{found[1]}{table}{found[2]}", INDEX.read_text())
 
 
-def _help_of(*arguments: str) -> str:
-    printed = _run(" ".join(["foldlog", *arguments, "--help"]), ROOT)
-    return "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
+_PRINT_HELPS = """
+import sys
+from foldlog.cli import main
+for name in ([], *([name] for name in sys.argv[1:])):
+    sys.argv = ["foldlog", *name, "--help"]
+    try:
+        main()
+    except SystemExit:
+        print(end="\\f")
+"""
+
+
+def _helps() -> list[str]:
+    """What the command and each of its commands print for ``--help``, all in one process."""
+    printed = _run(shlex.join([sys.executable, "-c", _PRINT_HELPS, *_NAMES]), ROOT).removesuffix("\f")
+    return ["\n".join(line.rstrip() for line in text.strip("\n").split("\n")) for text in printed.split("\f")]
 
 
 def _output_of(name: str, base: Path) -> str:

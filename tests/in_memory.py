@@ -12,6 +12,8 @@ _ROOM = 1 << 30
 
 
 def in_memory() -> str | None:
-    """A folder without a disk behind it, where there is one with room."""
+    """A folder without a disk behind it, where there is one with room, in which programs may be started."""
     folder = "/dev/shm"
-    return folder if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _ROOM else None
+    if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return None
+    return folder if shutil.disk_usage(folder).free > _ROOM else None

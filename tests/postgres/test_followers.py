@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,11 +33,12 @@ def followed(store: Store, after: int = 0) -> list[str]:
 
 
 @pytest.fixture
-def folder(postgres_server: Server) -> Path:
+def folder(postgres_server: Server) -> Iterator[Path]:
     folder = postgres_server.folder.parent / f"followers-{time.monotonic_ns()}"
     folder.mkdir()
     folder.chmod(0o755)
-    return folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -290,7 +290,7 @@ def restored(url: str, role: str, postgres_server: Server, tmp_path_factory: pyt
         other.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
         yield other.url(user=role, schema=schema, patience_s="10")
     finally:
-        other.stop("immediate")
+        other.remove()
 
 
 def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restored: str):
