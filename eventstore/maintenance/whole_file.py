@@ -81,7 +81,7 @@ def _is_device(path: Path) -> bool:
     if not path.is_file():
         return True
     folder = path.absolute().parent.resolve()
-    if path.is_symlink() and any(map(folder.is_relative_to, ("/dev", "/proc"))):
+    if path.is_symlink() and (folder == Path("/dev") or folder.is_relative_to("/proc")):
         raise InvalidOption(f"{path} stands for a file that is open already; name the file itself")
     return False
 
