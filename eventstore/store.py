@@ -27,7 +27,7 @@ from eventstore.events import (
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
-from eventstore.stored.database import Database, paged, translated, unavailable
+from eventstore.stored.database import Database, paged, place_unreadable, translated, unavailable
 from eventstore.stored.read_transaction import ReadTransaction, find_again, find_begun, read_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
@@ -220,11 +220,12 @@ class Store:
         yielded = 0
         while limit is None or yielded < limit:
             size = _PAGE if limit is None else min(_PAGE, limit - yielded)
-            page = self._query(partial(self.database.placed_rows, after_position=after_position, limit=size))
+            with translated():
+                page, more = self.database.readable_places(after_position, size)
             for position, conversation, row in page:
                 event = event_of(conversation, row, position)  # first: of a damaged row nothing else counts
                 yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
-            if len(page) < size:
+            if not more:
                 return
             yielded += len(page)
             after_position = page[-1].position
@@ -347,11 +348,11 @@ class Store:
             try:
                 yield self._query(partial(following, first=first, size=size))
             except StoreUnusable as error:
-                if not is_damage(error.__cause__):
+                damage = error.__cause__
+                if not isinstance(damage, RecorderError) or not is_damage(damage):
                     raise
                 if size == 1:
-                    said = (error.__cause__ and error.__cause__.__cause__) or error
-                    raise CorruptEvent(found.id, first, f"its place in the file cannot be read ({said})") from error
+                    raise CorruptEvent(found.id, first, place_unreadable(damage)) from error
                 yield from parts(first, size // 2)
                 yield from parts(first + size // 2, size - size // 2)
 

@@ -145,12 +145,11 @@ class ConversationBatches(Conversations):
 
 class _BatchSubscription(PollingSubscription):
     def select(self, after: int | None) -> Sequence[Notification]:
-        with self.store_recorder.read() as reader:
-            rows = tuple(self.store_recorder.database.placed_rows(reader, after or 0, BATCH_MAX))
+        rows, _ = self.store_recorder.database.readable_places(after or 0, BATCH_MAX)
         if not rows:
             return ()
         last = rows[-1]
-        return [_Batch(last.conversation, last.row.id, "", b"", id=last.position, rows=rows)]
+        return [_Batch(last.conversation, last.row.id, "", b"", id=last.position, rows=tuple(rows))]
 
 
 def _recorded(placed: DecodedRow) -> Recorded | CorruptEvent:

@@ -48,7 +48,7 @@ def lost_after(store: Store, position: int) -> int | None:
     """
     whole("position", position)
     recorder = store.database.recorder
-    if not isinstance(recorder, RecorderOfFile):
+    if not position or not isinstance(recorder, RecorderOfFile):
         return None
     with translated():
         return recorder.lost_after(position)

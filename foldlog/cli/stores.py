@@ -15,6 +15,7 @@ from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
+from foldlog.reports.unreadable import listed_around_damage
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
@@ -200,29 +201,12 @@ def events_total(store: Store, conversations: Sequence[str] | None = None) -> in
 
 def listed(store: Store) -> Iterator[ConversationRow]:
     """Yield all conversations of the store. Those that cannot be read are findings of the command."""
-    from eventstore import EventStoreError, StoreUnusable
-    from eventstore.maintenance.damage import Unlisted, readable_conversations
-    from eventstore.stored.database import translated
-
-    after = None
-    try:
-        for row in store.iter_conversations():
-            yield row
-            after = row.id
-        return
-    except StoreUnusable:
-        pass  # below, one by one
-    with translated():
-        for found in readable_conversations(store.database.recorder, after):
-            try:
-                if not isinstance(found, Unlisted):
-                    yield store.conversation(found.id)
-                    continue
-                problem = found.problem
-            except EventStoreError as error:
-                problem = str(error)
+    for found in listed_around_damage(store):
+        if isinstance(found, ConversationRow):
+            yield found
+        else:
             named = f"conversation {found.id!r}: " if found.id else ""
-            terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
+            terminal.unread(f"{named}{found.problem}; run 'foldlog verify', then 'foldlog salvage'")
 
 
 def conversations_total(store: Store) -> int | None:

@@ -19,6 +19,7 @@ from sqlite_utils import Database
 from eventstore import (
     Action,
     CondensationAction,
+    ConversationRow,
     CorruptEvent,
     Erased,
     Event,
@@ -26,12 +27,14 @@ from eventstore import (
     Recorded,
     Redaction,
     Store,
+    StoreUnusable,
 )
 from eventstore.codec import encode_ours
 from eventstore.maintenance.erase import forks_of
 from eventstore.maintenance.status import confirm
+from eventstore.recorders.errors import is_damage
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
-from foldlog.reports.unreadable import followed, logged
+from foldlog.reports.unreadable import followed, listed_around_damage, logged
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
@@ -78,23 +81,19 @@ def update(
             if conversations is None:
                 entries = followed(store, followed_up_to(database.conn))
                 added, touched, gone = _add_all(store, database, entries, on_events, follows=True)
-                touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
+                touched |= erased_in(store)
             else:
                 named = dict.fromkeys(conversations)
                 entries = (one for name in named for one in _missing(store, database, name))
                 added, touched, gone = _add_all(store, database, entries, on_events, follows=False)
                 added, touched = added._replace(conversations=len(named)), {*named}
-            lost = list(added.damaged)
-            for conversation in sorted(touched):
-                try:
-                    gone |= describe(store, database, conversation)
-                except CorruptEvent as error:
-                    lost.append(Damaged(conversation, error.event_id, error.problem))
+            more, lost = describe(store, database, touched)
+            gone |= more
         if gone:
             purge(database)
-        if conversations is None and store.database.recorder.writable:
+        if conversations is None and not lost and store.database.recorder.writable:
             confirm(store, name_of(path), followed_up_to(database.conn))
-        return added._replace(damaged=tuple(dict.fromkeys(lost)))
+        return added._replace(damaged=tuple(dict.fromkeys((*added.damaged, *lost))))
 
 
 def name_of(path: Path) -> str:
@@ -205,7 +204,31 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
     return len(condensations)
 
 
-def describe(store: Store, database: Database, conversation: str) -> bool:
+def erased_in(store: Store) -> set[str]:
+    """Return the erased conversations of the store."""
+    rows = listed_around_damage(store)
+    return {row.id for row in rows if isinstance(row, ConversationRow) and row.erased_at is not None}
+
+
+def describe(store: Store, database: Database, conversations: Iterable[str]) -> tuple[bool, list[Damaged]]:
+    """Write the rows of the conversations themselves and their revisions; for an erased one only the tombstone.
+
+    Return whether anything was erased, and what could not be read.
+    """
+    gone, lost = False, []
+    for conversation in sorted(conversations):
+        try:
+            gone |= _describe(store, database, conversation)
+        except CorruptEvent as error:
+            lost.append(Damaged(conversation, error.event_id, error.problem))
+        except StoreUnusable as error:
+            if not is_damage(error.__cause__):
+                raise
+            lost.append(Damaged(conversation, 0, str(error)))
+    return gone, lost
+
+
+def _describe(store: Store, database: Database, conversation: str) -> bool:
     """Write the conversation's own row and its revisions; for an erased conversation only the tombstone.
 
     Return whether anything was erased.

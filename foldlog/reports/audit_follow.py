@@ -21,6 +21,7 @@ from foldlog.reports.audit_database import (
     add_events,
     damaged_among,
     describe,
+    erased_in,
     events_among,
     name_of,
     purge,
@@ -68,9 +69,11 @@ class AuditTables(BatchView):
         with self.writing:
             touched, self.touched = self.touched, set()
             known = {name for (name,) in self._database.execute("SELECT id FROM conversations WHERE erased_at NOTNULL")}
-            touched |= {row.id for row in self.store.iter_conversations() if row.erased_at is not None} - known
-            gone = [describe(self.store, self._database, conversation) for conversation in sorted(touched)]
-            if any(gone) or self._redacted:
+            touched |= erased_in(self.store) - known
+            gone, lost = describe(self.store, self._database, touched)
+            self.damaged += lost
+            self._to_confirm |= bool(lost)  # what was erased of them may still be here
+            if gone or self._redacted:
                 purge(self._database)
                 self._redacted = False
             return len(touched)
@@ -89,7 +92,7 @@ class AuditTables(BatchView):
             due, position = self._to_confirm, followed_up_to(self._database.conn)
             self._to_confirm = False
         self.describe()
-        if due and self.store.database.recorder.writable:
+        if due and not self._to_confirm and self.store.database.recorder.writable:
             confirm(self.store, self._name, position)
 
     def close(self) -> None:

@@ -164,8 +164,9 @@ class SearchIndex:
             position = self.tables.position()
             if position:
                 self._remove_redacted(_followed(self._store, position))
-            rows = [row for row in self._store.iter_conversations() if row.erased_at is not None or row.generation]
             indexed_ids = set(self.tables.conversations())
+            listed = self._store.iter_conversations() if indexed_ids else ()
+            rows = [row for row in listed if row.erased_at is not None or row.generation]
             self.tables.remove(indexed_ids.intersection(row.id for row in rows), removals)
             if any(row.generation and row.id in indexed_ids for row in rows):
                 self.rebuild()  # texts of another conversation with the id of an erased one went with those

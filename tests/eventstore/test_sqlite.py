@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ConversationErased, Message, Store, StoreUnavailable, StoreUnusable, open_store
+from eventstore import ConversationErased, CorruptEvent, Message, Store, StoreUnavailable, StoreUnusable, open_store
 from eventstore.codec import encode
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
@@ -28,6 +28,7 @@ from eventstore.recorders.statements import migrations
 from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored.read_transaction import find_existing
 from eventstore.stored.write_transaction import WriteTransaction
+from foldlog.reports.unreadable import followed
 
 HI = Message(source="user", content="hi")
 
@@ -55,6 +56,33 @@ def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
         return key
 
     return recorder.transact(work)
+
+
+@pytest.mark.parametrize("of", ["live", "imported"])
+def test_a_follower_goes_on_around_an_unreadable_page(path: str, of: str):
+    with open_store(path) as store:
+        live = [Message(source="user", content=f"live {n:04} " + "x" * 300) for n in range(100)]
+        store.append("first", live, expected_version=0)
+        store.ingest("second", (Message(source="user", content=f"imported {n:04} " + "x" * 300) for n in range(1_500)))
+        store.append("third", live, expected_version=0)
+    content = bytearray(Path(path).read_bytes())
+    for page in range(0, len(content), 4_096):
+        if f"{of} 0050 ".encode() in content[page : page + 4_096]:
+            content[page : page + 4_096] = b"\xff" * 4_096
+            break
+    Path(path).write_bytes(content)
+    with open_store(path) as store:
+        met = list(followed(store, 0))
+        in_batches, _ = store.database.readable_places(0, 500)
+    lost = [one for one in met if isinstance(one, CorruptEvent)]
+    conversation = "first" if of == "live" else "second"
+    assert [one.position for one in met] == list(range(1, 1_701))
+    assert 5 < len(lost) < 20
+    assert 50 in {one.event_id for one in lost}
+    assert [one.event_id for one in lost] == list(range(lost[0].event_id, lost[-1].event_id + 1))
+    assert {one.conversation for one in lost} == {conversation}
+    assert lost[0].problem == "its place in the file cannot be read (database disk image is malformed)"
+    assert [placed.position for placed in in_batches] == list(range(1, len(in_batches) + 1))
 
 
 # -- statements -------------------------------------------------------------------------------------------------------

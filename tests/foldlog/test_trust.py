@@ -374,6 +374,21 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     assert len(found) == 12
 
 
+def test_search_and_an_audit_database_go_on_around_an_unreadable_page(foldlog, without_page):
+    ran = foldlog("search", "x" * 300, "--limit", 500, "--json")
+    assert ran.status == 1
+    unread, hits = ran.document["unread"], ran.document["hits"]
+    assert len(hits) + unread == 240
+    assert f"not in the index: {unread} damaged events" in ran.err
+    assert {hit["conversation"] for hit in hits} == {f"c{n:02}" for n in range(12) if n != 4}
+    ran = foldlog("audit", "--to", "audit.db")
+    assert ran.status == 1
+    assert f"audit database: {240 - unread} events" in ran.out
+    assert "left out of audit.db: event 0 of conversation 'c05': its place in the file cannot be read" in ran.err
+    assert "c06" not in ran.err
+    assert foldlog("audit", "--to", "audit.db").status == 1
+
+
 def test_the_readable_events_of_a_conversation_are_shown_and_the_others_named(foldlog, without_page):
     ran = foldlog("log", "c05", "--json")
     assert ran.status == 1

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""
+_POSITION_MAX: Final = 2**63 - 1
 _first: Final = itemgetter(0)
 _encoding: Final = itemgetter(6)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
@@ -178,7 +179,7 @@ class SQLiteReader:
                 after_position = placed[-1].position if rows and len(placed) == limit else first + size - 1
                 continue
             before = block[2] - 1 if block is not None else self._last_position()
-            live = self._execute(SQL["live_rows_from"], (after_position, before, limit - len(placed))).fetchall()
+            live = self._execute(SQL["live_rows_from"], (after_position + 1, before, limit - len(placed))).fetchall()
             rows = [row[:12] for row in live]
             if any(map(_encoding, rows)):
                 keys = [row[13] for row in live]
@@ -188,6 +189,25 @@ class SQLiteReader:
                 break
             after_position = before
         return placed
+
+    def place_after(self, position: int) -> tuple[int, str, int] | None:
+        """Find the next place as ``_placed_rows`` does, without the rows."""
+        while True:
+            block = self._publication(position)
+            if block is not None and block[2] <= position + 1:
+                key, conversation_id, first, size, erased = block
+                found = None if erased else self._execute(SQL["id_in_index"], (key, position + 1 - first)).fetchone()
+                if found is not None and found[0] < size:
+                    return first + found[0], conversation_id, found[0]
+                position = first + size - 1
+                continue
+            before = _POSITION_MAX if block is None else block[2] - 1
+            place = self._execute(SQL["place_in_index"], (position, before)).fetchone()
+            if place is not None:
+                return place[0], self._id(place[1]), place[2]
+            if block is None:
+                return None
+            position = before
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False

@@ -172,6 +172,10 @@ class SQLiteRecorder:
         with _ReadTransaction(self, "read") as connection:
             return epochs.lost_after(connection, position)
 
+    def place_after(self, position: int) -> tuple[int, str, int] | None:
+        with _ReadTransaction(self, "read") as connection:
+            return SQLiteReader(connection).place_after(position)
+
     def left_of_erased(self) -> Sequence[int]:
         with _ReadTransaction(self, "read") as connection:
             return upkeep.left_of_erased(connection)

@@ -269,13 +269,23 @@ CROSS JOIN events e INDEXED BY events_by_id
 -- name: many_intervals
 SELECT value ->> 0 AS column1, value ->> 1 AS column2, value ->> 2 AS column3 FROM json_each(?)
 
+-- ">=": to look for a row after one on a damaged page, SQLite would read that page.
 -- name: live_rows_from
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum, e.position,
        e.conversation
-FROM events e WHERE e.position > ? AND e.position <= ?
+FROM events e WHERE e.position >= ? AND e.position <= ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
+
+-- The index of ids has no bodies, and is on other pages than the rows. "+": it must not look for the rows.
+-- name: place_in_index
+SELECT position, conversation, id FROM events e INDEXED BY events_by_id WHERE +position > ? AND +position <= ?
+    AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
+ORDER BY +position LIMIT 1
+
+-- name: id_in_index
+SELECT id FROM events INDEXED BY events_by_id WHERE conversation = ? AND id >= ? ORDER BY id LIMIT 1
 
 -- name: publication_at
 SELECT key, id, first_position, published, erased_at IS NOT NULL FROM conversations
