@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import WHOLE
 from tests.in_memory import in_memory
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
@@ -26,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="take every case where tests take a sample; many minutes")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Start as in a terminal's foreground, write as into a file, and make files in memory where there is room.
 
     In the background Ctrl-C is ignored, and whatever the tests start would ignore it too. A process that has loaded
@@ -34,6 +35,8 @@ def pytest_configure() -> None:
     where files are only in memory: a process that is killed leaves the page cache whole, and disks that fail, or whose
     power is cut, are those of ``faults.c``. A sync of a real one only costs time, and there are thousands.
     """
+    if config.getoption("--whole"):
+        os.environ[WHOLE] = "1"
     if "TMPDIR" not in os.environ and (folder := in_memory()):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
     for name in ("COLUMNS", "LINES"):

@@ -37,6 +37,7 @@ from eventstore.events import (
 )
 from projections import View, well_formed
 from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, called, failed, said
+from tests.examples import examples
 from tests.properties.histories import THINKING, histories, history
 
 many = settings(max_examples=120, deadline=None)
@@ -292,7 +293,7 @@ asking = st.one_of(
 """Those that ask a model, of which nobody knows what it will say."""
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.one_of(histories, loops), st.booleans(), st.lists(asking, min_size=1, max_size=2), agents)
 def test_every_reply_is_reported_whatever_came_of_it(
     events: list[Event], requested: bool, parts: list[Any], agent: Any

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from eventstore.events import Action, CondensationSummary, Message, Observation, SystemMessage
 from projections import View
 from projections.messages import DIALECTS
+from tests.examples import examples
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.test_dialects import SIGNED, WEB, image, text
 
@@ -52,7 +53,7 @@ odd_events = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.lists(odd_events, max_size=14))
 def test_what_is_made_of_any_view_is_accepted(events):
     numbered = [replace(event, id=n) for n, event in enumerate(events)]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -16,11 +16,12 @@ from eventstore.events import Action, CondensationAction, Event, Message, Observ
 from projections import View, fold, long_fold
 from projections.intervals import contains, normalize
 from projections.left_behind import left_behind_by_ids, left_behind_by_piece
+from tests.examples import examples
 from tests.properties.histories import THINKING, histories, long_histories
 from tests.properties.slow_fold import slow_fold
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(histories, st.data())
 def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], data: st.DataObject) -> None:
     view = View.from_events(events)
@@ -31,7 +32,7 @@ def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], dat
     assert left_behind_by_piece(view.events, view.left_behind, start, stop) == expected
 
 
-@settings(max_examples=1_000, deadline=None)
+@examples(1_000)
 @given(long_histories, st.integers(0, 2), st.integers(0, 8), st.data())
 def test_a_fold_by_ids_is_that_of_one_event_after_the_other(
     events: list[Event], recent: int, early: int, data: st.DataObject

@@ -24,10 +24,11 @@ from projections.intervals import contains
 from projections.messages import BEGINNING
 from projections.retractions import intervals_kept
 from projections.units import units
+from tests.examples import examples
 from tests.properties.histories import histories, ordered_histories, tidy_histories
 from tests.properties.slow_fold import slow_fold
 
-many = settings(max_examples=300, deadline=None)
+many = examples(300)
 
 
 def ids(events: Any) -> list[int]:
