@@ -16,7 +16,13 @@ from functools import partial
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
-from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
+from eventstore.maintenance.damage import (
+    Unlisted,
+    Unreadable,
+    readable_conversations,
+    readable_rows,
+    staged_conversations,
+)
 from eventstore.maintenance.erase import purge, unfinished
 from eventstore.recorders.base import RecorderOfFile, Transaction
 from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewPast
@@ -66,11 +72,14 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
     database = store.database
     with translated():
         for found in _wanted(database, conversations):
-            _check_key(database, found)
+            if isinstance(found, Conversation):
+                _check_key(database, found)
         last: Rekeyed | None = None
         changed = 0
         for found in _wanted(database, conversations):
-            if found.erasure is None:
+            if isinstance(found, Unlisted):
+                yield Rekeyed(found.id or "", False, 0, (), found.problem)
+            elif found.erasure is None:
                 if last is not None:
                     yield last
                 try:
@@ -91,11 +100,9 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
             yield last._replace(bytes_pending=database.bytes_pending if is_file else not gone)
 
 
-def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
+def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation | Unlisted]:
     if not conversations:
-        for each in readable_conversations(database.recorder):
-            if isinstance(each, Conversation):
-                yield each
+        yield from readable_conversations(database.recorder)
     for name in conversations:
         found = database.recorder.query(lambda reader, name=name: reader.conversation(name))  # type: ignore[misc]
         if found is None:

@@ -11,7 +11,8 @@ The rules of every command:
     --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
     exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
     errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
-    findings    are lines on stderr too, by ``terminal.warn``; notes by ``terminal.note``; with --json each is an object
+    findings    are lines on stderr too, by ``terminal.warn``, which gives status 1; notes by ``terminal.note``; with
+                --json each is an object
     hints       a command that a message names is made by ``hints.command``: it names the store that was given
     text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 

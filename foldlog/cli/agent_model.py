@@ -50,7 +50,7 @@ DrawnLimit = Annotated[
 
 def counting_model(name: str | None, limit: int | None) -> tuple[LLM | None, int | None]:
     """Return the model of that name, whose tokenizer counts, and the limit to draw: its own if none is given. The model
-    is None, with a warning, if the tokenizer is missing.
+    is None, with a note, if the tokenizer is missing.
 
     Raises ``InvalidCondenser`` if litellm, which counts, is not installed.
     """
@@ -62,7 +62,7 @@ def counting_model(name: str | None, limit: int | None) -> tuple[LLM | None, int
     try:
         model.count_tokens(_SHORT_PROMPT)
     except TokensUnknown as error:
-        terminal.warn(f"tokens are estimated: {error}")
+        terminal.note(f"tokens are estimated: {error}")
         return None, limit
     _say_if_unknown(model)
     return model, model.max_input_tokens if limit is None else limit

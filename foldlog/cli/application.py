@@ -223,7 +223,7 @@ def _run(arguments: Sequence[str]) -> int:
         return FINDINGS if unfinished or is_of_damage(error) else REFUSED
     if status == _INTERRUPTED:
         terminal.complain("interrupted: completed work was kept, no partial data was written")
-    if terminal.warn_of_unread() and status in (None, DONE):
+    if terminal.has_found() and status in (None, DONE):
         return FINDINGS
     return DONE if status is None else int(status)
 

@@ -6,9 +6,11 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""A part of the input had a problem, which was reported; the rest was done."""
+"""A part had a problem, which was reported; the rest was done. A command that has printed a finding ends so, whatever
+it returns.
+"""
 REFUSED: Final = 2
-"""Bad input or usage: nothing was done."""
+"""Bad input or usage: nothing was done. An error says why, also after findings."""
 
 
 class Refused(Exception):

@@ -36,6 +36,7 @@ __all__ = [
     "emit",
     "emit_list",
     "has_edge",
+    "has_found",
     "json_text",
     "note",
     "paused",
@@ -46,7 +47,6 @@ __all__ = [
     "printable",
     "progress",
     "warn",
-    "warn_of_unread",
     "working",
 ]
 
@@ -55,6 +55,8 @@ _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 
 
 _as_json = False
+_found = False
+_unread: dict[str, None] = {}
 
 
 class StdoutFailed(OSError):
@@ -85,8 +87,9 @@ def prepare(*, as_json: bool) -> None:
     """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
     stderr is a JSON object. Raise ``Refused`` if stdout is closed.
     """
-    global _as_json
-    _as_json = as_json
+    global _as_json, _found
+    _as_json, _found = as_json, False
+    _unread.clear()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     if sys.stdout is None:
@@ -266,7 +269,9 @@ def complain(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a finding: one line on stderr."""
+    """Print a finding: one line on stderr. The command then ends with status 1."""
+    global _found
+    _found = True
     _say("found", message)
 
 
@@ -289,23 +294,16 @@ def about(conversation: str, problem: str) -> str:
     return problem if problem.startswith(named) else f"{named}: {problem}"
 
 
-_unread: dict[str, None] = {}
-
-
 def unread(problem: str) -> None:
-    """Keep what the command cannot read, once. It is printed as a finding after the output, and the command ends with
-    status 1.
-    """
+    """Keep what the command cannot read, once. It is printed as a finding after the output."""
     _unread.setdefault(problem)
 
 
-def warn_of_unread() -> bool:
-    """Print what the command could not read. Return whether there was any."""
-    there = list(_unread)
-    _unread.clear()
-    for problem in there:
+def has_found() -> bool:
+    """Print what the command could not read. Return whether a finding was printed."""
+    for problem in _unread:
         warn(problem)
-    return bool(there)
+    return _found
 
 
 def emit(document: Any) -> None:

@@ -1,6 +1,7 @@
 """The command, run in this process, in a folder of its own."""
 
 import json
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -23,6 +24,17 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
+def assert_found_gives_1(ran: Ran) -> None:
+    """A command that has printed a finding ends with 1; or with 2, and an error after it says why."""
+    levels = [_LEVEL.match(line) for line in ran.err.splitlines()]
+    said = [(level[1] or level[2] or "error") for level in levels if level is not None]
+    if "found" in said:
+        assert ran.status == 1 or (ran.status == 2 and said[-1] == "error"), ran
+
+
+_LEVEL = re.compile(r'foldlog: (?:(found|note): )?|\{"level":"(\w+)"')
+
+
 @pytest.fixture
 def foldlog(tmp_path, monkeypatch, capsys):
     """``foldlog("view", "c1")``, in an empty folder where the default store is."""
@@ -35,7 +47,9 @@ def foldlog(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), out, err)
+        ran = Ran(int(ended.value.code or 0), out, err)
+        assert_found_gives_1(ran)
+        return ran
 
     return run
 

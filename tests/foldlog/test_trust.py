@@ -10,6 +10,7 @@ import pytest
 from eventstore import CondensationAction, Message, open_store
 from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored.database import Database
+from foldlog.cli import terminal
 from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
 from projections import Views
@@ -372,6 +373,35 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     found = {entry["conversation"]: entry["status"] for entry in ran.document["conversations"]}
     assert [name for name in found if found[name] == "damaged"] == ["c04", "c05"]
     assert len(found) == 12
+
+
+FIND = [
+    *("list", "list --long", "log c05", "search x*", "stats", "stats c05", "audit", "audit c05 --to a.db", "rebuild"),
+    *("bench --rounds 1", "export --all all", "verify", "head"),
+    *(
+        "salvage foldlog.db new.db",
+        "import torn.jsonl --db new.db",
+        "import torn --db new.db",
+        "rekey",
+        "redact c01 1 --reason x --yes",
+    ),
+]
+DO_NOT = ["recent", "condensers", "view c00", "why c00 1", "documents c05"]
+
+
+def test_a_command_that_finds_something_says_so_and_ends_with_1(foldlog, without_page, five_messages, tmp_path):
+    """The fixture ``foldlog`` holds every command of these tests to that; here each finds something that can."""
+    (tmp_path / "torn.jsonl").write_text((tmp_path / five_messages).read_text() + '{"torn\n')
+    foldlog("export", "--all", "whole")
+    (tmp_path / "torn").write_bytes((tmp_path / "whole").read_bytes()[:-40])
+    found = {command: "found: " in foldlog(*command.split()).err for command in (*FIND, *DO_NOT)}
+    assert [command for command in found if found[command]] == FIND
+
+
+def test_the_status_of_a_finding_does_not_depend_on_the_command(foldlog, monkeypatch):
+    monkeypatch.setattr("foldlog.cli.histories.show.run", lambda: terminal.warn("there is a stain"))
+    ran = foldlog("show")
+    assert (ran.status, ran.err) == (1, "foldlog: found: there is a stain\n")
 
 
 def test_search_and_an_audit_database_go_on_around_an_unreadable_page(foldlog, without_page):

@@ -19,7 +19,7 @@ from eventstore import CondensationAction, CondensationRequest, CondensationSumm
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing, whole
 from foldlog.cli.styles import interval_words, summary_text
 from foldlog.histories import Histories
@@ -133,7 +133,7 @@ def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[
         outcome = {"outcome": "declined", "problem": problem, "model": _Spending.of(reports)._asdict()}
         terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
-    return FINDINGS
+    return DONE
 
 
 class _Spending(NamedTuple):

@@ -15,7 +15,7 @@ from foldlog.archives import write_archive
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.stores import listed, open_existing, resolved
 from foldlog.formats import FORMATS, UnknownFormat, encode
@@ -103,7 +103,7 @@ def _archive(db: str, path: Path, conversations: Sequence[str] | None, *, as_jso
         terminal.console().print(f"{amounts} in {terminal.printable(str(path))}.")
     for name, problem in written.problems:
         terminal.warn(f"conversation {name!r} is left out: {problem}")
-    return FINDINGS if written.problems else DONE
+    return DONE
 
 
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
@@ -135,7 +135,7 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
         terminal.warn(finding)
     for note in notes:
         terminal.note(note)
-    return FINDINGS if findings else DONE
+    return DONE
 
 
 def _noted(notes: list[str]) -> dict[str, list[str]]:

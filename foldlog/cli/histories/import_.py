@@ -22,7 +22,7 @@ from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_ar
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_or_create
 from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources, UnknownFormat, open_sources
 from foldlog.importing import Imported, import_source
@@ -168,7 +168,7 @@ def _import(
         terminal.emit({"db": db, "imported": [one._asdict() for one in imported], "findings": elsewhere})
     else:
         _sum_up(db, imported, len(elsewhere))
-    return FINDINGS if elsewhere or any(one.findings_count for one in imported) else DONE
+    return DONE
 
 
 def _parted(

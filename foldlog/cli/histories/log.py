@@ -17,7 +17,7 @@ from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.full import show_event
 from foldlog.cli.moments import event_moment
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog.cli.stores import open_existing, resolved
@@ -82,7 +82,7 @@ def run(
                 _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)
     for finding in reading.findings:
         terminal.warn(finding)
-    return FINDINGS if reading.findings else DONE
+    return DONE
 
 
 class _Reading:

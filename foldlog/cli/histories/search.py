@@ -13,7 +13,7 @@ from eventstore import Store
 from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, Since, Until, selection
 from foldlog.cli.stores import events_total, open_existing, resolved
@@ -88,7 +88,7 @@ def run(
             _show(hits, filtered=bool(within or kinds or since or until))
     if unread:
         terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
-    return FINDINGS if unread else DONE
+    return DONE
 
 
 def _line(words: Sequence[str]) -> str:

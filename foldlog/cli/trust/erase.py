@@ -18,7 +18,7 @@ from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.search import erase_from_index
 from foldlog.words.gist import count, gist
@@ -87,7 +87,7 @@ def run(
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
     warn_of_unconfirmed(unconfirmed, "erasure")
-    return DONE if problem is None and left is None and not unconfirmed else FINDINGS
+    return DONE
 
 
 def without_audit(unconfirmed: Sequence[str], audit: Path | None) -> list[str]:

@@ -13,7 +13,7 @@ from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust import erase
 from foldlog.maintenance import Maintenance
@@ -77,7 +77,7 @@ def run(
     if problem is not None:
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"
         terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
-    return DONE if problem is None and not receipt.unconfirmed else FINDINGS
+    return DONE
 
 
 def _document(receipt: RedactionReceipt) -> dict[str, object]:

@@ -10,7 +10,7 @@ from eventstore.maintenance.rekey import Rekeyed
 from eventstore.maintenance.rekey import rekey as rekey_store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import bytes_pending_words, conversations_total, open_existing, whole
 from foldlog.search.index import remove_index
 from foldlog.words.gist import count
@@ -65,4 +65,4 @@ def run(
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
     if pending:
         terminal.note(remedy)
-    return FINDINGS if any(each.damaged or each.problem for each in done) else DONE
+    return DONE

@@ -15,7 +15,7 @@ from eventstore.stored.rows import from_microseconds
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import events_total, open_existing, resolved
 from foldlog.words.gist import count
 
@@ -62,7 +62,7 @@ def run(
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         words += f", {found.unchecked:,} not checked for want of a key" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
-    return FINDINGS if found.findings or found.lost else DONE
+    return DONE
 
 
 class _Found:

@@ -10,7 +10,7 @@ import typer
 from eventstore.maintenance.backup import back_up
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import open_existing
 from foldlog.words.gist import count
@@ -56,4 +56,4 @@ def run(
         )
     for name, problem in findings:
         terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")
-    return FINDINGS if findings else DONE
+    return DONE

@@ -12,7 +12,7 @@ from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store
 from foldlog.cli.options import AsJson
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
 from foldlog.words.gist import count
@@ -79,4 +79,4 @@ def run(
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
     for name, problem in problems:
         terminal.warn(terminal.about(name, problem))
-    return FINDINGS if problems else DONE
+    return DONE

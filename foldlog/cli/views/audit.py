@@ -15,7 +15,7 @@ from rich.text import Text
 from eventstore import EventStoreError, Store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import chosen, events_total, open_existing
 from foldlog.cli.styles import interval_words, summary_text
@@ -74,7 +74,7 @@ def run(
     left_out = () if updated is None else updated.damaged
     for lost in left_out:
         terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
-    return FINDINGS if audits.findings or left_out else DONE
+    return DONE
 
 
 def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> int:
@@ -91,7 +91,7 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
             follower.describe()
         for lost in follower.damaged:
             terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
-        return FINDINGS if follower.damaged else DONE
+        return DONE
 
 
 def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:

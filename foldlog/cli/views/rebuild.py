@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventstore import EventStoreError, UnknownEventType
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS, is_of_damage
+from foldlog.cli.outcome import DONE, is_of_damage
 from foldlog.cli.stores import chosen, open_existing, whole
 from foldlog.words.gist import count
 from projections import Views
@@ -39,4 +39,4 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
         terminal.console().print(f"{made} of {count(len(rebuilt), 'conversation')} rebuilt from the events")
     for finding in findings:
         terminal.warn(finding)
-    return FINDINGS if findings else DONE
+    return DONE

@@ -11,7 +11,7 @@ from rich.text import Text
 from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE
 from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
@@ -60,7 +60,7 @@ def run(
             terminal.console().print(f"The figures as a plot: {terminal.printable(str(plot))}", soft_wrap=True)
     for finding in stats.findings:
         terminal.warn(finding)
-    return FINDINGS if stats.findings else DONE
+    return DONE
 
 
 def _show(stats: Stats, title: str) -> None:
