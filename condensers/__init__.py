@@ -109,9 +109,8 @@ _NAMES = {
 
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
-__all__ = sorted(_HOMES)
-
-if not typing.TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
+if not typing.TYPE_CHECKING:  # a type checker takes the function for a promise that every name exists
+    __all__ = sorted(_HOMES)  # "import *" of type checkers goes by "as" above
 
     def __getattr__(name: str) -> typing.Any:
         if name not in _HOMES:

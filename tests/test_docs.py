@@ -68,7 +68,7 @@ def test_an_example_runs(code, tmp_path, monkeypatch):
 
 
 UNTYPED = {"COMING_FROM_OPENHANDS.md"}
-"""Its statements are the reference's own, which are written without types."""
+"""Its examples stand each for itself: ``tests/ported`` checks their types, one by one."""
 
 
 def test_the_examples_have_types_that_a_strict_checker_accepts(tmp_path):

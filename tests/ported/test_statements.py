@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from condensers.config import parameters, registry
 from tests.ported.statements import BEFORE, PAGE, STATEMENTS, Statement, page
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +37,39 @@ def test_what_people_write_runs(statement: Statement, tmp_path, monkeypatch):
 
 def test_the_page_is_made_of_the_table():
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.ported.statements"
+
+
+AS_THEY_WRITE = {
+    "`CondensationAction` (V0), `Condensation` (V1 event)": {"arg-type"},
+    "`class MyCondenser(Condenser): def condense(self, view)`": {"no-untyped-call", "no-untyped-def", "override"},
+    "`RecentEventsCondenser(keep_first, max_events)`": {"arg-type"},
+    "`RollingCondenser` with `should_condense(view)` and `get_condensation(view)`": {
+        "arg-type",
+        "no-untyped-def",
+        "override",
+    },
+    "`get_token_count(events)`, `TokenBudget`": {"arg-type"},
+    "`AgentCondensationObservation` (V0), `CondensationSummaryEvent` (V1)": {"arg-type"},
+    "`Condenser.from_config(config)`": {"arg-type"},
+    '`llm_config = "name"` with `[llm.name]`': {"attr-defined"},
+    "`forgotten_events_start_id`, `forgotten_events_end_id`": {"union-attr"},
+    "`class AgentConfig(BaseModel): condenser: CondenserConfig`": {"arg-type", "attr-defined"},
+    "a subclass that lacks a method": {"abstract"},
+    "`view.condensations` (documented, absent in released V1)": {"arg-type"},
+    "`Condenser.register_config(ConfigType)`, `CONDENSER_REGISTRY`": {"arg-type", "no-untyped-def", "override"},
+    "two condensations with summaries, the second does not name the first summary": {"arg-type"},
+}
+"""Statements that run and that a strict checker refuses, because they are written as for the reference, with the codes
+of its errors: lists of ids, methods without types, fields of a class that its base does not have.
+"""
+
+
+def test_a_strict_checker_accepts_the_statements_but_for_those_that_are_written_as_for_the_reference(tmp_path):
+    for number, statement in enumerate(STATEMENTS):
+        (tmp_path / f"statement_{number}.py").write_text(f"{BEFORE}\n{statement.example}\n")
+    checked = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", *tmp_path.iterdir()]
+    ran = subprocess.run(checked, cwd=ROOT, capture_output=True, text=True, check=False)
+    refused: dict[str, set[str]] = {}
+    for number, code in re.findall(r"statement_(\d+)\.py:\d+: error: .*\[([a-z-]+)\]$", ran.stdout, re.MULTILINE):
+        refused.setdefault(STATEMENTS[int(number)].theirs, set()).add(code)
+    assert refused == AS_THEY_WRITE, ran.stdout + ran.stderr
