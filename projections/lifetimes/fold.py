@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from eventstore.events import (
+    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     Action,
     CondensationAction,
@@ -44,7 +45,7 @@ class LifetimesFold:
         self._targets = frozenset(targets)
         self._earlier: dict[int, tuple[ViewState, dict[int, int]]] = {0: (EMPTY, {})}
         self._open: dict[int, _Open] = {}
-        self._closed: dict[int, list[Span]] = {}
+        self._closed: dict[int, tuple[Span, ...]] = {}
         self._tokens: dict[int, int] = {}
         self._waiting = _Waiting()
         self._order = _Order()
@@ -64,11 +65,12 @@ class LifetimesFold:
         version = self.version
         for event in events:
             version = event.id + 1
-            if is_structural(event) or event.id in self._targets:
+            changes = type(event) in MAY_BE_STRUCTURAL and is_structural(event)
+            if changes or event.id in self._targets:
                 self._show(plain, event.id)
                 plain = []
                 self._keep()
-            if is_structural(event):
+            if changes:
                 self._change(event)
             elif event.shown:
                 plain.append(event)
@@ -86,10 +88,10 @@ class LifetimesFold:
         )
 
     def _lifetime(self, event_id: int) -> Lifetime:
-        spans = self._closed.get(event_id, [])
+        spans = self._closed.get(event_id, ())
         if event_id in self._open:
-            spans = [*spans, self._open[event_id].span()]
-        return Lifetime(event_id, tuple(spans), self._tokens.get(event_id, 0))
+            spans = (*spans, self._open[event_id].span())
+        return Lifetime(event_id, spans, self._tokens.get(event_id, 0))
 
     def _keep(self) -> None:
         """Keep the present state for later retractions to it."""
@@ -157,12 +159,12 @@ class LifetimesFold:
                 opened.place = self._order.places[event.id]
             else:
                 opened.place = self._order.put(event.id, after)
-        if event.id not in self._tokens:
-            self._tokens[event.id] = 0 if self._count is None else self._count(event)
+        if self._count is not None and event.id not in self._tokens:
+            self._tokens[event.id] = self._count(event)
 
     def _leave(self, event_id: int, by: int, departure: Departure | None) -> None:
         opened = self._open.pop(event_id)
-        self._closed.setdefault(event_id, []).append(opened.span(by + 1, by, departure))
+        self._closed[event_id] = (*self._closed.get(event_id, ()), opened.span(by + 1, by, departure))
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
         """Update which of ``events``, a whole View, a model is sent."""
@@ -237,7 +239,7 @@ class _Group:
     def __init__(self) -> None:
         self.members: list[int] = []
         self.unanswered = 0
-        self.loops: set[int] = set()
+        self.loops: frozenset[int] = frozenset()
         self.outside = False
 
 
@@ -288,7 +290,7 @@ class _Waiting:
         """Record that a member of a group is in the present loop."""
         if self._loop not in group.loops:
             group.outside |= bool(group.members) and not group.loops
-            group.loops.add(self._loop)
+            group.loops |= {self._loop}
             self._open[self._loop] += 1
 
     def _add_action(self, action: Action) -> Sequence[tuple[int, bool]] | None:
