@@ -203,8 +203,7 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
             f"{seen} const list = {V}.list.node.getBoundingClientRect();"
             " return list.top <= box.top && box.bottom <= list.bottom; })()"
         )
-        page.wait("location.hash.includes('from=280')")
-        assert page.ask("location.hash") == "#v=281&from=280"
+        page.wait("location.hash === '#v=281&from=280'")
         page.open(url + "#v=246&e=30")
         assert "condensation 93 forgot it at version 94" in page.text(".why")
         assert "summary −200 stands for it now" in page.text(".why")

@@ -11,24 +11,27 @@ export class Detail {
     this.shown = null;
   }
 
-  // Show what is chosen. What is said of it depends on the version, its text does not.
+  // Show what is chosen. What is said of it depends on the version; its text does not, nor do the rows of the changes
+  // before a version, until it goes past another one.
   show() {
     const { event, history, version } = this.app;
-    const key = event === null ? `all ${version} ${history.version}` : `${event}`;
+    const past = Array.from(history.changes.values()).filter((change) => change.id < version);
+    const changes = past.filter((change) => change.kind !== "request");
+    const key = event === null ? `${past.length} changes of ${history.version} events` : `${event}`;
+    const words = () => (event === null ? this.totals(changes) : this.about(event));
     if (key === this.shown) {
-      if (this.words) refill(this.words, ...this.about(event));
+      refill(this.words, ...words());
       return;
     }
     this.shown = key;
     // Where the keyboard is at a button that goes away it stays in these details.
     if (this.node.contains(document.activeElement)) this.node.focus({ preventScroll: true });
     this.node.scrollTop = 0;
+    this.words = el("div", { class: event === null ? "" : "about" }, ...words());
     if (event === null) {
-      this.words = null;
-      this.node.replaceChildren(...this.overview());
+      this.node.replaceChildren(el("div", { class: "heading" }, el("h2", {}, "Why not more?")), this.words, ...this.rows(changes));
       return;
     }
-    this.words = el("div", { class: "about" }, ...this.about(event));
     const body = el("div", { class: "body" }, el("p", { class: "soft" }, "Opening …"));
     this.node.replaceChildren(this.heading(event), this.words, body);
     this.app.source.event(history.came(event)).then(
@@ -262,13 +265,17 @@ export class Detail {
   // -- nothing chosen -------------------------------------------------------------------------------------------------
 
   // What condensing saved and cost up to the version that is open; and, where that is not the last one, over the whole
-  // history. Each has the largest View, too.
-  totals() {
+  // history. Each has the largest View, too. Then the attributes, and that nothing is forgotten where nothing is.
+  totals(changes) {
     const { history, version } = this.app;
+    if (!history.version) return [el("p", { class: "soft" }, "The conversation has no events yet.")];
     const isLast = version === history.version;
     const { made } = history.savingsAt(version);
     const told = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "")];
     if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
+    const attributes = this.attributes();
+    if (attributes) told.push(attributes);
+    if (!changes.length) told.push(el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`));
     return told;
   }
 
@@ -307,14 +314,10 @@ export class Detail {
     return el("dl", { "aria-label": "Attributes" }, ...values.flatMap(([name, value]) => [el("dt", {}, said(name)), el("dd", {}, said(value))]));
   }
 
-  overview() {
+  // The newest changes before the version, each in a row.
+  rows(changes) {
     const { history, version } = this.app;
-    const changes = Array.from(history.changes.values()).filter((change) => change.kind !== "request" && change.id < version);
-    const heading = el("div", { class: "heading" }, el("h2", {}, "Why not more?"));
-    if (!history.version) return [heading, el("p", { class: "soft" }, "The conversation has no events yet.")];
-    const totals = this.totals();
-    const attributes = this.attributes();
-    if (!changes.length) return [heading, ...totals, attributes, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`)].filter(Boolean);
+    if (!changes.length) return [];
     const shown = changes.slice(-MOST).reverse();
     const rows = shown.map((change) => {
       const took = this.app.removed(change.id);
@@ -331,9 +334,6 @@ export class Detail {
       );
     });
     return [
-      heading,
-      ...totals,
-      attributes,
       el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
       changes.length > MOST ? el("p", { class: "soft" }, `The last ${grouped(MOST)} of ${grouped(changes.length)}.`) : null,
     ].filter(Boolean);
