@@ -48,7 +48,7 @@ __all__ = [
 
 _BATCHES_MAX = 32
 _BATCH_BYTES_MAX = 100_000
-_body, _encoding_of_bare = attrgetter("body"), itemgetter(6)
+_body, _encoding, _encoding_of_bare = attrgetter("body"), attrgetter("encoding"), itemgetter(6)
 _structural, _data_key, _seed = attrgetter("structural"), attrgetter("data_key"), attrgetter("checksum_seed")
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
@@ -182,9 +182,12 @@ def plain_events(
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the events of plain rows that this process has written."""
+    """Return the events of plain rows, as ``plain_events`` does. Their checksums were compared, or this process has
+    written them.
+    """
     ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*rows, strict=True)
-    return _decode_columns(ids, tuple(map(str.encode, kinds)), schemas, times, bodies)
+    encoded = tuple(map(str.encode, kinds, repeat("utf-8"), repeat("surrogatepass")))
+    return _decode_columns(ids, encoded, schemas, times, bodies)
 
 
 def _decode_columns(
@@ -244,7 +247,16 @@ def sound(conversation: str, row: Row, position: int | None = None) -> Row:
 
 
 def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) -> Iterator[Event]:
-    """Return the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a missing one."""
+    """Return the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a missing one.
+
+    Rows of a list that are all plain are decoded together, which takes half of the time.
+    """
+    ids = range(start, stop)
+    if ids and isinstance(rows, list) and list(map(_id, rows)) == list(ids) and not any(map(_encoding, rows)):
+        events = events_of_rows(rows)
+        if events is not None:
+            yield from events
+            return
     expected = start
     for row in rows:
         if row.id != expected:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
     return replace(summary, timestamp=action.timestamp, origin=origin)
 
 
+@lru_cache(64)  # the events of one batch have one time
 def moment_words(at: datetime) -> str:
     """Return a time in UTC, in the form ``2026-03-01 14:03:05``."""
     return at.astimezone(UTC).isoformat(" ", "seconds")[:19]
