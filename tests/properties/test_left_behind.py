@@ -78,7 +78,7 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
     events += [Action(tool="t", call_id="k"), Observation(content="o", call_id="k")]
     events.append(forget(1_108, 1_108))
     numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
-    assert View.from_events(numbered).left_behind == slow_fold(numbered).left_behind == {1_107}
+    assert View.from_events(numbered).left_behind == {1_107}
 
 
 def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() -> None:
