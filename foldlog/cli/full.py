@@ -27,7 +27,7 @@ _Part = tuple[str, str, str]
 """Heading, text, and the language of the text, or an empty text."""
 
 
-def show_event(console: Console, event: Event, recorded_at: datetime | None) -> None:
+def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
     kind = label(event)
     heading = Text.assemble((f"{event.id:>6}  ", "bold"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
@@ -43,10 +43,10 @@ def show_event(console: Console, event: Event, recorded_at: datetime | None) -> 
     console.print()
 
 
-def _facts(event: Event, recorded_at: datetime | None) -> Iterator[tuple[str, str]]:
+def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     """Yield the short fields of an event, for a line each."""
     yield "source", event.source
-    if recorded_at is not None and event.timestamp != recorded_at:
+    if event.timestamp != recorded_at:
         yield "recorded at", moment_words(recorded_at)
     if event.origin is not None:
         named = "" if event.origin.id is None else f", id {json.dumps(event.origin.id, ensure_ascii=False)}"

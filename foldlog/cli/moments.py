@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from eventstore import CondensationAction, CondensationSummary, Event, Origin
 from foldlog.cli.outcome import Refused
 from foldlog.words.safe_text import printable
+from foldlog.words.times import time_text
 
 _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -28,15 +29,11 @@ def moment_words(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(" ", "seconds")[:19]
 
 
-def event_moment(event: Event, recorded_at: datetime | None) -> str:
+def event_moment(event: Event, recorded_at: datetime) -> str:
     """Return when the event happened, as ``moment_words`` does. A time without a zone is shown as its source wrote it.
     Empty if the event has no time.
     """
-    if event.timestamp is not None or event.origin is None:
-        at = event.timestamp or recorded_at
-        return "" if at is None else moment_words(at)
-    written = event.origin.time
-    return "" if written is None else printable(written, one_line=True).replace("T", " ", 1)[:19]
+    return printable(time_text(event, recorded_at) or "", one_line=True).replace("T", " ", 1)[:19]
 
 
 def given_moment(option: str, text: str | None, now: datetime | None = None) -> datetime | None:

@@ -179,6 +179,8 @@ class Format:
                       needs no ``restart`` then
     ``not_live``      why it is not live, as the beginning of a sentence
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
+    ``times``         whether records say when they happened. If they never do, the time of its recording stands for the
+                      time of an event: that is right for a history that is recorded while it happens
     ``marks_errors``  whether a record of a result that was not imported can say that the call failed
     """
 
@@ -195,6 +197,7 @@ class Format:
     standalone: bool = False
     not_live: str = ""
     source_id: Callable[[Any], Any] = no_id
+    times: bool = True
     marks_errors: bool = True
 
 

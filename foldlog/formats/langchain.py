@@ -332,4 +332,5 @@ FORMAT = Format(
     live=True,
     standalone=True,
     source_id=_source_id,
+    times=False,
 )

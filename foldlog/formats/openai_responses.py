@@ -332,5 +332,6 @@ FORMAT = Format(
     live=True,
     standalone=True,
     source_id=_source_id,
+    times=False,
     marks_errors=False,
 )

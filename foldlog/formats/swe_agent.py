@@ -123,5 +123,6 @@ FORMAT = Format(
     encoder=_encoder,
     note=_NOTE,
     live=True,
+    times=False,
     marks_errors=False,
 )

@@ -8,7 +8,6 @@ with later events.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from condensers import event_tokens
@@ -31,6 +30,7 @@ from foldlog.reports.overview import title_in
 from foldlog.reports.savings import saving_of, total_of
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
+from foldlog.words.times import happened_at, local_time
 from projections.fold import summary_event
 from projections.lifetimes import Lifetime, Span
 from projections.lifetimes.fold import LifetimesFold
@@ -92,7 +92,9 @@ class PageFold:
         for recorded_at, event in logged:
             kind = label(event)
             self._kinds.append(KINDS.index(kind))
-            self._times.append(self._time(event, recorded_at))
+            at = happened_at(event, recorded_at)
+            self._times.append(None if at is None else int(at.timestamp() * 1_000))
+            self._without_zone |= local_time(event) is not None
             self.gists.append(gist(event, GIST))
             self._title = title_in(event.meta) or self._title
             if self._request is None and kind == "user":
@@ -107,19 +109,6 @@ class PageFold:
                 self._attributes = event.changed[ATTRIBUTES].get("value", {})
             self._note_change(event, kind)
             yield event
-
-    def _time(self, event: Event, recorded_at: datetime) -> int | None:
-        """Return the time of an event in milliseconds. A time without a zone is taken as UTC."""
-        if event.timestamp is not None:
-            return int(event.timestamp.timestamp() * 1_000)
-        if event.origin is None:
-            return int(recorded_at.timestamp() * 1_000)
-        try:
-            at = datetime.fromisoformat(event.origin.time or "")
-        except ValueError:
-            return None
-        self._without_zone |= at.tzinfo is None
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
 
     def _note_change(self, event: Event, kind: str) -> None:
         for report in reports_of(event):

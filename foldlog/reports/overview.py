@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from condensers.models.event_tokens import event_tokens, view_tokens
@@ -22,6 +21,7 @@ from eventstore.documents.values import newest_value
 from eventstore.events import ATTRIBUTES
 from eventstore.stored.read_transaction import ReadTransaction
 from foldlog.reports.savings import is_declined
+from foldlog.words.times import time_text
 from projections import Views
 
 NATIVE = "foldlog"
@@ -103,7 +103,7 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
             request = _said(event)
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
-        last = _time_of(event, recorded_at) or last
+        last = time_text(event, recorded_at) or last
     told = title_in(attributes) or title or request
     return Overview(None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
 
@@ -112,12 +112,6 @@ def title_in(values: Mapping[str, Any]) -> str | None:
     """Return the title among attributes or in the ``meta`` of an event; None if there is none."""
     title = values.get("title")
     return title if isinstance(title, str) and title.strip() else None
-
-
-def _time_of(event: Event, recorded_at: datetime) -> str | None:
-    if event.timestamp is not None:
-        return event.timestamp.isoformat()
-    return recorded_at.isoformat() if event.origin is None else event.origin.time
 
 
 def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:

@@ -21,7 +21,7 @@ from foldlog.words.texts import storable, text_of
 from foldlog.words.times import happened_at
 
 _BATCH = 1_000
-_CODE = "1"
+_CODE = "2"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
     "this store is encrypted, and a search index would hold its texts as plain text, so it has none; "

@@ -1,0 +1,49 @@
+"""When events happened, in every place that tells it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+import foldlog
+from eventstore import CondensationAction
+from foldlog.formats import Decoder
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RECORDS = {
+    "openai-responses": {"role": "user", "content": "the gauge"},
+    "langchain": {"type": "human", "data": {"content": "the gauge", "type": "human"}},
+    "swe-agent": {"role": "user", "content": "the gauge"},
+}
+
+
+@pytest.fixture(params=RECORDS)
+def recorded_live(request, tmp_path):
+    """A history of a format without times, that is recorded for an hour, and condensed half an hour after it began."""
+    minutes = iter([NOON, NOON.replace(minute=30), NOON.replace(hour=13)])
+    now = [NOON]
+    with foldlog.open(tmp_path / "foldlog.db", clock=lambda: now[0]) as histories:
+        history = histories["c"]
+        for place, now[0] in enumerate(minutes):
+            if place == 1:
+                history.append(CondensationAction(forgotten_event_ids=[0]))
+            else:
+                history.append(Decoder(request.param, history).events(RECORDS[request.param]))
+
+
+def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_live, foldlog):
+    times = ["2026-03-01T12:00:00+00:00", "2026-03-01T12:30:00+00:00", "2026-03-01T13:00:00+00:00"]
+    stats = foldlog("stats", "c", "--json").document
+    assert (stats["first_at"], stats["last_at"], stats["days"]) == (times[0], times[2], {"2026-03-01": 3})
+    [row] = foldlog("list", "--long", "--json").document["conversations"]
+    assert row["last_event_at"] == times[2]
+    for options, ids in (
+        (["--since", "2026-03-01T12:45"], [2]),
+        (["--until", "2026-03-01T12:15"], [0]),
+        (["--since", "2026-03-01"], [0, 1, 2]),
+    ):
+        assert [event["id"] for event in foldlog("log", "c", *options, "--json").document["events"]] == ids
+        found = foldlog("search", "gauge", *options, "--json").document["hits"]
+        assert sorted(hit["id"] for hit in found) == [each for each in ids if each != 1]
+        assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
+    assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
+    assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
