@@ -62,8 +62,8 @@ if typing.TYPE_CHECKING:
     from condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
     from condensers.strategies.browser_output_masking import BrowserOutputCondenser as BrowserOutputCondenser
     from condensers.strategies.conversation_window import ConversationWindowCondenser as ConversationWindowCondenser
-    from condensers.strategies.default import default_condenser as default_condenser
     from condensers.strategies.digest import DigestCondenser as DigestCondenser
+    from condensers.strategies.digest import default_condenser as default_condenser
     from condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
     from condensers.strategies.llm_summary import LLMSummarizingCondenser as LLMSummarizingCondenser
     from condensers.strategies.noop import NoOpCondenser as NoOpCondenser
@@ -95,8 +95,7 @@ _NAMES = {
     "strategies.amortized": ("AmortizedForgettingCondenser",),
     "strategies.browser_output_masking": ("BrowserOutputCondenser",),
     "strategies.conversation_window": ("ConversationWindowCondenser",),
-    "strategies.default": ("default_condenser",),
-    "strategies.digest": ("DigestCondenser",),
+    "strategies.digest": ("DigestCondenser", "default_condenser"),
     "strategies.llm_attention": ("LLMAttentionCondenser",),
     "strategies.llm_summary": ("LLMSummarizingCondenser",),
     "strategies.noop": ("NoOpCondenser",),

@@ -37,7 +37,8 @@ class Declines:
             return False
         if self._condensations is None:
             newest = next((e for e in reversed(list(lately)) if isinstance(e, CondensationAction)), None)
-            if newest is None or not self._is_ours(newest):
+            told = {} if newest is None else newest.metadata
+            if (told.get("outcome"), told.get("condenser")) != ("declined", self._condenser):
                 return False
             self._condensations = len(view.condensations)
         return self._condensations == len(view.condensations)
@@ -58,10 +59,6 @@ class Declines:
         if not spent.calls:
             return ()
         return ({"condenser": self._condenser, "outcome": "declined", "repeated": spent.times, **spent.report()},)
-
-    def _is_ours(self, action: CondensationAction) -> bool:
-        metadata = action.metadata
-        return metadata.get("outcome") == "declined" and metadata.get("condenser") == self._condenser
 
 
 class _Spent:

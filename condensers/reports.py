@@ -33,17 +33,6 @@ def is_standing(report: Report) -> bool:
     return "rule" in report
 
 
-def above_size(condenser: str, max_size: int, keep_first: int, events: int, why: str) -> Report:
-    """Return the standing report on a View that stays larger than its condenser wants."""
-    return {
-        "condenser": condenser,
-        "rule": {"max_size": max_size, "keep_first": keep_first},
-        "outcome": "above size",
-        "events": events,
-        "problem": why,
-    }
-
-
 def annotation(reports: Iterable[Report]) -> Annotation:
     """Return the event that stores ``reports`` if there is no condensation."""
     return Annotation(name=CONDENSER_METADATA_KEY, data=[dict(report) for report in reports])

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.ported import abstract
-from condensers.reports import above_size, with_reports
+from condensers.reports import with_reports
 from condensers.selection import forget, kept_whole, real, unkept
 from projections import View
 
@@ -110,11 +110,10 @@ class RollingCondenser(Condenser, ABC):
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that has too many events and stays unchanged; None for a strategy without
-        a size.
-        """
-        max_size, keep_first = getattr(self, "max_size", None), getattr(self, "keep_first", 0)
-        return () if max_size is None else (above_size(self.type, max_size, keep_first, len(view), why),)
+        """Return the standing report on a View that stays larger than wanted; none for a strategy without a size."""
+        rule = {"max_size": getattr(self, "max_size", None), "keep_first": getattr(self, "keep_first", 0)}
+        report = {"condenser": self.type, "rule": rule, "outcome": "above size", "events": len(view), "problem": why}
+        return () if rule["max_size"] is None else (report,)
 
     def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
         try:

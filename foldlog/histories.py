@@ -107,7 +107,7 @@ class Histories:
     @cached_property
     def condenser(self) -> Condenser:
         """The condenser, which decides what is forgotten."""
-        from condensers.strategies.default import default_condenser
+        from condensers.strategies.digest import default_condenser
 
         return default_condenser()
 

@@ -10,7 +10,7 @@
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as intervals
     condensations.py retractions.py        the condensations that made a View; which events retractions took back
-    interruption.py tool_results.py        close calls whose result will never come; record the result of a call
+    tool_results.py                        record the result of a call, or close a call whose result will never come
     notebook.py errors.py                  Views as tables; versions and events that do not exist
     reference_policy.py                    what OpenHands V1 does to a View when it loads it
 """
@@ -18,10 +18,9 @@
 from projections.audit import Audit, Auditing, Finding, Forgetting, audit
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Summarized, Why
-from projections.interruption import interrupt
 from projections.lifetimes import Lifetime, Lifetimes, Moment, Span
 from projections.messages import Rendered
-from projections.tool_results import append_tool_result
+from projections.tool_results import append_tool_result, interrupt
 from projections.view import View
 from projections.views import Views
 from projections.well_formed import cut_points, well_formed

@@ -268,11 +268,12 @@ def _explain_forgotten(event: Event, view: View, structural: Structural, trace: 
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = "no event of the log forgets it, but the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
+    kind = "condensation" if isinstance(by, CondensationAction) else "request"
     return Why(
         event,
         view.version,
         "forgotten",
-        f"{_kind(by)} {by.id} forgot it at version {by.id + 1}",
+        f"{kind} {by.id} forgot it at version {by.id + 1}",
         by=by,
         forgotten_at=by.id + 1,
         summary=summary,
@@ -326,7 +327,3 @@ def _follow(event: Event, shown: Container[int], structural: Iterable[Event]) ->
 
 def _summary(by: Event) -> CondensationSummary | None:
     return summary_event(by) if isinstance(by, CondensationAction) and by.summary is not None else None
-
-
-def _kind(by: Event) -> str:
-    return "condensation" if isinstance(by, CondensationAction) else "request"

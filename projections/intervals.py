@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from operator import itemgetter
 
 Intervals = tuple[tuple[int, int], ...]
+
+_first = itemgetter(0)
 
 
 def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
@@ -29,7 +32,3 @@ def contains(intervals: Intervals, value: int) -> bool:
     """Return whether ``value`` is in the set. Cost: the logarithm of the number of intervals."""
     place = bisect_right(intervals, value, key=_first) - 1
     return place >= 0 and value <= intervals[place][1]
-
-
-def _first(interval: tuple[int, int]) -> int:
-    return interval[0]

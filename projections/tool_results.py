@@ -1,4 +1,6 @@
-"""Record the result of an open tool call."""
+"""Record the result of an open tool call, or close the calls that will never get one: a program died while they ran,
+or a person stopped them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,14 @@ from typing import Any
 from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
 from eventstore.events import Action, Content, Event, Observation
 from eventstore.stored.read_transaction import ReadTransaction
+from eventstore.values.arguments import text
 from eventstore.writing.generation import Generation
 from projections.view import View
+from projections.views import Views
 
 _NAMED_MAX = 5
+UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may have run, in part or whole"
+"""The default reason. A model that reads it can check before it repeats the call."""
 
 
 def append_tool_result(
@@ -71,6 +77,37 @@ def append_tool_result(
         except VersionConflict:
             continue
         return recorded
+
+
+def interrupt(
+    store: Store, views: Views, conversation: str, reason: str = "", *, generation: Generation | None = None
+) -> tuple[Recorded, ...]:
+    """Append an observation "interrupted: …" with the reason for each open call: for all of them or none.
+
+    Return them in the order of the calls; without an open call nothing is appended. Other writers may append at the
+    same time: a call that another writer answers first gets no second observation. Raises ``ConversationNotFound``
+    before the first append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns.
+    Cost: the View, and the open calls.
+    """
+    content = f"interrupted: {text('reason', reason).strip() or UNKNOWN_OUTCOME}"
+    while True:
+        view = views.current(conversation)
+        observations = [
+            Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, is_error=True)
+            for call in view.open_calls
+        ]
+        if not observations:
+            return ()
+        try:
+            return store.append(
+                conversation,
+                observations,
+                expected_version=ANY_VERSION,
+                guard=partial(check_still_open, view),
+                generation=generation,
+            )
+        except VersionConflict:
+            continue
 
 
 def _newest(events: Sequence[Event], call: str | Action) -> Action | None:

@@ -120,7 +120,7 @@ class Views:
         """
         if conversation in self._latest:
             if look is not None:
-                look(self._store.query(conversation, _found))
+                look(self._store.query(conversation, lambda reading: reading.found))
             return self.current(conversation)
         found, view = self._store.database.at_rest(conversation), None
         if found is None or found.version <= _SHORT:
@@ -303,7 +303,7 @@ class Views:
             since = reading.events_behind(latest.found.head, latest.folded.version, version)
         if latest and since is not None:
             folded, records = fold_events(latest.folded, since, past)
-        elif latest and _is_near(latest, version) and latest.found.head == reading.head_at(latest.folded.version):
+        elif latest and version - CHUNK <= (at := latest.folded.version) <= version and latest.is_at(reading, at):
             folded = latest.folded
         else:
             folded, records = load_revision(reading, version, past) or (folded, records)
@@ -367,14 +367,6 @@ class _PastViews:
     def at(self, version: int) -> Folded:
         view = self.views.at(self.conversation, version)
         return Folded(view.state, view.condensations)
-
-
-def _found(reading: ReadTransaction) -> Conversation:
-    return reading.found
-
-
-def _is_near(latest: _Latest, version: int) -> bool:
-    return 0 <= version - latest.folded.version <= CHUNK
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:

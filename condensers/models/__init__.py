@@ -6,6 +6,6 @@ exchange, failures, deadline, redaction    requests and replies, errors, time li
 tokens, prompt_sums, estimate    count the tokens of a View: by the model's tokenizer, or estimated
 counted_tokens, event_tokens     the same for one event by itself
 budget       how many tokens a View may take
-agents_model, dialects, prompt_caching     the agent's own model; forms of messages; marks for cached parts of a prompt
+agents_model, providers     the agent's own model; forms of messages, and marks for cached parts of a prompt
 requests     how an agent's model, or its runtime after an error, requests a condensation
 """

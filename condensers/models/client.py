@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from condensers.base import Reply
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.models.deadline import within
-from condensers.models.dialects import dialect_of_model
 from condensers.models.exchange import Bill, is_final, reply_of, request_for, says_something, sendable
 from condensers.models.failures import (
     PASSING,
@@ -32,8 +31,8 @@ from condensers.models.failures import (
     problem_of,
 )
 from condensers.models.llm_config import LLMConfig
-from condensers.models.prompt_caching import needs_marks, with_cache_marks
 from condensers.models.prompt_sums import PromptSums
+from condensers.models.providers import dialect_of_model, needs_marks, with_cache_marks
 from condensers.models.redaction import mentions_a_secret, without_keys, without_secrets
 from condensers.models.tokens import TokenCounter
 

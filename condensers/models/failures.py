@@ -49,13 +49,13 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
         return "rejected"  # an import error: the package of a cloud's client is missing
     # litellm calls a malformed reply a server error too; behind a real one stands an error of its HTTP client.
-    came_over_http = any(type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in _chain(error))
+    came_over_http = any(type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in chain_of(error))
     return "unavailable" if came_over_http else "bad_reply"
 
 
 def is_connection_refused(error: BaseException | None) -> bool:
     """Return whether no server listens at the address. There is no retry: the next step may find one."""
-    return any(isinstance(link, ConnectionRefusedError) for link in _chain(error))
+    return any(isinstance(link, ConnectionRefusedError) for link in chain_of(error))
 
 
 def problem_of(text: str) -> str:
@@ -69,7 +69,7 @@ def problem_of(text: str) -> str:
 
 def asked_to_wait(error: BaseException | None) -> float:
     """Return for how many seconds the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 if it did not ask."""
-    for link in _chain(error):
+    for link in chain_of(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:
             return min(float(headers["retry-after"]), RETRY_WAIT_MAX_S)
@@ -78,7 +78,7 @@ def asked_to_wait(error: BaseException | None) -> float:
     return 0.0
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and the errors that caused it, each once: an error that is raised again may be its own cause."""
     seen = set[int]()
     while error is not None and id(error) not in seen:

@@ -61,7 +61,8 @@ class PromptSums:
         opening = not any(added[at] and not isinstance(events[at], SystemMessage) for at in fit[:place])
         for message, positions in rendered(events, fit[place:], dialect, opening=opening):
             added[positions[-1]] += self._counter.of(message)
-        sent_system = any(_says_something(events[position]) for position in fit)
+        sent = (events[position] for position in fit)
+        sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
         frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
         calls = _calls(events, before)
         measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)), calls)
@@ -83,11 +84,6 @@ def offered_tools(view: View) -> tuple[Any, ...]:
     """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
-
-
-def _says_something(event: Event) -> bool:
-    """Return whether this is a system prompt that is sent. An empty one is not sent."""
-    return isinstance(event, SystemMessage) and says_something(event.content)
 
 
 def _in_openais_shape(tool: Any) -> Any:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from condensers.models.failures import chain_of
 from condensers.models.llm_config import LLMConfig
 
 _LENGTH_MIN = 8
@@ -41,12 +42,7 @@ def without_keys(text: str, config: LLMConfig, key: str | None) -> str:
 
 def mentions_a_secret(error: BaseException, config: LLMConfig, key: str | None) -> bool:
     """Return whether a traceback of this error, or of one that caused it, would show a secret."""
-    link: BaseException | None = error
-    while link is not None:
-        if without_secrets(str(link), config, key) != str(link):
-            return True
-        link = link.__cause__ or link.__context__
-    return False
+    return any(without_secrets(str(link), config, key) != str(link) for link in chain_of(error))
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:

@@ -6,5 +6,4 @@ amortized, conversation_window, llm_attention     forget without a summary
 digest, llm_summary, structured_summary           forget and leave a summary; summarizing is their common part, and
                                                   summaries makes one summary in pieces; digest_facts and
                                                   digest_words are what a digest takes from the events
-default                                           the condenser of a user who chooses none
 """

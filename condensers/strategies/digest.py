@@ -52,6 +52,15 @@ class DigestCondenser(SummarizingCondenser):
         return digest.text(max(_LENGTH_LEAST, len(text) * 2 // 3))
 
 
+def default_condenser(
+    *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
+) -> DigestCondenser:
+    """Return the digest of a user who chooses no condenser: it works offline, costs nothing and is deterministic. It
+    condenses by size, by tokens and on request. See ``docs/decisions/0050-defaults-of-condensers.md``.
+    """
+    return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class Digest:
     """The facts of ``count`` events. ``lines`` holds the lines of each section by subject, oldest first. ``left_out``

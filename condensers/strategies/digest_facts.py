@@ -8,13 +8,12 @@ gives it new text.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from condensers.prompts.rendering import as_json, clipped, plain_text
-from condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
+from condensers.strategies.digest_words import EXIT_CODE, error_line, exit_code_in, gist_of_output, of_user, unwrapped
 from eventstore.events import Action, Event, Message, Observation
 
 
@@ -51,7 +50,6 @@ _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 
-_EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
 _EXIT_UNKNOWN = -1
 _ENDED = " → "
 """Separates a command or call from its outcome."""
@@ -177,10 +175,9 @@ def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
     """Return the command's exit code, or None if it is unknown."""
-    metadata = extras.get("metadata")
-    code = extras.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
+    code = exit_code_in(extras)
     if not isinstance(code, int):
-        said = _EXIT_CODE.search(text[-400:])
+        said = EXIT_CODE.search(text[-400:])
         code = int(said[1]) if said else None
     return None if code == _EXIT_UNKNOWN else code
 

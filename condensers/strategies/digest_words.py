@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -94,7 +95,7 @@ def _without_frame(text: str) -> str:
 
 # --- outputs ---
 
-_EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
+EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
 _PLACE = re.compile(
     r"\[(?:Current working directory|Python interpreter): .*\]|\((?:Open file|Current directory): .*\)|Wall time: .*",
     re.IGNORECASE,
@@ -127,9 +128,14 @@ def unwrapped(text: str) -> tuple[str, int | None]:
     outputs = [told[key] for key in ("output", "stdout", "stderr") if isinstance(told.get(key), str)]
     if not outputs:
         return text, None
-    metadata = told.get("metadata")
-    code = told.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
+    code = exit_code_in(told)
     return "\n".join(filter(None, outputs)), code if type(code) is int else None
+
+
+def exit_code_in(told: Mapping[str, Any]) -> Any:
+    """Return the value that an output, or its metadata, gives for the exit code; None without one."""
+    metadata = told.get("metadata")
+    return told.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
 
 
 def error_line(text: str) -> str:
@@ -158,4 +164,4 @@ def _lines_that_count(text: str) -> list[str]:
 
 def _is_frame(line: str) -> bool:
     """Return whether a line belongs to the frame of an output: exit code, working directory or prompt."""
-    return bool(_EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))
+    return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

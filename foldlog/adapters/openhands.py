@@ -30,7 +30,7 @@ from pydantic import Field, field_validator
 
 from condensers import Condensation, Condenser, NoCondensationAvailable, condenser_from_config
 from condensers.models.estimate import ESTIMATE
-from condensers.strategies.default import default_condenser
+from condensers.strategies.digest import default_condenser
 from condensers.strategies.masking import is_masked
 from eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from condensers.base import Condenser
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.strategies.default import default_condenser
+from condensers.strategies.digest import default_condenser
 from eventstore import ANY_VERSION, Event, Store, open_store
 from eventstore.events import Action, CondensationRequest, Message, Observation, SystemMessage
 from projections import View, Views

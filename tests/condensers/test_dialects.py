@@ -7,7 +7,7 @@ import pytest
 import condensers.models.client
 import foldlog
 from condensers import LLM, LLMConfig
-from condensers.models.dialects import dialect_of_model
+from condensers.models.providers import dialect_of_model
 from eventstore import Action, Message, Observation, SystemMessage
 from projections import View
 from tests.condensers.openai_server import OpenAIServer

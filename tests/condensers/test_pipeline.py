@@ -10,7 +10,7 @@ from condensers.reports import CONDENSER_METADATA_KEY
 from condensers.strategies.amortized import AmortizedForgettingCondenser
 from condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.default import default_condenser
+from condensers.strategies.digest import default_condenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from condensers.strategies.masking import is_masked
 from condensers.strategies.noop import NoOpCondenser

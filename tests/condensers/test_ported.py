@@ -29,7 +29,7 @@ from condensers.config import registry
 from condensers.config.parameters import LLMSummarizingCondenserConfig, NoOpCondenserConfig, RecentEventsCondenserConfig
 from condensers.models.client import LLM
 from condensers.models.exchange import request_for
-from condensers.models.prompt_caching import with_cache_marks
+from condensers.models.providers import with_cache_marks
 from condensers.reports import take_report
 from condensers.selection import forget
 from eventstore import CondensationAction, Message

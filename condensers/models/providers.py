@@ -1,9 +1,13 @@
-"""Mark prompts for providers that cache only the marked part of a prompt. Other providers cache by themselves."""
+"""What a model's provider accepts, found by the model's name, so that litellm is not imported for it: the form of
+messages, and marks in a prompt where only the marked part is cached. Other providers cache by themselves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from projections.messages import Dialect
 
 _WANT_MARKS = ("claude", "anthropic")
 """Parts of the names of models whose providers want marks."""
@@ -50,3 +54,24 @@ def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{"type": "text", "text": content}] if content else []
     parts = [dict(part) for part in content] if isinstance(content, list | tuple) else []
     return parts if parts and parts[-1].get("text", True) else []
+
+
+_TRANSLATED = frozenset(
+    (
+        *("anthropic", "azure_ai", "bedrock", "databricks", "gemini", "litellm_proxy", "vertex_ai", "vertex_ai_beta"),
+        *("bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai-anthropic_models"),
+    )
+)
+"""Providers for which litellm translates messages with their thinking blocks; its proxy does the same."""
+
+
+def dialect_of_model(model: str) -> Dialect:
+    """Return ``litellm`` for models whose messages litellm translates, and ``openai`` for all others.
+
+    litellm passes messages for other models on unchanged, and their servers refuse fields that OpenAI's chat
+    completions do not have. ``openai`` works for every model, but does not send the model's thinking back to it.
+    """
+    provider, slash, _ = model.partition("/")
+    if slash:
+        return "litellm" if provider in _TRANSLATED else "openai"
+    return "litellm" if any(maker in model for maker in ("claude", "gemini")) else "openai"
