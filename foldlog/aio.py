@@ -19,18 +19,15 @@ that only reads is left to its thread: both raise at once, without an outcome.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
-from datetime import datetime
 from functools import partial, update_wrapper
 from itertools import islice
 from operator import length_hint
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from eventstore import Action, Event, KeyRing, Recorded, Store
-from eventstore.store import EVENT_BYTES_MAX
+from eventstore import Action, Event, Recorded, Store
 from eventstore.values.outcome import Outcome
 from eventstore.writing.together import can_append_all
 from foldlog import histories as sync
@@ -38,11 +35,6 @@ from foldlog.appends import PendingAppend, append_all
 from foldlog.history import History
 from foldlog.threads import ThreadPool, pause
 from projections import View
-
-if TYPE_CHECKING:
-    from condensers import AgentModel
-    from eventstore.stored.compression import Compression
-    from foldlog.histories import ChosenCondenser
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
@@ -57,34 +49,6 @@ _THREADS = 32
 _STEPPING_THREADS = 8
 _POLL_S, _POLL_MAX_S = 0.005, 0.1
 _faces_lock = Lock()
-
-
-def open(
-    url: str | os.PathLike[str],
-    *,
-    condenser: ChosenCondenser | None = None,
-    agent_llm: AgentModel | None = None,
-    durability: Literal["full", "relaxed"] = "full",
-    clock: Callable[[], datetime] | None = None,
-    keys: KeyRing | None = None,
-    compression: Compression | None = None,
-    event_bytes_max: int = EVENT_BYTES_MAX,
-) -> Opening:
-    """Open a store: ``async with foldlog.aio.open(url) as histories``, or ``histories = await foldlog.aio.open(url)``
-    and ``await histories.close()`` at the end. Arguments and errors are those of ``foldlog.open``.
-    """
-    opened = partial(
-        sync.open,
-        url,
-        condenser=condenser,
-        agent_llm=agent_llm,
-        durability=durability,
-        clock=clock,
-        keys=keys,
-        compression=compression,
-        event_bytes_max=event_bytes_max,
-    )
-    return Opening(opened)
 
 
 class Opening:
@@ -147,8 +111,23 @@ def _append(
 def _described(call: C, method: Callable[..., Any]) -> C:
     """Return the async form of a method with its name, docstring and signature."""
     update_wrapper(call, method, assigned=("__name__", "__doc__"))
-    call.__qualname__ = f"Async{method.__qualname__}"
+    call.__qualname__ = f"Async{method.__qualname__}" if "." in method.__qualname__ else method.__qualname__
     return call
+
+
+def _opening(opened: Callable[P, sync.Histories]) -> Callable[P, Opening]:
+    """Return the async form of ``foldlog.open``, with the same arguments."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> Opening:
+        return Opening(partial(opened, *args, **kwargs))
+
+    return _described(call, opened)
+
+
+open = _opening(sync.open)
+open.__doc__ = """Open a store: ``async with foldlog.aio.open(url) as histories``, or ``histories = await
+foldlog.aio.open(url)`` and ``await histories.close()`` at the end. Arguments and errors are those of ``foldlog.open``.
+"""
 
 
 class _Pages(Generic[T]):

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One adapter. ``extra`` is the extra of foldlog that brings the SDK: ``distribution`` on the package index.
+    """One adapter. ``distribution`` is its SDK on the package index.
 
     ``tested`` is the range of releases that it was tested with: both of its ends were.
     """
@@ -18,7 +18,6 @@ class Adapter:
     name: str
     runtime: str
     classes: tuple[str, ...]
-    extra: str
     distribution: str
     tested: str
 
@@ -26,6 +25,11 @@ class Adapter:
     def module(self) -> str:
         """The module of its classes."""
         return f"foldlog.adapters.{self.name}"
+
+    @property
+    def extra(self) -> str:
+        """The extra of foldlog that brings the SDK."""
+        return self.name.replace("_", "-")
 
     @property
     def installed(self) -> str | None:
@@ -49,7 +53,6 @@ ADAPTERS = (
         name="claude_agent",
         runtime="Claude Agent SDK",
         classes=("FoldlogSessionStore",),
-        extra="claude-agent",
         distribution="claude-agent-sdk",
         tested=">=0.2.100,<=0.2.186",
     ),
@@ -57,7 +60,6 @@ ADAPTERS = (
         name="google_adk",
         runtime="Google ADK",
         classes=("FoldlogSessionService",),
-        extra="google-adk",
         distribution="google-adk",
         tested=">=2.12.0,<=2.13.0",
     ),
@@ -65,7 +67,6 @@ ADAPTERS = (
         name="langgraph",
         runtime="LangGraph",
         classes=("FoldlogSaver",),
-        extra="langgraph",
         distribution="langgraph-checkpoint",
         tested=">=4.0.0,<=4.3.2",
     ),
@@ -73,7 +74,6 @@ ADAPTERS = (
         name="openai_agents",
         runtime="OpenAI Agents SDK",
         classes=("FoldlogSession",),
-        extra="openai-agents",
         distribution="openai-agents",
         tested=">=0.18.0,<=0.24.0",
     ),
@@ -81,7 +81,6 @@ ADAPTERS = (
         name="openhands",
         runtime="OpenHands SDK",
         classes=("FoldlogFileStore", "FoldlogCondenser"),
-        extra="openhands",
         distribution="openhands-sdk",
         tested=">=1.37.0,<=1.58.0",
     ),
@@ -89,7 +88,6 @@ ADAPTERS = (
         name="pydantic_ai",
         runtime="pydantic-ai",
         classes=("FoldlogConversationStore", "FoldlogSteps"),
-        extra="pydantic-ai",
         distribution="pydantic-ai-slim",
         tested=">=2.66.0,<=2.68.0",
     ),

@@ -132,6 +132,7 @@ def conversation_line(what: CopiedConversation) -> bytes:
     if what.erasure is not None:
         erased = _erased(what.erasure)
         return line({"conversation": what.id, "created_at": what.created_at, "erased": erased, **replaces})
+    past = [{"conversation": link.id, "salt": link.salt.hex(), "stop": link.stop} for link in what.past]
     return line(
         {
             "conversation": what.id,
@@ -139,14 +140,10 @@ def conversation_line(what: CopiedConversation) -> bytes:
             "salt": what.salt.hex(),
             "version": what.version,
             "head": None if what.head is None else what.head.hex(),
-            **({"past": [_link(link) for link in what.past]} if what.past else {}),
+            **({"past": past} if past else {}),
             **replaces,
         }
     )
-
-
-def _link(link: Link) -> dict[str, Any]:
-    return {"conversation": link.id, "salt": link.salt.hex(), "stop": link.stop}
 
 
 def _erased(erasure: Erasure) -> dict[str, Any]:
@@ -158,7 +155,7 @@ def event_line(conversation: str, row: Row) -> bytes:
     """Return the line of an event, its body as it is or in base64. Raises ``CorruptEvent`` for a damaged row."""
     if row.encoding != PLAIN:
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
-    fields = {
+    fields: dict[str, Any] = {
         "event": row.id,
         "kind": row.kind,
         "schema": row.schema,
@@ -166,19 +163,15 @@ def event_line(conversation: str, row: Row) -> bytes:
         "structural": row.structural,
         "recorded_at": row.recorded_at,
         "head": row.head.hex(),
-        **_proof_fields(row.proof),
     }
+    if proof := row.proof[HEAD_BYTES:]:
+        fields["commitment" if is_redacted(row.proof) else "salt"] = proof.hex()
     beside = attachments_of(row.body)
     if beside:
         fields["bytes"] = [base64.b64encode(each.body).decode() for each in beside]
     if _stands_in_a_line(row):
         return b'%b,"body":%b}\n' % (line(fields)[:-2], row.body)
     return line({**fields, "body64": base64.b64encode(row.body).decode()})
-
-
-def _proof_fields(proof: bytes) -> dict[str, str]:
-    rest = proof[HEAD_BYTES:]
-    return {"commitment" if is_redacted(proof) else "salt": rest.hex()} if rest else {}
 
 
 def _stands_in_a_line(row: Row) -> bool:

@@ -78,7 +78,12 @@ def read_archive(store: Store, path: Path, *, tombstones: bool = False) -> Itera
         count = events = 0
         while (last := lines.next_of("end")) is None:
             rest = _Rest(lines)
-            outcome = LeftOut(rest.left_out()) if rest.is_tombstone and not tombstones else _copy_in(store, rest)
+            outcome: Copied | Problem | LeftOut
+            if rest.what.erasure is not None and not tombstones:
+                rest.skip()
+                outcome = LeftOut(rest.what.id)
+            else:
+                outcome = _copy_in(store, rest)
             lines.copied += isinstance(outcome, Copied)
             yield outcome
             if rest.given_up is None:
@@ -93,7 +98,6 @@ def read_archive(store: Store, path: Path, *, tombstones: bool = False) -> Itera
 
 
 def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
-    """One conversation."""
     what = rest.what
     try:
         rest.check_time(what.created_at if what.erasure is None else what.erasure.erased_at, "it")
@@ -131,14 +135,6 @@ class _Rest:
         self.what: CopiedConversation = conversation_of(lines.read(line, ConversationLine))
         self.events = 0
         self.given_up: str | None = None
-
-    @property
-    def is_tombstone(self) -> bool:
-        return self.what.erasure is not None
-
-    def left_out(self) -> str:
-        self.skip()
-        return self.what.id
 
     def check_time(self, moment: int, what: str) -> None:
         """Raise ``InvalidEvent`` for a moment in the future: the clock of a conversation never runs backwards."""

@@ -100,14 +100,6 @@ def application(
     return app
 
 
-class _BadRequest(ValueError):
-    """A parameter is missing or wrong."""
-
-
-class _NoSuchEvent(ValueError):
-    """A conversation has no event with the id that was asked for."""
-
-
 def _no_such_path(request: Request, error: Exception) -> Response:
     return _json({"error": f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/"}, 404)
 
@@ -133,7 +125,7 @@ def _api(name: str, document: Document) -> Route:
         except EventStoreError as error:
             return _json({"error": str(error)}, _status(error))
         except ValueError as error:
-            return _json({"error": str(error)}, 404 if isinstance(error, _NoSuchEvent) else 400)
+            return _json({"error": str(error)}, 400)
         return found if isinstance(found, Response) else _json(found)
 
     return Route(f"/api/{name}", answered)
@@ -150,7 +142,7 @@ def _json(document: Any, status: int = 200) -> Response:
 def _id(request: Request) -> str:
     given = request.query_params.get("id")
     if not given:
-        raise _BadRequest("the parameter 'id' is missing: the id of a conversation")
+        raise InvalidArgument("the parameter 'id' is missing: the id of a conversation")
     return given
 
 
@@ -159,16 +151,16 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     if given is None and default is not None:
         return default
     if given is None:
-        raise _BadRequest(f"the parameter {name!r} is missing: a whole number from 0")
+        raise InvalidArgument(f"the parameter {name!r} is missing: a whole number from 0")
     if not (given.isascii() and given.isdigit() and len(given) <= 15):
-        raise _BadRequest(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
+        raise InvalidArgument(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
     return int(given)
 
 
 def _words(request: Request) -> str:
     given = request.query_params.get("words", "").strip()
     if not given:
-        raise _BadRequest("the parameter 'words' is missing: the words to search for")
+        raise InvalidArgument("the parameter 'words' is missing: the words to search for")
     return given
 
 
@@ -184,7 +176,7 @@ def _gists(pages: Pages, request: Request) -> dict[str, Any]:
 def _event(pages: Pages, request: Request) -> Any:
     found = pages.event(_id(request), _number(request, "event"))
     if found is None:
-        raise _NoSuchEvent(f"conversation {_id(request)!r} has no event {_number(request, 'event')}")
+        return _json({"error": f"conversation {_id(request)!r} has no event {_number(request, 'event')}"}, 404)
     return found
 
 
