@@ -86,7 +86,7 @@ def _several(values: list[Any]) -> Iterator[Event]:
     """Yield the events of messages or items, in their order. A response ends where results of its calls come."""
     items: list[Part] = []
     for value in values:
-        of_a_response = isinstance(value, dict) and "choices" not in value and (_is_item(value) or _is_output(value))
+        of_a_response = isinstance(value, dict) and _is_of_a_response(value)
         answered = bool(items) and items[-1].get("type") in _RESULT_ITEMS
         if not of_a_response or (answered and value.get("type") not in _RESULT_ITEMS):
             yield from _response(items, None, {})
@@ -98,13 +98,12 @@ def _several(values: list[Any]) -> Iterator[Event]:
     yield from _response(items, None, {})
 
 
-def _is_item(value: Part) -> bool:
-    """Return whether this is an item of a response without a role, such as a call."""
-    return "role" not in value and "type" in value
-
-
-def _is_output(value: Part) -> bool:
-    return value.get("role") == "assistant" and value.get("type") == "message" and not _is_of_anthropic(value)
+def _is_of_a_response(value: Part) -> bool:
+    """Return whether this is an item of a response: one without a role, such as a call, or a message of its output."""
+    if "role" not in value:
+        return "type" in value and "choices" not in value
+    is_output = value["role"] == "assistant" and value.get("type") == "message" and "choices" not in value
+    return is_output and not _is_of_anthropic(value)
 
 
 # --- chat completions ---

@@ -214,13 +214,12 @@ def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[in
             left.append(_NEVER if span is None else span.stop or 0)
             by.append(_NEVER if span is None or span.by is None else span.by)
             sent.append(span.sent[0] if span is not None and span.sent else 0)
-        if not simple or (one.id < since and any(_ends(span) > since for span in one.spans)):
+        if not simple or (one.id < since and any(_last_change(span) > since for span in one.spans)):
             others.append([one.id, _spans(one)])
     return left, by, sent, others
 
 
-def _ends(span: Span) -> int:
-    """Return the last version at which something changed in a span."""
+def _last_change(span: Span) -> int:
     return max(span.start, span.stop or 0, *span.sent[-1:])
 
 

@@ -81,16 +81,14 @@ class PostgresTables(SearchTables):
         try:
             with self._used() as connection:
                 if not self._is_there(connection):
-                    self._make(connection)
+                    with connection.transaction():
+                        lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+                        connection.execute(lock, (self._schema,))
+                        if not self._is_there(connection):
+                            connection.execute(self._sql(_SCHEMA))
         except BaseException:
             self.close()
             raise
-
-    def _make(self, connection: psycopg.Connection[Any]) -> None:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
-            if not self._is_there(connection):
-                connection.execute(self._sql(_SCHEMA))
 
     def _is_there(self, connection: psycopg.Connection[Any]) -> bool:
         found = connection.execute("SELECT to_regclass(%s)", (f"{self._schema}.search_texts",)).fetchone()

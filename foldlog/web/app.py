@@ -79,11 +79,14 @@ def application(
         await to_thread.run_sync(conversations.close)
         await to_thread.run_sync(search.close)
 
+    def listed(request: Request) -> dict[str, Any]:
+        return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
+
     routes = [
         Route("/", _page),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
-        _api("conversations", lambda request: _conversations(conversations, request)),
+        _api("conversations", listed),
         _api("fleet", lambda request: {**conversations.fleet(), "import_command": completed(_IMPORT)[1:-1]}),
         _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         _api("gists", lambda request: _gists(pages, request)),
@@ -162,10 +165,6 @@ def _words(request: Request) -> str:
     if not given:
         raise InvalidArgument("the parameter 'words' is missing: the words to search for")
     return given
-
-
-def _conversations(conversations: ServedConversations, request: Request) -> dict[str, Any]:
-    return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
 
 def _gists(pages: Pages, request: Request) -> dict[str, Any]:

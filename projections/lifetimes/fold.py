@@ -69,7 +69,8 @@ class LifetimesFold:
             if changes or event.id in self._targets:
                 self._show(plain, event.id)
                 plain = []
-                self._keep()
+                if self.version in self._targets:
+                    self._earlier[self.version] = self._state, dict(self._order.places)
             if changes:
                 self._change(event)
             elif event.shown:
@@ -92,11 +93,6 @@ class LifetimesFold:
         if event_id in self._open:
             spans = (*spans, self._open[event_id].span())
         return Lifetime(event_id, spans, self._tokens.get(event_id, 0))
-
-    def _keep(self) -> None:
-        """Keep the present state for later retractions to it."""
-        if self.version in self._targets:
-            self._earlier[self.version] = self._state, dict(self._order.places)
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
         """Go on to ``version`` with events that are only added to the end."""

@@ -91,8 +91,9 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
         return fold_shown(start, events, version), []
     folded, records = start, []
     done = 0
-    for place in _structural_places(events):
-        event = events[place]
+    for place, event in enumerate(events):
+        if not (event.structural or (type(event) is UnknownEvent and event.is_structural)):
+            continue
         if isinstance(event, Retraction):
             folded = _return(fold_shown(folded, events[done:place], event.id), event, past)
         else:
@@ -142,14 +143,6 @@ def _shortened(folded: ViewFold, version: int) -> ViewFold:
         revised=folded.revised if folded.revised <= version else path[-1][0],
         path=path if folded.revised <= version else path[:-1],
     )
-
-
-def _structural_places(events: Sequence[Event]) -> list[int]:
-    return [
-        place
-        for place, event in enumerate(events)
-        if event.structural or (type(event) is UnknownEvent and event.is_structural)
-    ]
 
 
 def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:

@@ -161,7 +161,7 @@ class _Spending(NamedTuple):
 
 
 def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> dict[str, Any]:
-    action = made.action
+    action, found = made.action, made.summary
     return {
         "conversation": conversation,
         "dry_run": dry_run,
@@ -171,7 +171,7 @@ def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, co
         "reason": action.metadata.get("reason"),
         "forgotten": [list(interval) for interval in action.forgotten.intervals],
         "forgotten_summaries": list(action.forgotten.summaries),
-        "summary": None if (found := made.summary) is None else _summary(*found),
+        "summary": None if found is None else {"id": found[1].id, "position": found[0], "text": found[1].content},
         "events": {"before": len(made.before), "after": len(made.after)},
         "tokens": None
         if counter is None or None in tokens
@@ -179,10 +179,6 @@ def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, co
         "model": made.spending._asdict(),
         "metadata": action.metadata,
     }
-
-
-def _summary(position: int, summary: CondensationSummary) -> dict[str, Any]:
-    return {"id": summary.id, "position": position, "text": summary.content}
 
 
 def _tokens(tokens: _Tokens, counter: LLM | None) -> str:

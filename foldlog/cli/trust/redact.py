@@ -68,7 +68,8 @@ def run(
         )
         pending = bytes_pending_words(store, "it")
     if as_json:
-        terminal.emit(_document(receipt))
+        quotes = [quote._asdict() for quote in receipt.quotes]
+        terminal.emit({**receipt._asdict(), "at": receipt.at.isoformat(), "quotes": quotes})
     else:
         _show(receipt)
     if receipt.bytes_pending:
@@ -78,14 +79,6 @@ def run(
         there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"
         terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
     return DONE
-
-
-def _document(receipt: RedactionReceipt) -> dict[str, object]:
-    return {
-        **receipt._asdict(),
-        "at": receipt.at.isoformat(),
-        "quotes": [quote._asdict() for quote in receipt.quotes],
-    }
 
 
 def _show(receipt: RedactionReceipt) -> None:

@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from eventstore import EventStoreError, Store
-from eventstore.recorders.urls import as_url, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, is_of_damage
-from foldlog.cli.stores import chosen, listed, open_existing
+from foldlog.cli.stores import chosen, listed, open_to_read
 from foldlog.cli.tables import Column, print_rows
 from projections import View, Views
 
@@ -38,7 +37,7 @@ def run(
 
     Example: foldlog bench --rounds 9
     """
-    with open_existing(_for_reading(db)) as store, terminal.progress() as bars:
+    with open_to_read(db) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations)) if conversations else []
         if not names:
             rows = heapq.nlargest(_LONGEST, listed(store), key=lambda row: row.version)
@@ -60,14 +59,6 @@ def run(
     else:
         _show(measured)
     return DONE if all(one["agrees"] for one in measured) else FINDINGS
-
-
-def _for_reading(db: str) -> str:
-    db = as_url(db)
-    location = parse(db)
-    if location.scheme != "sqlite" or "mode" in location.options:
-        return db
-    return f"{db}{'&' if location.options else '?'}mode=ro"
 
 
 def _measured(store: Store, conversation: str, rounds: int) -> dict[str, Any]:

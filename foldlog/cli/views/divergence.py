@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -88,9 +87,5 @@ def show_divergence(store: Store, found: Divergence) -> None:
         "-+", found.conversations, (one, other), found.versions, ("red", "green"), strict=True
     ):
         lines.write((f"{sign} {shown}: {count(stop - found.first, 'event')} from there on", "bold"))
-        for event in _events(store, name, found.first, stop):
+        for _, event in store.log(name, found.first, stop):
             lines.write((f"{sign}{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist(event, lines.width)}", colour))
-
-
-def _events(store: Store, conversation: str, start: int, stop: int) -> Iterator[Event]:
-    return (event for _, event in store.log(conversation, start, stop))

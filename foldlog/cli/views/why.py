@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
+from eventstore import CondensationAction, CondensationRequest, CondensationSummary
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, completed
 from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
@@ -39,20 +39,14 @@ def run(
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         answer = Views(store).why(conversation, event_id=event)
-        requests = _requests(store, conversation, answer)
+        by = answer.by
+        requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
     if as_json:
         terminal.emit(_document(conversation, answer, requests))
     else:
         with paged():
             _show(terminal.console(), conversation, answer, requests)
     return DONE
-
-
-def _requests(store: Store, conversation: str, answer: Why) -> Sequence[CondensationRequest]:
-    """Return the requests that the condensation which forgot the event fulfilled."""
-    if not isinstance(answer.by, CondensationAction):
-        return ()
-    return requests_before(store, conversation, answer.by.id)
 
 
 def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> dict[str, Any]:
