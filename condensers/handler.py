@@ -9,7 +9,7 @@ reported, and the condenser plans again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from typing import Protocol
@@ -164,7 +164,9 @@ class CondenseHandler:
                 plan = plan.after(tuple(self._store.events(conversation, start=plan.view.version)))
                 action = replace(action, metadata={**action.metadata, "planned_at": view.version})
             else:
-                return _condensation(recorded)
+                (only,) = recorded
+                assert isinstance(only.event, CondensationAction)
+                return only.event
         raise AssertionError("there is always a next time")
 
     def _drop(self, append: Append, plan: CondensationAction, planned_at: int, problem: str) -> None:
@@ -229,12 +231,6 @@ def _check(plan: Plan, reading: ReadTransaction, *, news_max: int) -> None:
     if reading.version - plan.view.version > news_max:
         raise VersionConflict(reading.conversation, plan.view.version, reading.version)
     plan.after(tuple(reading.events(plan.view.version)))
-
-
-def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:
-    (only,) = recorded
-    assert isinstance(only.event, CondensationAction)
-    return only.event
 
 
 class Remembered:

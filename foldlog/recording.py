@@ -55,7 +55,11 @@ class Recording:
                 continue
             for finding in findings:
                 _log.warning("conversation %r: %s", history.id, finding)
-            self._keep((history.id, format), (decoder, history._meet()))
+            kept = decoder, history._meet()
+            with self._lock:
+                self._decoders[history.id, format] = kept
+                if len(self._decoders) > _DECODERS_MAX:
+                    self._decoders.popitem(last=False)
             return recorded
 
     def _unknown(self, history: History, records: list[Any], format: str) -> list[Any]:
@@ -76,12 +80,6 @@ class Recording:
         if decoder is None or key != history._meet():
             return Decoder(format, history)
         return decoder if expected_version in (ANY_VERSION, decoder.version) else Decoder(format, history)
-
-    def _keep(self, key: tuple[str, str], decoder: tuple[Decoder, int | None]) -> None:
-        with self._lock:
-            self._decoders[key] = decoder
-            if len(self._decoders) > _DECODERS_MAX:
-                self._decoders.popitem(last=False)
 
 
 def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:

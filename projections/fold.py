@@ -120,7 +120,7 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
         state = replace_field(folded.state, unhandled_condensation_request=_is_requested(start, numbered))
         older = None if base.state is start else base.condensations
     else:
-        folded = _resume(start, numbered, places, version)
+        folded = resume(start, numbered, version, places)
         state, older = folded.state, None
     past = _Retained(start.past, start.version, numbered)
     return Folded(replace_field(state, past=past), folded.condensations, older)
@@ -198,15 +198,13 @@ class _Retained:
         return Folded(folded.state, (*older, *folded.condensations))
 
 
-def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
+def resume(start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` are the shown and the structural ones
-    of them, in order; others do not matter. Raises ``UnknownEventType``. Cost: as ``fold``.
+    of them, in order; others do not matter; ``places`` are those of the events that do more than join the end of the
+    View, where they are known. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
-    return _resume(start, events, _places_of_changes(events), version)
-
-
-def _resume(start: ViewState, events: Sequence[Event], places: Sequence[int], version: int) -> Folded:
-    """Do the same, given also the places of the events that do more than join the end of the View."""
+    if places is None:
+        places = _places_of_changes(events)
     if not places:
         return Folded(add_shown(start, events, version), ())
     folding = _Folding(start)

@@ -39,20 +39,12 @@ class TokenCounter:
 
     def of(self, message: Mapping[str, Any]) -> int:
         """Return the tokens that one message adds to any prompt."""
-        key = _key(message)
-        known = self._counts.get(key)
-        if known is not None:
-            return known
-        return self._keep(key, self._count([message], ()) - self._constant())
+        return self._once(_key(message), lambda: self._count([message], ()) - self._constant())
 
     def _constant(self) -> int:
         """Return the tokens of a prompt without messages, found by comparing one empty message with two."""
-        key = "constant"
-        known = self._counts.get(key)
-        if known is not None:
-            return known
-        one, two = (self._count([{"role": "user", "content": ""}] * n, ()) for n in (1, 2))
-        return self._keep(key, 2 * one - two)
+        empty = [{"role": "user", "content": ""}]
+        return self._once("constant", lambda: 2 * self._count(empty, ()) - self._count(2 * empty, ()))
 
     def frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
         """Return the tokens of a prompt besides its messages: a constant, and the tools, which take fewer tokens if
@@ -60,19 +52,19 @@ class TokenCounter:
         """
         if not tools:
             return self._constant()
-        role = "system" if beside_system else "user"
-        key = (role, marshal.dumps(list(tools), _PLAIN))
-        known = self._counts.get(key)
-        if known is not None:
-            return known
-        probe = {"role": role, "content": ""}
-        return self._keep(key, self._count([probe], tools) - self.of(probe))
+        probe = {"role": "system" if beside_system else "user", "content": ""}
+        key = (probe["role"], marshal.dumps(list(tools), _PLAIN))
+        return self._once(key, lambda: self._count([probe], tools) - self.of(probe))
 
-    def _keep(self, key: Hashable, tokens: int) -> int:
-        with self._lock:
-            while len(self._counts) >= _MESSAGES_KEPT:
-                del self._counts[next(iter(self._counts))]
-            self._counts[key] = tokens
+    def _once(self, key: Hashable, count: Callable[[], int]) -> int:
+        """Return the tokens that are kept under a key, or else count and keep them."""
+        tokens = self._counts.get(key)
+        if tokens is None:
+            tokens = count()
+            with self._lock:
+                while len(self._counts) >= _MESSAGES_KEPT:
+                    del self._counts[next(iter(self._counts))]
+                self._counts[key] = tokens
         return tokens
 
 

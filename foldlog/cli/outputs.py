@@ -29,15 +29,16 @@ def output_option(*names: str, help: str, show_default: bool | str = True) -> An
 def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
     """Check the file that an option names, before the work. Return it."""
     if path is not None and not ctx.resilient_parsing:
-        _refuse_dash(path, param)
+        new_file(param, path)
         check_output(path, force=ctx.params["force"])
     return path
 
 
 def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
     """Check that an option or argument names a file or a store, which the command itself makes or knows. Return it."""
-    if path is not None:
-        _refuse_dash(path, param)
+    if str(path).startswith("-"):
+        option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
+        raise Refused(f"{path} is not the name of a file, and no name stands for stdout; name a file: {option}")
     return path
 
 
@@ -48,9 +49,3 @@ def check_output(path: Path, *, force: bool) -> None:
     check_target(path)
     if not force and (path.is_file() or (path.is_symlink() and not path.exists())):
         raise Refused(f"{path} exists; choose another name, or replace the file with --force")
-
-
-def _refuse_dash(path: Path | str, param: typer.CallbackParam) -> None:
-    if str(path).startswith("-"):
-        option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
-        raise Refused(f"{path} is not the name of a file, and no name stands for stdout; name a file: {option}")

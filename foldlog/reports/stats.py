@@ -14,7 +14,7 @@ from foldlog.formats import encode
 from foldlog.kinds import label
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.unreadable import sound
-from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
+from foldlog.reports.usage import ModelCall, calls_of_event, calls_of_records
 from foldlog.words.times import happened_at
 from projections import Views
 
@@ -167,7 +167,7 @@ def _count(
             if not is_declined(event):
                 made.append(event)
     if event.origin is None:
-        for call in calls_of_events([(recorded_at, event)]):
+        for call in calls_of_event(recorded_at, event):
             _add_call(stats, call)
 
 

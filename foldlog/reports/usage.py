@@ -32,17 +32,16 @@ class ModelCall(NamedTuple):
     calls: int = 1
 
 
-def calls_of_events(events: Iterable[tuple[datetime, Event]]) -> Iterator[ModelCall]:
-    """Yield the calls that native events and the reports of condensers record."""
-    for recorded_at, event in events:
-        at = event.timestamp or recorded_at
-        reports = on_a_model(reports_of(event))
-        for report in reports:
-            metrics = metrics_of(report)
-            yield _call(at, model_of(report), metrics, _whole(metrics, "attempts") or 1)
-        told = event.metadata if isinstance(event, CondensationAction) else event.meta
-        if not reports and told and (told.get("model") or isinstance(told.get("usage"), dict)):
-            yield _call(at, told.get("model"), told)
+def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
+    """Yield the calls that a native event, or the reports of a condenser in it, record."""
+    at = event.timestamp or recorded_at
+    reports = on_a_model(reports_of(event))
+    for report in reports:
+        metrics = metrics_of(report)
+        yield _call(at, model_of(report), metrics, _whole(metrics, "attempts") or 1)
+    told = event.metadata if isinstance(event, CondensationAction) else event.meta
+    if not reports and told and (told.get("model") or isinstance(told.get("usage"), dict)):
+        yield _call(at, told.get("model"), told)
 
 
 def _call(at: datetime, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:

@@ -10,7 +10,6 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
-from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers
@@ -29,13 +28,6 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-class Refusal(NamedTuple):
-    """Why a request is refused."""
-
-    status: int
-    reason: str
 
 
 class Access:
@@ -70,8 +62,8 @@ class Access:
         """Return the response to a refused request; None for an allowed one."""
         refusal = self._refusal(scope)
         if refusal is not None:
-            headers = {"allow": "GET, HEAD"} if refusal.status == 405 else None
-            return JSONResponse({"error": refusal.reason}, refusal.status, headers)
+            status, reason = refusal
+            return JSONResponse({"error": reason}, status, {"allow": "GET, HEAD"} if status == 405 else None)
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         if self._token is None or "token" not in asked or scope["path"].startswith("/api/"):
             return None
@@ -81,16 +73,17 @@ class Access:
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return the status and the reason of a refusal."""
         headers = Headers(scope=scope)
         if not self._is_expected(headers.getlist("host")):
-            return Refusal(400, "this server is not known by that name; start it with --allow-host NAME")
+            return (400, "this server is not known by that name; start it with --allow-host NAME")
         if scope["method"] not in ("GET", "HEAD"):
-            return Refusal(405, "this server only reads: use GET")
+            return (405, "this server only reads: use GET")
         if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
-            return Refusal(403, "a page of another site may not send requests to this server")
+            return (403, "a page of another site may not send requests to this server")
         if self._token is not None and not self._has_token(scope, headers):
-            return Refusal(401, "a token is needed: open the address that 'foldlog serve' printed")
+            return (401, "a token is needed: open the address that 'foldlog serve' printed")
         return None
 
     def _is_expected(self, hosts: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventstore import Annotation, ConversationErased, ConversationNotFound, ConversationRow, Event, ReadTransaction
+from eventstore import Annotation, ConversationErased, ConversationNotFound, Event, ReadTransaction
 from eventstore.documents.values import newest_values
 from eventstore.stored.moment import Moment, query_all
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint, ThreadBranch, ThreadBranches, appended_for
@@ -125,10 +125,6 @@ class CheckpointReader:
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
-
-    def conversations(self, name: str) -> Iterator[ConversationRow]:
-        """Yield the conversation of this name and those below it, without erased ones."""
-        return self._branches.conversations(name)
 
 
 def shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:

@@ -68,7 +68,7 @@ class GraphThreads(Checkpoints):
 
     def namespaces(self, thread_id: Any = None) -> Iterator[tuple[str, str, str]]:
         """Yield thread, namespace and first conversation of each namespace of one thread, or of all threads."""
-        for row in self.conversations(self._prefix if thread_id is None else self.named(thread_id)):
+        for row in self._branches.conversations(self._prefix if thread_id is None else self.named(thread_id)):
             names = row.id.removeprefix(f"{self._prefix}/").split("/")
             if row.id != self._prefix and len(names) <= 2 and not names[-1].startswith(("@", "+")):
                 yield unquoted(names[0]), unquoted("".join(names[1:])), row.id
@@ -92,7 +92,7 @@ class GraphThreads(Checkpoints):
 
     def delete_thread(self, thread_id: Any) -> None:
         """Erase all conversations of a thread."""
-        self.erase(self.conversations(self.named(thread_id)), "the thread was deleted")
+        self.erase(self._branches.conversations(self.named(thread_id)), "the thread was deleted")
 
     def copy_thread(self, thread_id: Any, target: Any) -> None:
         """Copy all checkpoints of a thread to another one, with their notes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -15,7 +14,7 @@ from eventstore import ConversationRow, Store
 from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
-from foldlog.cli.moments import given_moment
+from foldlog.cli.moments import given_moment, moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
@@ -238,8 +237,8 @@ def _columns(width: int, *, long: bool) -> list[_Column]:
         _Column("events", _events, "right"),
     ]
     if not long:
-        last = _Column("last recorded (UTC)", lambda line: _moment(line.row.updated_at))
-        first = _Column("first recorded (UTC)", lambda line: _moment(line.row.created_at))
+        last = _Column("last recorded (UTC)", lambda line: moment_words(line.row.updated_at))
+        first = _Column("first recorded (UTC)", lambda line: moment_words(line.row.created_at))
         narrow = _Column("last", lambda line: str(line.row.updated_at.date()))
         return [*columns, first, last] if roomy else [*columns, narrow]
     columns.append(_Column("sent", _sent, "right"))
@@ -325,7 +324,3 @@ def _activity_key(reverse: bool) -> Callable[[Any], Any]:
     """Return the key that puts conversations without a time last, in either order."""
     last = _SORTS["activity"]
     return lambda line: (bool(last(line)) == reverse, last(line))
-
-
-def _moment(at: datetime) -> str:
-    return at.isoformat(" ", "seconds")[:19]
