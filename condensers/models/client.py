@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -341,7 +341,6 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 _import_lock = threading.Lock()
-_imported: Any = None
 
 
 def _address(base_url: str | None) -> str:
@@ -352,14 +351,11 @@ def _address(base_url: str | None) -> str:
 
 def _litellm() -> Any:
     """Return litellm, imported once, with its telemetry and messages off."""
-    global _imported
-    if _imported is None:
-        with _import_lock:
-            if _imported is None:
-                _imported = _import_litellm()
-    return _imported
+    with _import_lock:
+        return _import_litellm()
 
 
+@cache
 def _import_litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # needed if a reply follows a schema

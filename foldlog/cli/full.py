@@ -16,6 +16,7 @@ from foldlog.cli import terminal
 from foldlog.cli.moments import event_moment, moment_words
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words
 from foldlog.kinds import label
+from foldlog.words.gist import parsed
 
 _COLOURED_MAX = 200_000
 """Characters up to which a text is coloured: longer ones take seconds."""
@@ -130,7 +131,7 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
     """Yield the arguments of a call: each text of several lines by itself, the rest as JSON."""
-    given = _parsed(arguments)
+    given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:
             yield "arguments", given if isinstance(given, str) else _json(given), "json"
@@ -146,15 +147,6 @@ def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
     for name, value in long.items():
         named = path if name in _TEXT_FIELDS else ""
         yield name, value, _language(value) or _CODE_FIELDS.get(name, "") or (f"file:{named}" if named else "")
-
-
-def _parsed(arguments: dict[str, Any] | str | None) -> Any:
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _json(value: Any) -> str:

@@ -119,8 +119,7 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
     """Return the most telling part of a call: the command, or the file or place it acts on, before the rest."""
-    if isinstance(arguments, str):
-        arguments = _parsed(arguments)
+    arguments = parsed(arguments)
     if not isinstance(arguments, dict):
         return compact(arguments)
     command, path = arguments.get("command"), arguments.get("path")
@@ -132,10 +131,10 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
     return compact(arguments)
 
 
-def _parsed(arguments: str) -> Any:
-    """Parse arguments that are a text: the model mostly wrote JSON."""
+def parsed(arguments: dict[str, Any] | str | None) -> Any:
+    """Return arguments, parsed if they are a text: the model mostly wrote JSON."""
     try:
-        return json.loads(arguments)
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
         return arguments
 
