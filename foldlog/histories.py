@@ -151,7 +151,6 @@ class Histories:
 
     @cached_property
     def _documents(self) -> Documents:
-        """The documents beside the conversations."""
         return Documents(self.store)
 
     @cached_property
@@ -163,7 +162,6 @@ class Histories:
 
     @cached_property
     def _recording(self) -> Recording:
-        """The recording that appends records to all histories."""
         from foldlog.recording import Recording
 
         return Recording(self.store)

@@ -148,9 +148,7 @@ class SQLiteTables(SearchTables):
                 self._set("removals", removals)
         if self.value("pending"):
             self._purge()
-            with self._transaction():
-                self._set("pending", "")
-                self._set("removals", removals)
+            self.set_values({"pending": "", "removals": removals})
 
     def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
         with self._transaction() as execute:
@@ -166,8 +164,7 @@ class SQLiteTables(SearchTables):
                     self._set("pending", "bytes")
         if self.value("pending"):
             self._purge()
-            with self._transaction():
-                self._set("pending", "")
+            self.set_values({"pending": ""})
 
     def find(self, wanted: Wanted) -> list[Hit]:
         conditions, values = conditions_of(wanted, "c.id", "?")

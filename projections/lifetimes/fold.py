@@ -283,8 +283,10 @@ class _Waiting:
         return ((event.id, True),)
 
     def _join(self, group: _Group) -> None:
-        """Record that a member of a group is in the present loop."""
-        if self._loop not in group.loops:
+        """Record that a member of a group is in the present loop, or outside of any."""
+        if self._loop == _NO_LOOP:
+            group.outside |= bool(group.loops)
+        elif self._loop not in group.loops:
             group.outside |= bool(group.members) and not group.loops
             group.loops |= {self._loop}
             self._open[self._loop] += 1
@@ -301,10 +303,7 @@ class _Waiting:
         was_sent = bool(group.members) and not group.unanswered
         if was_sent:
             self._open.update(group.loops)
-        if self._loop:
-            self._join(group)
-        elif group.loops:
-            group.outside = True
+        self._join(group)
         group.members.append(action.id)
         group.unanswered += 1
         self._of_call[action.id] = group
@@ -319,10 +318,7 @@ class _Waiting:
         if call is None:
             return ()
         group = self._of_call[call]
-        if self._loop:
-            self._join(group)
-        elif group.loops:
-            group.outside = True
+        self._join(group)
         group.members.append(observation.id)
         group.unanswered -= 1
         if group.unanswered:

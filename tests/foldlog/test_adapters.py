@@ -62,7 +62,7 @@ def test_an_sdk_outside_of_the_range_is_called_untested(monkeypatch, installed, 
         return installed
 
     monkeypatch.setattr(catalog, "version", version)
-    adapter = catalog.Adapter("x", "X", ("Y",), "x", "x-sdk", ">=1.2,<=1.9.9")
+    adapter = catalog.Adapter("x", "X", ("Y",), "x-sdk", ">=1.2,<=1.9.9")
     assert (adapter.installed, adapter.state) == (installed, state)
 
 
