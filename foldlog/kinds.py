@@ -35,30 +35,13 @@ _STORED = {"document_changes": "documents", "condensation_request": "request", "
 
 def label(event: Event) -> str:
     """Return the kind of an event in one word."""
-    match event:
-        case events.SystemMessage():
-            return "system"
-        case events.Message(source=source):
-            return str(source)
-        case events.Action():
-            return "action"
-        case events.Observation(is_error=is_error):
-            return "error" if is_error else "observation"
-        case events.Annotation():
-            return "annotation"
-        case events.DocumentChanges():
-            return "documents"
-        case events.CondensationRequest():
-            return "request"
-        case events.CondensationAction():
-            return "condensation"
-        case events.Retraction():
-            return "retraction"
-        case events.Redaction():
-            return "redaction"
-        case events.CondensationSummary():
-            return "summary"
-    return "unknown"
+    if isinstance(event, events.Message):
+        return str(event.source)
+    if isinstance(event, events.Observation) and event.is_error:
+        return "error"
+    stored = str(type(event).__struct_config__.tag)
+    kind = _STORED.get(stored, stored)
+    return kind if kind in KINDS else "unknown"
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Keep the audit database up to date as a read model, run by the eventsourcing library's ``ProjectionRunner``.
 
 Events and the position of the last one are written in one transaction, so each event is added exactly once, also after
-a crash. ``AuditFollower.describe`` writes the rows about conversations (version, revisions, whether it was erased); its
+a crash. ``AuditTables.describe`` writes the rows about conversations (version, revisions, whether it was erased); its
 caller calls it from time to time.
 """
 
@@ -142,12 +142,3 @@ class AuditFollower(BatchFollower[AuditTables]):
             "AUDIT_FILE": str(path),
         }
         super().__init__(_KeepAudit, AuditTables, env)
-
-    def describe(self) -> int:
-        """Write the rows of the conversations themselves; see ``AuditTables.describe``."""
-        return self.view.describe()
-
-    @property
-    def damaged(self) -> tuple[Damaged, ...]:
-        """Events that could not be read and were left out."""
-        return tuple(self.view.damaged)

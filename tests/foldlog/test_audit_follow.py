@@ -55,11 +55,11 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
             say(store, "c1", 1)
             say(store, "c2", 3)
             follower.catch_up(PATIENCE_S)
-            follower.describe()
+            follower.view.describe()
             assert asked(path, "SELECT id, version FROM conversations ORDER BY id") == [("c1", 1_201), ("c2", 3)]
             store.erase("c2", reason="asked for")
-            follower.describe()
-            assert follower.damaged == ()
+            follower.view.describe()
+            assert follower.view.damaged == []
         assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("c1", 1_201)]
         assert asked(path, "SELECT erased_reason FROM conversations WHERE id = 'c2'") == [("asked for",)]
         check(store, path)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from rich.progress import Progress, TaskID
+
 from condensers import AgentModel, Condenser, ModelCallFailed
-from condensers.fork_replay import replay_as_fork
-from eventstore import InvalidArgument, Store
+from condensers.fork_replay import ForkReplay, replay_as_fork
+from eventstore import InvalidArgument
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
@@ -38,10 +41,20 @@ def make_forks(
                 raise Refused(f"conversation {fork!r} exists already; fork at another version, or rename the file")
         views = Views(store)
         store.register(views)
-        rows = [
-            _replayed(store, views, conversation, at, fork, name, condensers[name], model)
-            for name, fork in forks.items()
-        ]
+        rows = []
+        for name, fork in forks.items():
+            with terminal.progress() as bars:
+                replaying = f"replaying, {terminal.printable(name, one_line=True)}"
+                bar = bars.add_task(replaying, unit="events", total=version - at)
+                show = partial(_show_replayed, bars, bar, at)
+                try:
+                    done = replay_as_fork(store, views, conversation, at, fork, condensers[name], model, show)
+                except InvalidArgument as error:
+                    raise Refused(str(error)) from error
+                except ModelCallFailed as error:
+                    kept = f"fork {fork!r} keeps the events that were replayed before"
+                    raise Refused(f"{name} cannot be compared: {error}; {kept}") from error
+            rows.append(_document(name, done, len(views.current(fork))))
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "fork_at": at, "forks": rows})
         return DONE
@@ -61,38 +74,18 @@ def _listed(row: Mapping[str, Any]) -> str:
     return terminal.printable(", ".join(first + ["…"] * (row["left_out"] > _LISTED_MAX)), one_line=True)
 
 
-def _replayed(
-    store: Store,
-    views: Views,
-    conversation: str,
-    at: int,
-    fork: str,
-    name: str,
-    condenser: Condenser,
-    model: AgentModel | None,
-) -> dict[str, Any]:
-    """Make the fork. Return its figures, for programs. Raises ``Refused``."""
+def _show_replayed(bars: Progress, bar: TaskID, at: int, event_id: int) -> None:
+    bars.update(bar, completed=event_id - at)
 
-    def progressed(event_id: int) -> None:
-        bars.update(bar, completed=event_id - at)
 
-    with terminal.progress() as bars:
-        total = store.version(conversation) - at
-        bar = bars.add_task(f"replaying, {terminal.printable(name, one_line=True)}", unit="events", total=total)
-        try:
-            done = replay_as_fork(store, views, conversation, at, fork, condenser, model, progressed)
-        except InvalidArgument as error:
-            raise Refused(str(error)) from error
-        except ModelCallFailed as error:
-            kept = f"fork {fork!r} keeps the events that were replayed before"
-            raise Refused(f"{name} cannot be compared: {error}; {kept}") from error
+def _document(name: str, done: ForkReplay, view_events: int) -> dict[str, Any]:
     return {
         "strategy": name,
-        "conversation": fork,
+        "conversation": done.conversation,
         "version": done.version,
         "condensations": done.condensations,
         "declined": done.declined,
         "left_out": len(done.left_out),
         "left_out_events": [{"id": event.id, "kind": label(event)} for event in done.left_out],
-        "view_events": len(views.current(fork)),
+        "view_events": view_events,
     }

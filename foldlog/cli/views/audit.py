@@ -88,8 +88,8 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
         try:
             follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
         except KeyboardInterrupt:
-            follower.describe()
-        for lost in follower.damaged:
+            follower.view.describe()
+        for lost in follower.view.damaged:
             terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
         return DONE
 
