@@ -33,7 +33,7 @@ def paged(*, enabled: bool = True) -> Iterator[None]:
         with redirect_stdout(screen):
             yield
     except BrokenPipeError:
-        if not screen.paging:
+        if screen.pager is None:
             raise
     finally:
         screen.finish()
@@ -57,11 +57,7 @@ class _Screen(io.TextIOBase):
         size = shutil.get_terminal_size()
         self._room, self._columns = size.lines - 1, size.columns
         self._held: list[str] = []
-        self._pager: subprocess.Popen[str] | None = None
-
-    @property
-    def paging(self) -> bool:
-        return self._pager is not None
+        self.pager: subprocess.Popen[str] | None = None
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -77,9 +73,9 @@ class _Screen(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
-        if self._pager is not None:
-            assert self._pager.stdin is not None
-            return self._pager.stdin.write(text)
+        if self.pager is not None:
+            assert self.pager.stdin is not None
+            return self.pager.stdin.write(text)
         self._held.append(text)
         lines = _STYLE.sub("", text).split("\n")
         self._room -= len(lines) - 1 + sum(max(0, len(line) - 1) // self._columns for line in lines)
@@ -88,13 +84,13 @@ class _Screen(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        if self._pager is not None and self._pager.stdin is not None and not self._pager.stdin.closed:
-            self._pager.stdin.flush()
+        if self.pager is not None and self.pager.stdin is not None and not self.pager.stdin.closed:
+            self.pager.stdin.flush()
 
     def _start(self) -> None:
         self._terminal.flush()
         environment = {"LESS": "R", **os.environ}
-        self._pager = subprocess.Popen(
+        self.pager = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
             env=environment,
@@ -107,12 +103,12 @@ class _Screen(io.TextIOBase):
 
     def finish(self) -> None:
         """Write the held text, or wait until the reader leaves the pager."""
-        if self._pager is None:
+        if self.pager is None:
             self._terminal.write("".join(self._held))
             self._terminal.flush()
             return
-        assert self._pager.stdin is not None
+        assert self.pager.stdin is not None
         with suppress(BrokenPipeError):  # the reader has left already
-            self._pager.stdin.close()
-        self._pager.wait()
+            self.pager.stdin.close()
+        self.pager.wait()
         signal.signal(signal.SIGINT, self._interrupted)

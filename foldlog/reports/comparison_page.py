@@ -43,16 +43,9 @@ def write_page(
     figures: Sequence[Sequence[str]],
     replays: Mapping[str, Replay],
 ) -> None:
-    """Write the page to a file that only its owner can read. Raises ``OSError`` where it cannot be written."""
-    page = comparison_page(title=title, verdict=verdict, figures=figures, replays=replays)
-    with whole_file(path) as file:
-        file.write(page.encode("utf-8", "backslashreplace"))
-
-
-def comparison_page(
-    *, title: str, verdict: Sequence[str], figures: Sequence[Sequence[str]], replays: Mapping[str, Replay]
-) -> str:
-    """Return the page. ``figures`` is a table of texts, headings first; nothing in it is taken for markup."""
+    """Write the page to a file that only its owner can read. ``figures`` is a table of texts, headings first; none of
+    them is taken for markup. Raises ``OSError`` where the file cannot be written.
+    """
     heading, *rows = figures
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in heading)
     body = "".join(
@@ -64,7 +57,7 @@ def comparison_page(
         name: [turn.tokens for turn in replay.turns if turn.tokens is not None] for name, replay in replays.items()
     }
     plots = _plot("Events in the View", events) + _plot("Tokens in the prompt", tokens)
-    return f"""<!doctype html>
+    page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{escape(title)}: condensers compared</title><style>{_STYLE}</style></head><body>
@@ -75,6 +68,8 @@ def comparison_page(
 <footer>Made by foldlog compare. The history was replayed; nothing was changed in the store.</footer>
 </body></html>
 """
+    with whole_file(path) as file:
+        file.write(page.encode("utf-8", "backslashreplace"))
 
 
 def _plot(heading: str, lines: Mapping[str, Sequence[int]]) -> str:
