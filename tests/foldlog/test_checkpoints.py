@@ -223,7 +223,7 @@ def test_what_is_put_after_a_thread_was_erased_begins_it_again():
         put(checkpoints, 1, "000", "ab", "once")
         put(checkpoints, 2, "000", "ac", "a fork")
         for number, parent, names in ((1, "000", "abd"), (3, "001", "abdf"), (4, "002", "acg")):
-            other.erase(other.conversations(THREAD), "deleted")
+            other.erase(other._branches.conversations(THREAD), "deleted")
             assert checkpoints.find(THREAD) is None
             put(checkpoints, number, parent, names, number)
             for reader in (checkpoints, other, opened(histories)):
