@@ -441,8 +441,8 @@ PROTECTIONS = {
     "receipts": Protection(
         "an archive refuses no id for ever unless it is trusted to",
         "foldlog/archives/reading.py",
-        "if rest.is_tombstone and not tombstones else",
-        "if False else",
+        "if rest.what.erasure is not None and not tombstones:",
+        "if False:",
         "tests/foldlog/test_archives.py -k receipts_come_only",
     ),
     "archive-clock": Protection(
