@@ -127,6 +127,8 @@ class PostgresReader:
             return "" if newest is None else str(unsigned(newest))
         if name == "last_position":
             return str(integer_at(self._ask("last_position"), 0, 0))
+        if name == "data_version":
+            return str(integer_at(self._ask("data_version"), 0, 0))
         result = self._ask("store_value", text_bytes(name))
         return (result.get_value(0, 0) or b"").decode() if result.ntuples else ""
 

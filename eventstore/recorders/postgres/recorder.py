@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
-from psycopg.pq.abc import PGresult
 
 from eventstore.errors import InvalidOption
 from eventstore.recorders.base import PATIENCE_S, Transaction
@@ -35,7 +34,7 @@ from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.sessions import ReadSession
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
-from eventstore.recorders.postgres.wire import Parameter, Wire
+from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
@@ -161,27 +160,17 @@ class PostgresRecorder:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
-        session = self._read_session(Patience(self._patience_s))
-        try:
+        with contextlib.closing(self._read_session(Patience(self._patience_s))) as session:
             yield PostgresReader(session)
-        finally:
-            session.close()
 
     def query(self, work: Callable[[PostgresReader], T]) -> T:
-        patience = Patience(self._patience_s)
-        while True:
-            session = self._read_session(patience)
-            try:
+        def attempt(patience: Patience) -> T:
+            with contextlib.closing(self._read_session(patience)) as session:
                 return work(PostgresReader(session))
-            except (ConnectionLost, TryAgain) as error:
-                session.close()
-                self._recover(error, patience, "nothing was read")
-            finally:
-                session.close()
+
+        return self._retried(attempt)
 
     def value(self, name: str) -> str:
-        if name == "data_version":
-            return str(int.from_bytes(self._ask("data_version").get_value(0, 0) or b""))
         return self.query(lambda reader: reader.value(name))
 
     def purge(self) -> bool:
@@ -237,31 +226,41 @@ class PostgresRecorder:
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Give a connection of psycopg's for rare tasks."""
-        self._check_open()
-        with self._translated(), psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None) as plain:
-            yield plain
+        connection, _ = self.plain_connection()
+        with self._translated(), connection:
+            yield connection
 
     def plain_connection(self) -> tuple[psycopg.Connection[Any], str]:
         """Open a connection of psycopg's for tables beside the store's. Return it and the name of the schema. The
         caller closes it.
         """
         self._check_open()
+        return self._new_connection(), self._schema
+
+    def _new_connection(self) -> psycopg.Connection[Any]:
         with self._translated():
-            return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None), self._schema
+            return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
     def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` on such a connection, and again on another one where it breaks."""
+
+        def attempt(_: Patience) -> T:
+            with self._plain_connection() as connection:
+                return work(connection)
+
+        return self._retried(attempt)
+
+    def _retried(self, attempt: Callable[[Patience], T]) -> T:
         patience = Patience(self._patience_s)
         while True:
             try:
-                with self._plain_connection() as connection:
-                    return work(connection)
+                return attempt(patience)
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, patience, "nothing was read")
 
     def _connect(self) -> Wire:
+        connection = self._new_connection()
         with self._translated():
-            connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
             try:
                 wire = Wire(
                     connection,
@@ -299,18 +298,6 @@ class PostgresRecorder:
         with contextlib.closing(self._connect()) as wire:
             wire.queue("number")
             return int.from_bytes(wire.ask()[0].get_value(0, 0) or b"")
-
-    def _ask(self, statement: str, *parameters: Parameter) -> PGresult:
-        """Return the answer to one question, outside of a transaction."""
-        self._check_open()
-        patience = Patience(self._patience_s)
-        while True:
-            try:
-                with self._pool.wire() as wire:
-                    wire.queue(statement, *parameters)
-                    return wire.ask()[0]
-            except (ConnectionLost, TryAgain) as error:
-                self._recover(error, patience, "nothing was read")
 
     def _read_session(self, patience: Patience) -> ReadSession:
         self._check_open()
