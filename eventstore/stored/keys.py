@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,18 +39,6 @@ class Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
-class _Secret:
-    """A text of the environment or of a file. Its ``repr`` does not show it, as that of pydantic's ``SecretStr``, whose
-    import takes longer than anything else at the opening of a store.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def get_secret_value(self) -> str:
-        return self._text
-
-
 class KeyRing:
     """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr`` shows no key.
 
@@ -58,7 +46,7 @@ class KeyRing:
     is missing.
     """
 
-    def __init__(self, secrets: str | Sequence[SecretStr | _Secret | str], *, where: str = "the key given") -> None:
+    def __init__(self, secrets: str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
         if isinstance(secrets, str):
             secrets = [secrets]
         keys = [_key(each if isinstance(each, str) else each.get_secret_value(), where) for each in secrets]
@@ -83,7 +71,7 @@ class KeyRing:
                 f"the key file {path!r} has mode {status.st_mode & 0o777:04o}, so other users can read it; make it "
                 f"yours alone (chmod 600), and rekey if others may have read it"
             )
-        return cls(_secrets(line for line in lines if line and not line.startswith("#")), where=f"key file {path!r}")
+        return cls([line for line in lines if line and not line.startswith("#")], where=f"key file {path!r}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KeyRing | None:
@@ -93,7 +81,7 @@ class KeyRing:
             raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of them")
         if path:
             return cls.from_file(path)
-        return cls(_secrets(text.split()), where=KEY) if text else None
+        return cls(text.split(), where=KEY) if text else None
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(self._ciphers)})"
@@ -219,10 +207,6 @@ def cipher(key: bytes) -> Cipher:
     except ImportError as error:
         raise KeyUnavailable("encryption needs the package 'cryptography'; pip install 'foldlog[crypto]'") from error
     return AESGCM(key)
-
-
-def _secrets(texts: Iterable[str]) -> Sequence[_Secret]:
-    return list(map(_Secret, texts))
 
 
 def _key(text: str, where: str) -> bytes:

@@ -97,7 +97,7 @@ class StoreFile:
         The name is looked at before and after: SQLite opens the file in between. ``look`` asks the first questions of
         the connection, and reads the file.
         """
-        with self._one_at_a_time.lock:
+        with self._one_at_a_time:
             if self._file is not None:
                 self.check()
             self._hold()
@@ -122,7 +122,7 @@ class StoreFile:
         """Return the same, and the descriptor with which this connection alone has the log open; None if the system
         does not tell: then only SQLite may write to the log.
         """
-        with self._one_at_a_time.lock:
+        with self._one_at_a_time:
             before = _descriptors()
             connection = self.connect(open_connection)
             found = [log for held in self._log[:1] for log in held.opened_since(before)]
@@ -130,7 +130,7 @@ class StoreFile:
 
     def index_of_log(self) -> int | None:
         """Return the descriptor with which this process has the log's index open, once; None if it is not known."""
-        with self._one_at_a_time.lock:
+        with self._one_at_a_time:
             found = [index for held in self._log[1:] for index in held.opened_since({})]
         return found[0] if len(found) == 1 else None
 
@@ -143,7 +143,7 @@ class StoreFile:
         it, and gives them to those that are opened next. So it may take several connections to see a new one.
         """
         without: list[sqlite3.Connection] = []
-        with self._one_at_a_time.lock:
+        with self._one_at_a_time:
             try:
                 for _ in range(_ATTEMPTS):
                     before = _descriptors()
@@ -160,7 +160,7 @@ class StoreFile:
 
     def disconnect(self, connection: sqlite3.Connection) -> None:
         """Close a connection, unless closing it would write a log that was removed into the file."""
-        with self._one_at_a_time.lock:
+        with self._one_at_a_time:
             if self._has_lost_its_log() or self._was_overwritten():
                 self._abandon(connection)
                 return
@@ -353,19 +353,14 @@ def _behind_links(name: str) -> tuple[str, _Held | None]:
     return held.path, held
 
 
-class _OneAtATime:
-    """A lock under which connections to one file are opened and closed, so that their descriptors can be told apart."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # a signal handler may read while its thread opens a connection
+_by_path: weakref.WeakValueDictionary[tuple[int, str], threading.RLock] = weakref.WeakValueDictionary()
 
 
-_by_path: weakref.WeakValueDictionary[tuple[int, str], _OneAtATime] = weakref.WeakValueDictionary()
-
-
-def _one_at_a_time(path: str) -> _OneAtATime:
-    """Return the lock of this process: a thread that held it when the process was forked is not in the child."""
-    return _by_path.setdefault((os.getpid(), path), _OneAtATime())
+def _one_at_a_time(path: str) -> threading.RLock:
+    """Return the lock of this process under which connections to one file are opened and closed, so that their
+    descriptors can be told apart. A thread that held it when the process was forked is not in the child.
+    """
+    return _by_path.setdefault((os.getpid(), path), threading.RLock())  # a signal handler may read in between
 
 
 class _Held:
