@@ -257,7 +257,7 @@ class _Change:
                     there += 1
                     chain.skip()
                     continue
-                for stored, plain in zip(part, codec.decoded_rows(part, self._database), strict=True):
+                for stored, plain in zip(as_rows(part), codec.decoded(part, self._database), strict=True):
                     if stored.id != there:
                         raise CorruptEvent(self._found.id, there, "it is missing")
                     stored_bytes += size_of(stored.body)
@@ -302,12 +302,9 @@ class _Change:
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
         """Raise ``StoreUnusable``, which rolls the transaction back, unless the rows read as before."""
         first, last = plain[0].id, plain[-1].id
-        back = as_rows(transaction.rows(self._found.key, first, last + 1, last + 1 - first))
         wanted = {row.id: _content(row) for row in plain}
-        came = {
-            row.id: _content(row)
-            for row in target.decoded_rows([row for row in back if row.id in wanted], self._database)
-        }
+        back = [row for row in transaction.rows(self._found.key, first, last + 1, last + 1 - first) if row[0] in wanted]
+        came = {row.id: _content(row) for row in target.decoded(back, self._database)}
         if came != wanted:
             raise StoreUnusable(
                 f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
@@ -375,11 +372,10 @@ class _Change:
         if found.version - changed > _ROWS_MAX:
             self._set_mark(transaction, found, codec.data_key, mark._replace(pending_until=found.version))
             return found.version
-        some = as_rows(transaction.rows(found.key, changed, found.version, _ROWS_MAX))
-        plain = codec.decoded_rows(some, self._database)
+        some = transaction.rows(found.key, changed, found.version, _ROWS_MAX)
         new = [
             (row, target.encoded_again(stored, row, codec, None, self._database))
-            for stored, row in zip(some, plain, strict=True)
+            for stored, row in zip(as_rows(some), codec.decoded(some, self._database), strict=True)
         ]
         if new:
             transaction.change(found.key, NewForm([row for _, row in new]))

@@ -133,7 +133,7 @@ class Pass:
             if isinstance(part, Unreadable):
                 self._skip(part)
                 continue
-            for stored, row in zip(part, self._codec.decoded_rows(part, self._limit), strict=True):
+            for stored, row in zip(as_rows(part), self._codec.decoded(part, self._limit), strict=True):
                 self._look_at(stored, row)
         self._miss(stop)
 

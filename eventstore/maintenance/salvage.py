@@ -24,7 +24,7 @@ from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked,
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.losses import Loss, add_losses, losses_of
 from eventstore.maintenance.verify import VerifyFinding, verdicts
-from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
+from eventstore.recorders.types import HEAD_BYTES, BareRow, Conversation, Row, as_rows
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Segment, is_moment, translated
@@ -180,7 +180,7 @@ class _Filling:
             if isinstance(part, Unreadable):
                 continue
             self._codec = codec
-            for stored, opened in zip(part, codec.decoded_rows(part, self._source), strict=True):
+            for stored, opened in zip(as_rows(part), codec.decoded(part, self._source), strict=True):
                 row = self._as_written(stored, opened)
                 if row is None:
                     if stored.structural:
@@ -195,7 +195,7 @@ class _Filling:
             return
         yield from self._stand_ins(self._found.version, None, self._moment)
 
-    def _readable(self) -> Iterator[tuple[RowCodec, Sequence[Row] | Unreadable]]:
+    def _readable(self) -> Iterator[tuple[RowCodec, Sequence[BareRow] | Unreadable]]:
         """Yield the rows page by page, each page with its codec; the shared rows of a fork come first."""
         found = self._found
         for part in self._past:

@@ -116,14 +116,7 @@ class RowCodec(NamedTuple):
         returned unchanged. Otherwise each compressed body is decompressed when it is asked for, so that a page does not
         need memory for all its bodies. Cost: a checksum each.
         """
-        return self._decoded(as_rows(bare), hash_chain.unsound(self.checksum_seed, bare), limit)
-
-    def decoded_rows(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
-        """Do what ``decoded`` does, for rows made of a recorder's raw rows. Maintenance needs both forms."""
-        bare = [(row.id, row.kind.encode("utf-8", "surrogatepass"), *row[2:]) for row in rows]
-        return self._decoded(rows, hash_chain.unsound(self.checksum_seed, bare), limit)
-
-    def _decoded(self, rows: Sequence[Row], unsound: Sequence[int], limit: Limit) -> Sequence[Row]:
+        rows, unsound = as_rows(bare), hash_chain.unsound(self.checksum_seed, bare)
         if not unsound and self.data_key is None and not any(map(_encoding, rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same

@@ -276,12 +276,13 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
         with database.recorder.read() as reader:
             found = reader.conversation("c1")
             assert found is not None
-            one, two = as_rows(reader.rows(found.key, 0, 2, 2))
+            stored = reader.rows(found.key, 0, 2, 2)
+        one, two = as_rows(stored)
         codec = database.codec_of(found)
-        assert [row.encoding for row in codec.decoded_rows([one, two], database)] == [PLAIN, PLAIN]
+        assert [row.encoding for row in codec.decoded(stored, database)] == [PLAIN, PLAIN]
         swapped = one._replace(body=two.body)
         swapped = swapped._replace(checksum=_checksum(swapped))
-        (opened,) = codec.decoded_rows([swapped], database)
+        (opened,) = codec.decoded([(swapped.id, swapped.kind.encode(), *swapped[2:])], database)
         assert b"does not decrypt it" in opened.body
 
 
