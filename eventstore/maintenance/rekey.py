@@ -25,7 +25,7 @@ from eventstore.maintenance.damage import (
 )
 from eventstore.maintenance.erase import purge, unfinished
 from eventstore.recorders.base import RecorderOfFile, Transaction
-from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewPast
+from eventstore.recorders.changes import NewForm, NewKey, NewMark
 from eventstore.recorders.errors import KeyReplaced, RecorderError
 from eventstore.recorders.types import Conversation, Row, as_rows, head_of
 from eventstore.store import Store
@@ -33,9 +33,10 @@ from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, encrypted, start_after, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
-from eventstore.stored.past import decode_past, encode_past, follows
+from eventstore.stored.past import decode_past, follows
 from eventstore.stored.row_codec import DAMAGED, RowCodec
 from eventstore.stored.staging import REST_S, staged_keys
+from eventstore.stored.write_transaction import past_under
 from eventstore.values.bodies import size_of
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
@@ -217,7 +218,7 @@ class _Change:
             mark = mark._replace(pending_from=0, pending_until=found.version)
         if changed:
             transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key, replaces))
-            found = _past_under(transaction, found, codec.data_key, data_key)
+            found = past_under(transaction, found, codec.data_key, data_key)
             self.key = not self._decrypt
         if data_key is not None and mark != codec.mark:
             self._set_mark(transaction, found, data_key, mark)
@@ -311,8 +312,7 @@ class _Change:
                 f"they were not changed; run 'foldlog verify', and report this"
             )
 
-    # -- records and keys beside them
-    # -------------------------------------------------------------------------------------
+    # -- records and keys beside them ---------------------------------------------------------------------------------
 
     def _change_records(self, codec: RowCodec, target: RowCodec) -> None:
         newest = self._recorder.query(lambda reader: reader.records(self._found.key, None, 0, _ROWS_MAX))
@@ -381,7 +381,7 @@ class _Change:
             transaction.change(found.key, NewForm([row for _, row in new]))
             self._read_back(transaction, target, [row for row, _ in new])
         assert codec.data_key is not None  # otherwise nothing was pending
-        _past_under(transaction, found, codec.data_key, None)
+        past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
         transaction.change(found.key, NewMark(None))
         self.key = True
@@ -425,17 +425,6 @@ class _Chain:
     def skip(self) -> None:
         """Skip a damaged row: the head before the next row is unknown."""
         self._head = None
-
-
-def _past_under(
-    transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None
-) -> Conversation:
-    """Store the names and salts of copied events under another data key. Return the conversation with it."""
-    if found.past is None:
-        return found
-    past = encode_past(decode_past(found.past, key), new)
-    transaction.change(found.key, NewPast(past, found.parent_version or 0))
-    return found._replace(past=past)
 
 
 def _content(row: Row) -> Row:

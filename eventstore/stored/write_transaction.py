@@ -32,7 +32,7 @@ from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
 from eventstore.values.bodies import Body
 
-__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "begin_new", "project"]
+__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "begin_new", "past_under", "project"]
 
 T = TypeVar("T")
 
@@ -207,18 +207,19 @@ class WriteTransaction(ReadTransaction):
         self._reader.change(
             found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key)
         )
-        self.found = renewed
-        if found.past is not None:
-            self._keep_past_again(found, codec, data_key)
+        self.found = past_under(self._reader, renewed, codec.data_key, data_key)
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         return self._known_codec
 
-    def _keep_past_again(self, found: Conversation, codec: RowCodec, data_key: DataKey) -> None:
-        """Encrypt the names and salts of copied events under a new data key."""
-        past = encode_past(decode_past(found.past, codec.data_key), data_key)
-        self._reader.change(found.key, changes.NewPast(past, found.parent_version or 0))
-        self.found = self.found._replace(past=past)
+
+def past_under(transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None) -> Conversation:
+    """Store the names and salts of copied events under another data key. Return the conversation with it."""
+    if found.past is None:
+        return found
+    past = encode_past(decode_past(found.past, key), new)
+    transaction.change(found.key, changes.NewPast(past, found.parent_version or 0))
+    return found._replace(past=past)
 
 
 def begin_new(
