@@ -306,15 +306,17 @@ class SQLiteRecorder:
         """Return whether the file has the newest schema, and whether it has a log. Check the file on a reader's
         connection, which the next reader then gets.
         """
-        look = schema.FirstLook(self.path, self._checked)
+        found: list[bool] = []
         try:
-            connection = self._file.connect(self._open_reader, look.take)
+            connection = self._file.connect(
+                self._open_reader, lambda opened: found.append(schema.is_current(opened, self.path, self._checked))
+            )
         except sqlite3.OperationalError as error:
             if self.writable and is_on_read_only_disk(self.path):  # SQLite says only that it cannot open the file
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
         self._readers.add(connection)
-        return look.is_current, self._file.has_log(connection)
+        return found[0], self._file.has_log(connection)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:

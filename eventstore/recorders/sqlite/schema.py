@@ -24,29 +24,21 @@ longer than opening a View. A test holds it to the migrations.
 _CONTENTS: Final = "SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL"
 
 
-class FirstLook:
-    """The finding of the first connection to a file: whether the file has the newest schema."""
+def is_current(connection: sqlite3.Connection, path: str, checked: Checked) -> bool:
+    """Return whether the file has the newest schema. It may be empty.
 
-    def __init__(self, path: str, checked: Checked) -> None:
-        self._path = path
-        self._checked = checked
-        self.is_current = False
-
-    def take(self, connection: sqlite3.Connection) -> None:
-        """Check the file.
-
-        Raises ``DatabaseError`` if the file is not a store of ours, is of a newer schema, or has more in its schema
-        than the migrations made. It may be empty.
-        """
-        # These two may be of two moments: then another process migrates the file, and they are not what is expected.
-        if _number(connection) == NEWEST and (self._checked.has_our_schema or _is_ours(connection)):
-            self.is_current = self._checked.has_our_schema = True
-            return
-        connection.execute("BEGIN")
-        try:
-            self.is_current = checked_number(connection, self._path) == NEWEST
-        finally:
-            connection.rollback()
+    Raises ``DatabaseError`` if the file is not a store of ours, is of a newer schema, or has more in its schema than
+    the migrations made.
+    """
+    # These two may be of two moments: then another process migrates the file, and they are not what is expected.
+    if _number(connection) == NEWEST and (checked.has_our_schema or _is_ours(connection)):
+        checked.has_our_schema = True
+        return True
+    connection.execute("BEGIN")
+    try:
+        return checked_number(connection, path) == NEWEST
+    finally:
+        connection.rollback()
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
