@@ -67,7 +67,7 @@ def suspicious(chunk: bytes, page_bytes: int, first_number: int) -> Iterator[int
             continue
         end = offset + (content or _CONTENT_MAX)
         dirty = gap > end or chunk[gap:end] != _ZEROS[: end - gap]
-        if dirty or (free_block and not _are_empty(chunk, offset, free_block, page_bytes)):
+        if dirty or (free_block and not _are_empty(chunk[offset : offset + page_bytes], free_block)):
             yield number
 
 
@@ -75,20 +75,12 @@ def _start(number: int) -> int:
     return _FIRST_PAGE_OFFSET if number == 1 else 0
 
 
-def _are_empty(chunk: bytes, offset: int, first: int, page_bytes: int) -> bool:
+def _are_empty(page: bytes, first: int) -> bool:
     """Return whether the free blocks of a page are consistent and hold zeros."""
-    end = 0
-    while first:
-        if not end <= first <= page_bytes - _FREE_BLOCK.size:
-            return False
-        following, size = _FREE_BLOCK.unpack_from(chunk, offset + first)
-        end = first + size
-        if not _FREE_BLOCK.size <= size <= page_bytes - first:
-            return False
-        if chunk[offset + first + _FREE_BLOCK.size : offset + end] != _ZEROS[: size - _FREE_BLOCK.size]:
-            return False
-        first = following
-    return True
+    return all(
+        begin < end and page[begin + _FREE_BLOCK.size : end] == _ZEROS[: end - begin - _FREE_BLOCK.size]
+        for begin, end in _free_blocks(page, first, 0)
+    )
 
 
 def _free_blocks(page: bytes, first: int, content: int) -> Iterator[tuple[int, int]]:

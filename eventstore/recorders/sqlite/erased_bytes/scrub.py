@@ -26,6 +26,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -76,7 +77,7 @@ class Scrubber:
         connection, descriptor = self._opened
         page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])
         with reading() as reader:
-            return _Scrub(self._file.path, connection, reader, descriptor, page_bytes, alone, check_open).run()
+            return _Scrub(f"{self._file.path}-wal", connection, reader, descriptor, page_bytes, alone, check_open).run()
 
     def close(self) -> None:
         if self._opened is not None:
@@ -84,27 +85,18 @@ class Scrubber:
             self._opened = None
 
 
+@dataclass
 class _Scrub:
-    def __init__(
-        self,
-        path: str,
-        connection: sqlite3.Connection,
-        reader: sqlite3.Connection,
-        descriptor: int,
-        page_bytes: int,
-        alone: Callable[[], AbstractContextManager[sqlite3.Connection]],
-        check_open: Callable[[], object],
-    ) -> None:
-        self._log = f"{path}-wal"
-        self._connection = connection
-        self._reader = reader
-        self._file = descriptor
-        self._page_bytes = page_bytes
-        self._alone = alone
-        self._check_open = check_open
-        self._pages = 0
-        self._next = 1
-        self._damaged: set[int] = set()
+    _log: str
+    _connection: sqlite3.Connection
+    _reader: sqlite3.Connection
+    _file: int
+    _page_bytes: int
+    _alone: Callable[[], AbstractContextManager[sqlite3.Connection]]
+    _check_open: Callable[[], object]
+    _pages: int = 0
+    _next: int = 1
+    _damaged: set[int] = field(default_factory=set)
 
     def run(self) -> bool:
         self._watch_the_log()
