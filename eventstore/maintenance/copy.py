@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -230,16 +231,10 @@ class CopyTarget:
         there = self._staged or self._there
         if there is None:
             return
-        some: list[RememberedKey] = []
-        for each in keys:
-            if each[1] + each[2] <= self._copied.version:
-                some.append(each)
-            if len(some) == CHUNK:
-                self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
-                some = []
-                time.sleep(REST_S)
-        if some:
+        copied = (key for key in keys if key[1] + key[2] <= self._copied.version)
+        while some := list(islice(copied, CHUNK)):
             self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
+            time.sleep(REST_S)
 
     def end(self) -> Copied:
         """Make the conversation visible. Raises ``CorruptEvent`` where rows are missing."""

@@ -66,9 +66,8 @@ def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
 
 def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[BareRow] | Unreadable]:
     try:
-        bare = recorder.query(
-            lambda reader: reader.rows(key, start, stop, 2 * (stop - start))
-        )  # some rows appear twice
+        # Some rows may appear twice.
+        bare = recorder.query(lambda reader: reader.rows(key, start, stop, 2 * (stop - start)))
     except RecorderError as error:
         raise_unless_damage(error)
         if stop - start == 1:

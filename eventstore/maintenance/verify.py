@@ -140,9 +140,8 @@ def _verdicts(
         return
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
-        of_the_database = beside.submit(
-            _of_the_database, database
-        )  # the database does it outside of Python, so it takes no extra time
+        # The database does it outside of Python, so it takes no extra time.
+        of_the_database = beside.submit(_of_the_database, database)
         for each in readable_conversations(database.recorder):
             if isinstance(each, Unlisted) and each.id is None:
                 unlisted.append(of_all(each.problem))

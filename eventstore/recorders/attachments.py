@@ -16,7 +16,8 @@ def keyed(rows: Iterable[BareRow], key: int, intervals: Sequence[tuple[int, ...]
     others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
     if not others:
         return [(key, row) for row in rows]
-    return [(next((k for a, b, k in others if _is_within(row[0], a, b)), key), row) for row in rows]
+    # In a damaged row the id may be of any type.
+    return [(next((k for a, b, k in others if type(row[0]) is int and a <= row[0] <= b), key), row) for row in rows]
 
 
 def with_attachments(
@@ -61,7 +62,3 @@ def _has_attachments(row: BareRow) -> bool:
         and type(event_id) is int
         and type(body) is bytes
     )
-
-
-def _is_within(event_id: object, first: int, last: int) -> bool:
-    return isinstance(event_id, int) and first <= event_id <= last

@@ -334,10 +334,8 @@ class ReadTransaction:
         event = event_of(self.conversation, decoded)
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(self.conversation, decoded.id, "the event holds no changes of documents")
-        self._beside[decoded.id] = (
-            decoded,
-            event,
-        )  # it holds some of the newest values: who asks for these gets it again
+        # It holds some of the newest values: a caller that asks for these gets it again.
+        self._beside[decoded.id] = decoded, event
         return decoded.head, event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:

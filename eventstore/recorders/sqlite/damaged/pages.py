@@ -115,9 +115,8 @@ class PageFile:
             if page is None:
                 continue
             found.add(number)
-            if page[0] == _INDEX_INTERIOR:
-                count = min(int.from_bytes(page[3:5], "big"), (self.page_bytes - 12) // 2)
-                cells = [int.from_bytes(page[12 + 2 * n : 14 + 2 * n], "big") for n in range(count)]
+            kind, cells = self._cells(number, page)
+            if kind == _INDEX_INTERIOR:
                 numbers += [int.from_bytes(page[at : at + 4], "big") for at in (8, *cells)]
         return found
 
