@@ -137,7 +137,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
             try:
                 change.run()
                 break
-            except (_KeyChanged, KeyReplaced):  # another process changed or erased it: begin with what is there now
+            except KeyReplaced:  # another process changed or erased it: begin with what is there now
                 time.sleep(REST_S)
         else:
             raise StoreUnavailable(
@@ -150,10 +150,6 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
             return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
         change.damaged.clear()  # its events were erased in that time
     return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged))
-
-
-class _KeyChanged(Exception):
-    """Another process changed the key of the conversation during this change."""
 
 
 class _Change:
@@ -179,7 +175,7 @@ class _Change:
         return codec.is_strict and self._found.key_id == self._settings.keys.current
 
     def run(self) -> None:
-        """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if the mark does not fit."""
+        """Rewrite the conversation's rows. Raises ``KeyReplaced``, and ``CorruptEvent`` if the mark does not fit."""
         self.damaged.clear()
         begun = self._recorder.transact(self._begin)
         if begun is None:
@@ -232,10 +228,10 @@ class _Change:
         return transaction.conversation(self._found.key)
 
     def _current(self, transaction: Transaction) -> tuple[Conversation, Mark]:
-        """Return the conversation and its present mark. Raises ``_KeyChanged``."""
+        """Return the conversation and its present mark. Raises ``KeyReplaced``."""
         found = self._again(transaction)
         if found is None or found.sealed_key != self._found.sealed_key or found.visible != self._found.visible:
-            raise _KeyChanged
+            raise KeyReplaced(f"conversation {self._found.id!r}")
         return found, self._database.codec_of(found).mark
 
     def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
@@ -303,9 +299,9 @@ class _Change:
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
         """Raise ``StoreUnusable``, which rolls the transaction back, unless the rows read as before."""
         first, last = plain[0].id, plain[-1].id
-        wanted = {row.id: _content(row) for row in plain}
+        wanted = {row.id: row._replace(checksum=0) for row in plain}
         back = [row for row in transaction.rows(self._found.key, first, last + 1, last + 1 - first) if row[0] in wanted]
-        came = {row.id: _content(row) for row in target.decoded(back, self._database)}
+        came = {row.id: row._replace(checksum=0) for row in target.decoded(back, self._database)}
         if came != wanted:
             raise StoreUnusable(
                 f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
@@ -425,7 +421,3 @@ class _Chain:
     def skip(self) -> None:
         """Skip a damaged row: the head before the next row is unknown."""
         self._head = None
-
-
-def _content(row: Row) -> Row:
-    return row._replace(checksum=0)
