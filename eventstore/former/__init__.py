@@ -34,7 +34,8 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 __all__ = ["attribute"]
 
@@ -59,10 +60,6 @@ _FROM = {
 _OF_DATABASE = ("uuid", "writable", "bytes_pending", "data_version")
 
 
-class _Guard(NamedTuple):
-    unguarded: object
-
-
 def attribute(store: Any, name: str) -> object:
     """Return the attribute of a store that has a former name. Raises ``AttributeError`` for every other name."""
     if name in _FUNCTIONS:
@@ -75,7 +72,7 @@ def attribute(store: Any, name: str) -> object:
     if name in _OF_DATABASE:
         return getattr(store.database, name)
     if name == "guard":
-        return _Guard(store.database.recorder)
+        return SimpleNamespace(unguarded=store.database.recorder)
     if name == "tail":
         return lambda conversation, count: store.query(conversation, lambda read: read.tail(count))
     raise AttributeError(f"{type(store).__name__!r} object has no attribute {name!r}", name=name, obj=store)

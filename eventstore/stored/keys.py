@@ -13,12 +13,13 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from eventstore.errors import KeyUnavailable
 from eventstore.stored.compression import NotAsWritten
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from pydantic import SecretStr
 
 __all__ = ["KEY_BYTES", "DataKey", "DataKeys", "KeyRing"]
@@ -30,13 +31,6 @@ _OPENED_MAX = 10_000
 KEY, KEY_FILE = "FOLDLOG_KEY", "FOLDLOG_KEY_FILE"
 
 _HOW_TO_MAKE_ONE = "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
-
-
-class Cipher(Protocol):
-    """AES-256-GCM under one key."""
-
-    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
-    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
 class KeyRing:
@@ -145,7 +139,7 @@ class DataKey:
         self.secret = secret
         self.salt = secret[KEY_BYTES:]
         self.name = _bytes(conversation)
-        self._cipher: Cipher = cipher(secret[:KEY_BYTES])
+        self._cipher = cipher(secret[:KEY_BYTES])
 
         from cryptography.exceptions import InvalidTag
 
@@ -200,7 +194,7 @@ class DataKeys:
         return opened
 
 
-def cipher(key: bytes) -> Cipher:
+def cipher(key: bytes) -> AESGCM:
     """AES-256-GCM. Raises ``KeyUnavailable`` where the package ``cryptography`` is missing."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

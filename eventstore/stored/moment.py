@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.read_transaction import ReadTransaction, find_existing
+from eventstore.stored.results import ConversationRow
 
 T = TypeVar("T")
 
@@ -54,14 +55,7 @@ def query_all(database: Database, work: Callable[[Moment], T]) -> T:
         return database.recorder.query(lambda reader: work(Moment(database, reader)))
 
 
-class HasId(Protocol):
-    """A conversation in a list, in whatever form."""
-
-    @property
-    def id(self) -> str: ...
-
-
-Listed = TypeVar("Listed", bound=HasId)
+Listed = TypeVar("Listed", Conversation, ConversationRow)
 
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:

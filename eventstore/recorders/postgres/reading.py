@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from psycopg.pq.abc import PGresult
 
@@ -23,7 +23,6 @@ from eventstore.recorders.postgres.results import (
     unsigned,
     values,
 )
-from eventstore.recorders.postgres.wire import Parameter
 from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, PlacedRow, RecalledKey, Record, in_order
 
 if TYPE_CHECKING:
@@ -34,15 +33,11 @@ _NO_POSITION: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}
 
 
-class Session(Protocol):
-    """An open transaction."""
-
-    def ask(self, statement: str, *parameters: Parameter) -> PGresult: ...
-
-
 class PostgresReader:
-    def __init__(self, session: Session) -> None:
-        self._ask = session.ask
+    """The queries of an open transaction, which ``ask`` sends."""
+
+    def __init__(self, ask: Callable[..., PGresult]) -> None:
+        self._ask = ask
         self.known: dict[str, Any] = {}
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:

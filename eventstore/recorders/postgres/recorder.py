@@ -161,12 +161,12 @@ class PostgresRecorder:
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
         with contextlib.closing(self._read_session(Patience(self._patience_s))) as session:
-            yield PostgresReader(session)
+            yield PostgresReader(session.ask)
 
     def query(self, work: Callable[[PostgresReader], T]) -> T:
         def attempt(patience: Patience) -> T:
             with contextlib.closing(self._read_session(patience)) as session:
-                return work(PostgresReader(session))
+                return work(PostgresReader(session.ask))
 
         return self._retried(attempt)
 

@@ -70,7 +70,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         versions: PostgresVersionCache | None = None,
     ) -> None:
         OpenTransaction.__init__(self, wire, schema, durable=durable)
-        PostgresReader.__init__(self, self)
+        PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
         self._versions = versions
         self._newest: dict[int, Row] = {}
