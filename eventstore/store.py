@@ -142,11 +142,8 @@ class Store:
         it returns. Cost: one row, however long the past is.
         """
         with translated():
-            return listed(
-                self._recorder.transact(
-                    lambda transaction: begin_fork(self.database, transaction, conversation, at, new_id)
-                )
-            )
+            begin = partial(begin_fork, self.database, conversation=conversation, at=at, new_id=new_id)
+            return listed(self._recorder.transact(begin))
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural events. It replaces a

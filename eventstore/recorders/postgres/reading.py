@@ -14,7 +14,6 @@ from eventstore.recorders.postgres.binary import BIGINT, array, bigint, smallint
 from eventstore.recorders.postgres.results import (
     TRUE,
     conversation_at,
-    first_conversation,
     integer_at,
     placed_erasure,
     recalled_key,
@@ -42,10 +41,12 @@ class PostgresReader:
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
-            return self._with_lineage(first_conversation(self._ask("conversation_of", bigint(name))))
-        return self._with_lineage(first_conversation(self._ask("conversation", text_bytes(name))))
+            return self._first(self._ask("conversation_of", bigint(name)))
+        return self._first(self._ask("conversation", text_bytes(name)))
 
-    def _with_lineage(self, found: Conversation | None) -> Conversation | None:
+    def _first(self, answer: PGresult) -> Conversation | None:
+        """Return the conversation in an answer, with its ancestors."""
+        found = conversation_at(answer, 0) if answer.ntuples else None
         if found is None or found.parent is None:
             return found
         result = self._ask("lineage", bigint(found.key))
@@ -68,9 +69,9 @@ class PostgresReader:
     ) -> Sequence[Conversation]:
         if forks_of is not None:
             result = self._ask("forks", bigint(forks_of), text_bytes(start), bigint(limit))
-            return [conversation_at(result, n) for n in range(result.ntuples)]
-        statement = "staged_conversations" if staged else "conversations"
-        result = self._ask(statement, text_bytes(start), bigint(limit))
+        else:
+            statement = "staged_conversations" if staged else "conversations"
+            result = self._ask(statement, text_bytes(start), bigint(limit))
         return [conversation_at(result, n) for n in range(result.ntuples)]
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:

@@ -82,10 +82,6 @@ def placed_erasure(result: PGresult, n: int) -> PlacedRow:
     return PlacedRow(position, to_text(value(n, 1)), erasure)
 
 
-def first_conversation(result: PGresult) -> Conversation | None:
-    return conversation_at(result, 0) if result.ntuples else None
-
-
 def conversation_at(result: PGresult, n: int) -> Conversation:
     value, may_be_null = values(result), result.get_value
     parent, parent_version, key_id, erased_at = (may_be_null(n, column) for column in (3, 4, 6, 8))

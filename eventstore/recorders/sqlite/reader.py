@@ -136,10 +136,9 @@ class SQLiteReader:
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         if forks_of is not None:
-            rows = self._execute(SQL["forks"], (forks_of, bound(start), limit)).fetchall()
-            return [_conversation(as_text(row[0]), row[1:]) for row in rows]
-        statement = SQL["staged_conversations" if staged else "conversations"]
-        rows = self._execute(statement, (bound(start), limit)).fetchall()
+            rows = self._execute(SQL["forks"], (forks_of, bound(start), limit))
+        else:
+            rows = self._execute(SQL["staged_conversations" if staged else "conversations"], (bound(start), limit))
         return [_conversation(as_text(row[0]), row[1:]) for row in rows]
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
