@@ -26,10 +26,8 @@ PROTECTIONS = {
     "broken-reads": Protection(
         "verify, copy, rekey and audit go on when their connection breaks",
         f"{_POSTGRES}/recorder.py",
-        "            except (ConnectionLost, TryAgain) as error:\n"
-        "                session.close()\n"
         '                self._recover(error, patience, "nothing was read")\n',
-        "",
+        "                raise\n",
         "tests/postgres/test_broken_reads.py",
     ),
     "interrupted": Protection(
@@ -162,8 +160,8 @@ PROTECTIONS = {
     "again": Protection(
         "a read goes on when its connection breaks in the middle",
         f"{_POSTGRES}/recorder.py",
-        "            except (ConnectionLost, TryAgain) as error:\n                session.close()\n",
-        "            except ZeroDivisionError as error:\n                session.close()\n",
+        '            except (ConnectionLost, TryAgain) as error:\n                self._recover(error, patience, "no',
+        '            except ZeroDivisionError as error:\n                self._recover(error, patience, "no',
         f"{_FOLLOWERS} -k middle",
     ),
     "opening": Protection(
