@@ -13,11 +13,13 @@ from functools import cache
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str) -> Mapping[str, str]:
     """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in braces."""
-    blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(_text(dialect, "queries.sql"))]
+    text = _COMMENT.sub("", _text(dialect, "queries.sql"))  # one at the end of a part would hide what follows its place
+    blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": sql for what, name, sql in blocks if what == "part"}
     return {name: _with(parts, sql) for what, name, sql in blocks if what == "name"}
 

@@ -457,7 +457,7 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
         store._recorder.transact(lambda t: stage(store, t, staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:
         list(store.rekey("c1"))
-        done = list(store.rekey(conversation))
+        done = list(store.rekey(*([] if conversation is None else [conversation])))
         assert [each.conversation for each in done] == (["c1", "imported"] if conversation is None else ["imported"])
     assert not is_in_the_files(path)
 

@@ -25,6 +25,7 @@ from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.statements import migrations
+from eventstore.recorders.statements import statements as statements_of
 from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored.read_transaction import find_existing
 from eventstore.stored.write_transaction import WriteTransaction
@@ -254,7 +255,9 @@ def test_a_database_of_another_program_is_said_and_left_as_it_is(path: str):
 
 def test_an_empty_file_becomes_a_store(path: str):
     Path(path).touch()
-    with pytest.raises(DatabaseError, match="is empty or of an older schema; open it once without"):
+    with pytest.raises(
+        DatabaseError, match="is empty or of an older schema; to write, open it as a user who may"
+    ):
         SQLiteRecorder(path, writable=False)
     begin(recorder := SQLiteRecorder(path))
     recorder.close()
@@ -278,7 +281,7 @@ def of_schema(path: str, newest: int) -> None:
 @pytest.mark.parametrize("newest", range(1, max(migrations("sqlite"))))
 def test_an_older_file_is_brought_up_to_date_with_all_that_is_in_it(path: str, newest: int):
     of_schema(path, newest)
-    with pytest.raises(DatabaseError, match="of an older schema; open it once without"):
+    with pytest.raises(DatabaseError, match="of an older schema; to write, open it as a user who may write"):
         SQLiteRecorder(path, writable=False)
     recorder = SQLiteRecorder(path)
     assert recorder.value("uuid") == "of old"
@@ -744,3 +747,9 @@ def test_the_fingerprint_of_the_schema_is_that_of_the_migrations(path: str):
         connection.text_factory = bytes
         found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
     assert schema.fingerprint(found) == schema.FINGERPRINT
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_no_statement_holds_a_comment_of_the_next_one(dialect: str):
+    """A part with one at its end would hide what follows it in the statements that it stands in."""
+    assert [name for name, sql in statements_of(dialect).items() if "--" in sql] == []

@@ -66,12 +66,12 @@ def test_a_retraction_answers_no_request(history: History):
 
 def test_what_takes_nothing_back_is_refused(history: History):
     for version in (6, 7, 2**70):
-        with pytest.raises(InvalidEvent, match=f"from version {version} on, but the conversation has only 6"):
+        with pytest.raises(InvalidEvent, match=f"no event {version} to take back: its newest event is 5; give 0 to 5"):
             history.retract(version)
     for version in (-1, None, 1.0, True):
         with pytest.raises(InvalidEvent, match="whole number from 0"):
             Retraction(version=version)  # type: ignore[arg-type]
-    with pytest.raises(InvalidEvent, match="has only 0 events"):
+    with pytest.raises(InvalidEvent, match="no event 0 to take back: it is empty"):
         history._histories["new"].retract(0)
     assert history.version == 6
 

@@ -152,7 +152,7 @@ class Trial:
     def stale(self) -> None:
         name = self.pick()
         version = len(self.model[name].events)
-        with pytest.raises(VersionConflict, match=f"is at version {version}"):
+        with pytest.raises(VersionConflict, match=f"at version {version}"):
             self.store.append(name, _event("m:no"), expected_version=version + self.random.choice([-1, 1]))
 
     def taken(self) -> None:

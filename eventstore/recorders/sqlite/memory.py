@@ -100,6 +100,7 @@ class MemoryRecorder:
 
     def value(self, name: str) -> str:
         with self._lock:
+            self._open()
             facts = {"uuid": self._uuid, "data_version": str(self._commits), "bytes_pending": ""}  # none is on a disk
             return facts[name] if name in facts else self._reader().value(name)
 
