@@ -8,6 +8,7 @@ it is.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -24,7 +25,7 @@ from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, Record
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, translated
-from eventstore.stored.keys import KeyRing
+from eventstore.stored.keys import KEY, KEY_FILE, KeyRing
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import EPOCH, from_microseconds
 from eventstore.stored.write_transaction import WriteTransaction
@@ -39,8 +40,8 @@ _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
 _WITH_KEY: Final = -2
 _new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
-_encode = msgspec.json.Encoder(order="sorted").encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_to_json = msgspec.json.Encoder(order="sorted").encode
+_from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class RecentConversation(NamedTuple):
@@ -88,6 +89,8 @@ def recent_conversations(
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
         def page(reader: Reader) -> RecentConversations:
+            if wanted:
+                _check_keys(reader, keys)
             pages = [reader.index.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
             found = pages[0]
             if len(pages) > 1:
@@ -204,7 +207,32 @@ def _is_plain(conversation: str, record: Record) -> bool:
         return False
 
 
+def _encode(value: Any) -> bytes:
+    try:
+        return _to_json(value)
+    except UnicodeEncodeError:  # a lone surrogate, which Python's own encoder escapes
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def _decode(body: bytes) -> dict[str, Any]:
+    try:
+        return _from_json(body)
+    except msgspec.DecodeError:  # an escaped lone surrogate
+        return json.loads(body)  # type: ignore[no-any-return]
+
+
 # --- digests ---
+
+
+def _check_keys(reader: Reader, keys: KeyRing | None) -> None:
+    """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared for want of a key."""
+    given = [] if keys is None else keys.names
+    missing = [name for name in reader.index.key_ids() if name not in given]
+    if missing:
+        raise KeyUnavailable(
+            f"conversations that are encrypted under key {', '.join(missing)} may have these attributes too; "
+            + (f"the keys given are {', '.join(given)}: give that key too" if given else f"set {KEY} or {KEY_FILE}")
+        )
 
 
 def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore.errors import EventStoreError, InvalidOption, StoreUnavailable, StoreUnusable
+from eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.verify import verdicts
 from eventstore.maintenance.whole_file import sync
 from eventstore.recorders.sqlite import SQLiteRecorder
@@ -45,7 +45,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
     file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first
     write. Raises ``StoreUnavailable`` if the backup cannot be read, is not a store or is damaged, or if the file at
-    ``path`` is of another program; then nothing was changed. Cost: the backup, read three times.
+    ``path`` is of another program, and ``KeyUnavailable`` if it cannot be verified without a key; then nothing was
+    changed. Cost: the backup, read three times.
     """
     path = os.path.realpath(path)
     if not os.path.exists(backup):
@@ -88,11 +89,16 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
     with contextlib.closing(SQLiteRecorder(part, writable=False)) as copy:
         made = list(verdicts(Database(copy, settings)))
     findings = [(verdict.conversation, finding) for verdict in made for finding in verdict.findings]
-    if findings:
-        conversation, finding = findings[0]
+    damage = [(conversation, finding) for conversation, finding in findings if not finding.needs_key]
+    if findings and not damage:
+        raise KeyUnavailable(
+            f"{backup} cannot be verified without its keys, and nothing was replaced: {findings[0][1].problem}"
+        )
+    if damage:
+        conversation, finding = damage[0]
         where = "" if conversation is None else f"conversation {conversation!r}: "
         raise StoreUnusable(
-            f"{backup} is not sound (findings: {len(findings):,}; the first: {where}{finding}), and nothing was "
+            f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
             f"replaced; restore another backup, or copy what is sound with 'foldlog salvage {backup} NEW.db'"
         )
     named = [verdict for verdict in made if verdict.conversation is not None]

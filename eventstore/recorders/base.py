@@ -64,6 +64,9 @@ class Index(Protocol):
         have the first digest, down to the last one returned.
         """
 
+    def key_ids(self) -> Sequence[str]:
+        """Return the names of the wrapping keys of visible conversations. Cost: one row of every conversation."""
+
     def trackings_behind(self, position: int) -> Sequence[str]:
         """Return the applications of the eventsourcing library whose projections have not reached a position."""
 

@@ -17,6 +17,7 @@ from eventstore import (
     InvalidArgument,
     InvalidEvent,
     KeyRing,
+    KeyUnavailable,
     Message,
     Store,
     VersionConflict,
@@ -154,10 +155,25 @@ def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(record
     encrypted.create("secret", {"user": "u1"})
     plain.create("open", {"user": "u1"})
     assert set(names(encrypted.recent({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
-    assert names(plain.recent({"user": "u1"}, age_max_s=0)) == ["open"]
+    with pytest.raises(KeyUnavailable, match="may have these attributes too; set FOLDLOG_KEY"):
+        plain.recent({"user": "u1"}, age_max_s=0)
+    third = Histories(Store(recorder, WriteSettings(keys=KeyRing([SecretStr("33" * 32)]))))
+    with pytest.raises(KeyUnavailable, match=f"key {KEYS.current} may .* too; the keys given are .*: give that key"):
+        third.recent({"user": "u1"})
     by_id = {one.id: one.attributes for one in plain.recent().conversations}
     assert by_id == {"secret": None, "open": {"user": "u1"}}
     assert not any(verdict.findings for verdict in verify(encrypted.store))
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
+def test_attributes_may_hold_a_lone_surrogate(recorder: Recorder, keys: KeyRing | None):
+    histories = Histories(Store(recorder, WriteSettings(keys=keys)))
+    attributes = {"title": "caf\u00e9", "cut\udc00": "a\ud800"}
+    histories.create("a", attributes)
+    assert histories["a"].attributes == attributes
+    assert [one.attributes for one in histories.recent({"cut\udc00": "a\ud800"}).conversations] == [attributes]
+    assert names(histories.recent({"cut\udc00": "a\ud801"})) == []
+    assert not any(verdict.findings for verdict in verify(histories.store))
 
 
 def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
@@ -169,7 +185,8 @@ def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
         again = Histories(Store(recorder, WriteSettings(keys=keys)))
         assert [result.problem for result in rekey(again.store)] == [None]
         assert names(again.recent({"user": "u1"}, age_max_s=0)) == ["a"]
-    assert names(Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)) == []
+    with pytest.raises(KeyUnavailable):
+        Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)
     assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
     assert names(Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)) == ["a"]
 

@@ -20,6 +20,7 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import listed, open_existing
 from foldlog.cli.tables import padded
+from foldlog.words.gist import count
 
 if TYPE_CHECKING:
     from foldlog.reports.overview import Overview
@@ -92,6 +93,7 @@ def run(
     if sort in _OF_LONG and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     after = given_moment("--since", since)
+    locked: list[str] = []
     with open_existing(db) as store:
         rows: Iterator[ConversationRow] = listed(store)
         if match is not None:
@@ -100,7 +102,7 @@ def run(
             rows = (row for row in rows if row.updated_at >= after)
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
-        describe = _described(store) if long or sort in _OF_LONG else _Line
+        describe = _described(store, locked) if long or sort in _OF_LONG else _Line
         with terminal.working("reading conversations") if sort in _OF_LONG else nullcontext():
             lines = _chosen(rows, describe, sort, limit, reverse=reverse)
         if as_json:
@@ -108,6 +110,8 @@ def run(
         else:
             with paged():
                 _show(db, lines, tree=sort == "id" and not reverse)
+    if locked and not as_json:
+        terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {locked[0]}")
     return DONE
 
 
@@ -119,7 +123,7 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
     return chain(first, rows), short
 
 
-def _described(store: Store) -> Callable[[ConversationRow], _Line]:
+def _described(store: Store, locked: list[str]) -> Callable[[ConversationRow], _Line]:
     from foldlog.reports.overview import overview_of  # a short list reads no View
     from projections import Views
 
@@ -127,7 +131,9 @@ def _described(store: Store) -> Callable[[ConversationRow], _Line]:
 
     def described(row: ConversationRow) -> _Line:
         more = overview_of(store, views, row)
-        if more.problem is not None and not more.needs_key:
+        if more.problem is not None and more.needs_key:
+            locked.append(more.problem)
+        elif more.problem is not None:
             terminal.unread(terminal.about(row.id, more.problem))
         return _Line(row, more)
 
@@ -294,8 +300,9 @@ def _joined(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[i
 
 
 def _told(more: Overview) -> str:
-    """Return the format and the title; for a damaged conversation, why its figures are missing."""
-    parts = [more.format or "", more.title or "", f"({more.problem})" if more.problem else ""]
+    """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
+    problem = "encrypted" if more.needs_key else more.problem
+    parts = [more.format or "", more.title or "", f"({problem})" if problem else ""]
     return ": ".join(part for part in parts if part)
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len
 
+from eventstore.documents.listing import RecentConversation
+from eventstore.stored.keys import KEY, KEY_FILE
 from foldlog.cli import terminal
 from foldlog.cli.histories.attributes import pairs
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE
+from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import open_existing
+from foldlog.cli.tables import padded
 from foldlog.histories import Histories
+from foldlog.words.gist import count
 
 
 def run(
@@ -45,18 +51,29 @@ def run(
                 ],
             }
         )
-        return DONE
-    if not found.conversations:
+    elif found.conversations:
+        _show(found.conversations)
+    else:
         terminal.console().print("No conversation has all of these attributes." if attributes else "No conversations.")
+    locked = sum(one.attributes is None for one in found.conversations)
+    if locked:
+        terminal.warn(
+            f"the attributes of {count(locked, 'conversation')} are encrypted, and the key is not given; set {KEY} or "
+            f"{KEY_FILE}"
+        )
+    return FINDINGS if locked else DONE
+
+
+def _show(conversations: Sequence[RecentConversation]) -> None:
     lines = terminal.PrintedLines()
-    if found.conversations:
-        lines.write(("recorded (UTC)    conversation  attributes", "bold"))
-    for one in found.conversations:
+    names = [terminal.printable(one.id, one_line=True) for one in conversations]
+    widest = max(map(cell_len, ["conversation", *names]))
+    lines.write((f"recorded (UTC)    {padded('conversation', widest)}  attributes", "bold"))
+    for one, name in zip(conversations, names, strict=True):
         said = "none" if one.attributes is not None else "encrypted"
         said = json.dumps(one.attributes, ensure_ascii=False) if one.attributes else said
         lines.write(
             (f"{one.active_at:%Y-%m-%d %H:%M}  ", "dim"),
-            (f"{terminal.printable(one.id, one_line=True)}  ", "bold"),
+            (f"{padded(name, widest)}  ", "bold"),
             (terminal.printable(said, one_line=True), ""),
         )
-    return DONE

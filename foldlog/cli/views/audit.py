@@ -209,6 +209,9 @@ def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updat
             _show_one(audits.bars, name, audits.forgettings(name, auditing, []))
     updated = None if update is None else update()
     verdict = f"{audits.wrong:,} differ from the log" if audits.wrong else "all equal to the log"
+    if audits.unread:
+        compared = verdict if audits.revisions else "none compared"
+        verdict = f"{compared}; {count(len(audits.unread), 'conversation')} not read to the end, named below"
     with terminal.paused(audits.bars):
         console = terminal.console()
         conversations, revisions = count(audits.conversations, "conversation"), count(audits.revisions, "revision")

@@ -486,6 +486,9 @@ SET code = excluded.code, base = excluded.base, body = excluded.body, encoding =
 -- name: delete_records
 DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2::bigint
 
+-- name: key_ids
+SELECT DISTINCT key_id FROM {schema}.conversations WHERE visible AND key_id IS NOT NULL ORDER BY key_id
+
 -- name: trackings_behind
 SELECT application FROM {schema}.tracking GROUP BY application HAVING max(notification_id) < $1::bigint ORDER BY application
 

@@ -468,6 +468,9 @@ DELETE FROM tracking WHERE application = ?
 -- name: max_tracking_id
 SELECT max(notification_id) FROM tracking WHERE application = ?
 
+-- name: key_ids
+SELECT DISTINCT key_id FROM conversations WHERE visible AND key_id IS NOT NULL ORDER BY key_id
+
 -- name: trackings_behind
 SELECT application FROM tracking GROUP BY application HAVING max(notification_id) < ? ORDER BY application
 

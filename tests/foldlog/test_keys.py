@@ -1,0 +1,87 @@
+"""Commands on encrypted conversations without their key: nothing is told that cannot be known, and the key is named."""
+
+from pathlib import Path
+
+import pytest
+
+import foldlog as face
+from eventstore import KeyRing, KeyUnavailable, Message
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+SET_IT = "set FOLDLOG_KEY or FOLDLOG_KEY_FILE"
+
+
+@pytest.fixture(params=[None, OTHER], ids=["no key", "another key"])
+def locked(request, foldlog, monkeypatch):
+    """The command in a folder with an encrypted store, without its key."""
+    for name in ("FOLDLOG_KEY", "FOLDLOG_KEY_FILE", "FOLDLOG_COMPRESSION"):
+        monkeypatch.delenv(name, raising=False)
+    with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
+        history = histories.create("a-long-name", {"app": "x"})
+        history.append(Message(source="user", content="hello"))
+    if request.param is not None:
+        monkeypatch.setenv("FOLDLOG_KEY", request.param)
+    return foldlog
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=str)
+def test_recent_tells_what_it_cannot_compare(locked, options):
+    ran = locked("recent", "app=x", *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert "may have these attributes too" in ran.err
+    ran = locked("recent", *options)
+    assert (ran.status, "null" in ran.out or "encrypted" in ran.out) == (1, True)
+    assert "the attributes of 1 conversation are encrypted, and the key is not given" in ran.err
+    with face.open("foldlog.db") as histories, pytest.raises(KeyUnavailable):
+        histories.recent({"app": "x"})
+
+
+def test_list_names_the_key_once_below_the_table(locked, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
+        histories["b"].append(Message(source="user", content="hello"))
+    ran = locked("list", "--long")
+    assert ran.out.count("(encrypted)") == 2
+    assert ran.err.startswith(
+        "foldlog: note: the figures of 2 conversations are not shown: conversation 'a-long-name' is"
+    )
+    assert ran.err.endswith((f"{SET_IT}\n", "give that key too, after the one that encrypts\n"))
+
+
+def test_audit_of_what_it_cannot_read_compares_nothing(locked):
+    ran = locked("audit")
+    assert ran.status == 1
+    assert "equal" not in ran.out
+    assert "none compared; 1 conversation not read to the end, named below" in ran.out
+
+
+def test_restore_asks_for_the_key_of_a_backup(locked):
+    Path("foldlog.db").rename("backup.db")
+    ran = locked("restore", "backup.db")
+    assert ran.status == 2
+    assert "cannot be verified without its keys, and nothing was replaced" in ran.err
+    assert "salvage" not in ran.err
+    assert not Path("foldlog.db").exists()
+
+
+def test_a_copy_that_needs_a_key_leaves_no_store(locked):
+    assert locked("copy", "foldlog.db", "new.db").status == 2
+    assert not list(Path().glob("new.db*"))
+
+
+@pytest.mark.parametrize("name", ["FOLDLOG_KEY", "FOLDLOG_KEY_FILE"])
+def test_a_variable_that_is_set_and_empty_is_refused(foldlog, five_messages, monkeypatch, name):
+    monkeypatch.setenv(name, "")
+    ran = foldlog("import", five_messages)
+    assert ran.status == 2
+    assert f"{name} is set and empty; give it a value, or unset it to use no key" in ran.err
+    assert not Path("foldlog.db").exists()
+
+
+def test_the_columns_of_recent_are_aligned(foldlog):
+    with face.open("foldlog.db") as histories:
+        for name in ("b", "a-long-name-of-one", "水"):
+            histories.create(name, {"app": "x"})
+    lines = foldlog("recent").out.splitlines()
+    starts = {len(line[: line.index("{")].replace("水", "__")) for line in lines[1:]}
+    assert starts == {lines[0].index("attributes")}
