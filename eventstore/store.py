@@ -131,18 +131,22 @@ class Store:
         with translated():
             return Ingested(*ingestion.run(self._encoded_history(events)))
 
-    def fork(self, conversation: str, at: int, new_id: str) -> ConversationRow:
+    def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:
         """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.
 
         Its ids continue from ``at``. It has expected versions and idempotency keys of its own; an append to one of the
-        two does not change the other. Its first event commits to its parent's head at ``at``.
+        two does not change the other. Its first event commits to its parent's head at ``at``. With ``replace_erased``
+        it may use the id of an erased conversation again, whose tombstone stays.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation does not
         have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
         it returns. Cost: one row, however long the past is.
         """
+        generation = Generation(replaces_erased=replace_erased)
         with translated():
-            begin = partial(begin_fork, self.database, conversation=conversation, at=at, new_id=new_id)
+            begin = partial(
+                begin_fork, self.database, conversation=conversation, at=at, new_id=new_id, generation=generation
+            )
             return listed(self._recorder.transact(begin))
 
     def register(self, projection: InlineProjection) -> None:

@@ -14,9 +14,17 @@ from eventstore.stored.read_transaction import ReadTransaction, find_begun
 from eventstore.stored.rows import not_erased, sound
 from eventstore.stored.write_transaction import WriteTransaction, begin_new
 from eventstore.values.arguments import whole
+from eventstore.writing.generation import Generation, find_meant
 
 
-def begin_fork(database: Database, transaction: Transaction, conversation: str, at: int, new_id: str) -> Conversation:
+def begin_fork(
+    database: Database,
+    transaction: Transaction,
+    conversation: str,
+    at: int,
+    new_id: str,
+    generation: Generation | None = None,
+) -> Conversation:
     """Begin the fork ``new_id`` of a conversation at a version, and return it.
 
     Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a version that the
@@ -35,7 +43,7 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
     known = database.known.get(conversation)
     if known is not None and known.plain is found:
         transaction.known[conversation] = known  # the next fork of it need not ask for it
-    rival = not_erased(database.find(transaction, new_id))
+    rival, replaces = find_meant(database, transaction, new_id, generation)
     if rival is not None:
         raise VersionConflict(new_id, 0, rival.version)
     owner = _owner(database, transaction, found, at)
@@ -43,7 +51,7 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
     if not rows:
         raise CorruptEvent(owner.id, at - 1, "it is missing")
     fork = Fork(owner, sound(owner.id, rows[0]))
-    begun = begin_new(transaction, new_id, database.now(), fork=fork)
+    begun = begin_new(transaction, new_id, database.now(), fork=fork, replaces=replaces)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     writing.end()

@@ -220,6 +220,29 @@ def test_an_interrupted_beginning_leaves_the_tombstone(histories: Histories):
     assert histories.store.conversation("c1").generation == 1
 
 
+def test_a_fork_uses_the_id_of_an_erased_one_again_only_where_that_is_asked_for(histories: Histories):
+    store = histories.store
+    histories["c1"].append([said("first"), said("secret")])
+    store.fork("c1", 2, "c2")
+    histories["c2"].append(said("gone"))
+    for name in ("c2", "c1"):
+        erase(store, name, reason="asked for")
+    histories.create("c1", replace_erased=True).append(said("second"))
+    with pytest.raises(ConversationErased):
+        store.fork("c1", 2, "c2")
+    row = store.fork("c1", 2, "c2", replace_erased=True)
+    assert (row.version, row.parent, row.parent_version) == (2, "c1", 2)
+    assert store.conversation("c2").generation == 1
+    histories["c2"].append(said("third"))
+    assert [event.content for event in histories["c2"].view] == ["second", "third"]
+    with pytest.raises(VersionConflict):
+        store.fork("c1", 1, "c2", replace_erased=True)
+    assert not any(one.findings for one in verify(store))
+    with open_store("memory:") as other:
+        list(copy_store(store, other))
+        assert list(compare_stores(store, other)) == []
+
+
 def test_what_changed_since_it_was_read_is_not_erased(histories: Histories, monkeypatch: pytest.MonkeyPatch):
     histories["c1"].append(said("first"))
     row = histories.store.conversation("c1")

@@ -158,7 +158,7 @@ class ThreadBranches:
         origin = None if parent is None else self.locate(branches, parent)
         if origin is not None:
             with suppress(VersionConflict):  # another writer began it
-                self._store.fork(origin.branch, origin.version, name)
+                self._store.fork(origin.branch, origin.version, name, replace_erased=True)
             return self._begun(name)
         if any(each.tip.branch == thread and each.tip.value is not None for each in branches):
             return self._begun(name)

@@ -83,6 +83,11 @@ def test_an_open_saver_is_imported_with_its_writes_in_their_order():
         import_checkpoints(theirs, ours)
         assert told(ours) == told(theirs)
         assert import_checkpoints(theirs, ours) == (0, 0)
+        for config in THREADS:
+            ours.delete_thread(config["configurable"]["thread_id"])
+        assert told(ours) == []
+        import_checkpoints(theirs, ours)
+        assert told(ours) == told(theirs), "with the fork"
 
 
 def test_an_import_that_was_interrupted_goes_on(tmp_path, monkeypatch):
