@@ -78,6 +78,17 @@ def test_a_variable_that_is_set_and_empty_is_refused(foldlog, five_messages, mon
     assert not Path("foldlog.db").exists()
 
 
+def test_an_import_into_an_encrypted_store_says_that_it_stores_plain_text(foldlog, five_messages, monkeypatch):
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    assert "plain text" not in foldlog("import", five_messages).err
+    assert "plain text" not in foldlog("import", five_messages, "--conversation", "b").err
+    monkeypatch.delenv("FOLDLOG_KEY")
+    ran = foldlog("import", five_messages, "--conversation", "c")
+    assert ran.status == 0
+    assert f"no key is given: new ones are stored as plain text; {SET_IT} to encrypt them" in ran.err
+    assert "plain text" not in foldlog("import", five_messages, "--db", "plain.db").err
+
+
 def test_the_columns_of_recent_are_aligned(foldlog):
     with face.open("foldlog.db") as histories:
         for name in ("b", "a-long-name-of-one", "水"):
