@@ -17,6 +17,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from eventstore.errors import StoreUnusable
 from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ class ThreadPool:
         """Run the call in a thread as soon as one is free."""
         with self._lock:
             if self._closed:
-                raise RuntimeError(f"the threads for {self._name} are closed; open the store again")
+                raise StoreUnusable("the store is closed; open the store again")
             if self._idle <= 0 and len(self._threads) < self._threads_max:
                 number = len(self._threads) + 1
                 thread = threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)

@@ -206,8 +206,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         """Return the model's input with the condensed messages replaced by their summary. The state keeps all messages.
 
-        It is a node for ``create_react_agent(..., pre_model_hook=saver.pre_model_hook)``. In a middleware, call it with
-        ``{"messages": request.messages}``. Messages that are in no checkpoint yet stay at the end.
+        A node sends its model the ``["llm_input_messages"]`` of it. In a middleware, call it with ``{"messages":
+        request.messages}``. Messages that are in no checkpoint yet stay at the end; there are none with the durability
+        ``sync``.
         """
         conf, messages = config["configurable"], list(state[self._messages])
         graph = {"thread_id": conf["thread_id"], "checkpoint_ns": conf.get("checkpoint_ns", "").rpartition("|")[0]}

@@ -28,7 +28,7 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.adapters.without_sdk.linked import UNKNOWN, LinkedEntries, Moves
@@ -183,10 +183,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)
         while True:
             with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
-                row = self.histories.sync.store.conversation(self.conversation(conversation_id))
                 _, stored, version = self._stored(conversation_id)
                 if stored is None or stored.revision != expected:
                     raise ConversationConflict(conversation_id)
+                row = self.histories.sync.store.conversation(self.conversation(conversation_id))
                 if version == row.version:
                     erase(row.id, expected=row)
                     return
@@ -205,9 +205,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             revision = step.revision
 
 
+def _plain(message: ModelMessage) -> Any:
+    return to_plain(ModelMessagesTypeAdapter.dump_python([message], warnings=False)[0])
+
+
 def _entry(entry: ConversationEntry) -> dict[str, Any]:
-    message = to_plain(ModelMessagesTypeAdapter.dump_python([entry.message], warnings=False)[0])
-    return {"entry_id": entry.id, "parent_id": entry.parent_id, **message}
+    return {"entry_id": entry.id, "parent_id": entry.parent_id, **_plain(entry.message)}
 
 
 def _message(entry: dict[str, Any]) -> Any:
@@ -224,18 +227,22 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     ``store`` is a ``FoldlogConversationStore``, or an argument for one; ``scope`` is that of ``store.save``, which a
     run with this capability does not need.
 
-    If two runs save to one conversation at the same time, one fails with ``ConversationConflict``.
+    If two runs save to one conversation at the same time, one fails with ``ConversationConflict``, and so does a run
+    that was not given the newest stored message: load the conversation again, or ``branch`` it to leave messages out.
     """
 
     def __init__(self, store: FoldlogConversationStore | HistoriesGiven, *, scope: str | None = None) -> None:
         super().__init__()
         self.store = store if isinstance(store, FoldlogConversationStore) else FoldlogConversationStore(store)
         self.scope = scope
+        self._given: Sequence[ModelMessage] = ()
         self._saved: Conversation | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
         """Return a capability for this run only."""
-        return FoldlogSteps(self.store, scope=self.scope)
+        steps = FoldlogSteps(self.store, scope=self.scope)
+        steps._given = tuple(ctx.messages)
+        return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         """Save the request before a model is sent it."""
@@ -266,11 +273,22 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def _save(self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None) -> None:
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has one
-            record = await self.store.read_record(ctx.conversation_id)
-            revision = None if record is None else record.revision
-            self._saved = Conversation(conversation_id=ctx.conversation_id, revision=revision)
+            self._saved = await self._continued(ctx.conversation_id)
         saved = self._saved
         same = len(messages) == len(saved.messages) and all(map(operator.is_, messages, saved.messages))
         if not same or deferred is not None:
             saved.messages, saved.usage, saved.deferred_tool_requests = list(messages), replace(ctx.usage), deferred
             await self.store.save(saved, scope=self.scope)
+
+    async def _continued(self, conversation_id: str) -> Conversation:
+        """Return the stored conversation that the run continues, without messages. Raises ``ConversationConflict`` if
+        the run was not given its newest message.
+        """
+        record = await self.store.read_record(conversation_id)
+        if record is None or record.head_id is None:
+            return Conversation(conversation_id=conversation_id, revision=record and record.revision)
+        newest = _plain((await self.store.read_entry(record.head_id)).message)
+        given = next((n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == newest), None)
+        if given is None:
+            raise ConversationConflict(conversation_id)
+        return Conversation(conversation_id=conversation_id, revision=record.revision, new_message_index=given)

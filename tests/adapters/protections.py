@@ -86,8 +86,8 @@ PROTECTIONS = {
     "pydantic-own-run": Protection(
         "pydantic-ai: each run has a capability of its own",
         _PYDANTIC,
-        "        return FoldlogSteps(self.store, scope=self.scope)\n",
-        "        return self\n",
+        "        steps = FoldlogSteps(self.store, scope=self.scope)\n",
+        "        steps = self\n",
         f"{_STEPS_TEST} -k two_conversations and sqlite",
     ),
     "types": Protection(

@@ -15,7 +15,7 @@ import pytest
 import foldlog
 import foldlog.aio
 from condensers import Condensation, Condenser
-from eventstore import UnknownEventType, VersionConflict
+from eventstore import StoreUnusable, UnknownEventType, VersionConflict
 from eventstore.writing import together
 from eventstore.writing.together import append_all
 from foldlog import Message, threads
@@ -411,8 +411,10 @@ async def test_only_async_for_iterates_over_histories(histories):
 async def test_a_closed_face_says_so(tmp_path):
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
         await histories["c1"].append(said("hi"))
-    with pytest.raises(RuntimeError, match="open the store again"):
-        await histories["c1"].append(said("hi"))
+    history = histories["c1"]
+    for call in (history.append(said("hi")), history.view, history.step(), history.version):
+        with pytest.raises(StoreUnusable, match="is closed; open the store again"):
+            await call
 
 
 async def test_it_can_be_awaited_instead_of_entered(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from eventstore import CondensationAction, Message, UnknownEvent, open_store
 from eventstore.events import LOST
+from eventstore.maintenance.erase import erase
 from foldlog import histories as face
 
 
@@ -139,6 +140,14 @@ def test_a_comparison_needs_a_common_past_or_two_versions(foldlog, forks):
     ran = foldlog("diff", "c", 3)
     assert ran.status == 2
     assert "give a second version" in ran.err
+
+
+def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(foldlog, forks):
+    erase(forks, "c", reason="asked for", with_forks=True)
+    face.Histories(forks).create("c", replace_erased=True)
+    forks.fork("c", 1, "h")
+    lines = foldlog("list", "--short").out.splitlines()[1:]
+    assert [re.match(" *[^ ]+", line)[0] for line in lines] == ["c", "  h", "f", "  empty", "  g"]
 
 
 def test_a_list_shows_forks_under_their_parents(foldlog, forks):

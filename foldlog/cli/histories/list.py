@@ -223,11 +223,14 @@ def _show(db: str, lines: Iterator[_Line], *, tree: bool) -> None:
 
 
 def _as_tree(lines: Sequence[_Line]) -> list[_Line]:
-    """Return the lines with each fork under its parent, where the parent is one of them."""
-    named = {line.row.id for line in lines}
+    """Return the lines with each fork under its parent, where the parent is one of them. A conversation that is newer
+    than the fork has the id of the erased parent.
+    """
+    created = {line.row.id: line.row.created_at for line in lines}
     forks: dict[str | None, list[_Line]] = {}
     for line in reversed(lines):
-        forks.setdefault(line.row.parent if line.row.parent in named else None, []).append(line)
+        parent, at = line.row.parent, line.row.created_at
+        forks.setdefault(parent if parent in created and created[parent] <= at else None, []).append(line)
     ordered, stack = [], forks.pop(None, [])
     while stack:
         line = stack.pop()

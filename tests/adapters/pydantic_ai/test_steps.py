@@ -122,6 +122,28 @@ async def test_one_agent_may_run_in_two_conversations_at_once(store):
         assert (await store.load(name)).messages == result.all_messages()
 
 
+async def test_a_run_with_a_stale_copy_is_refused_and_takes_nothing_back(store):
+    await agent_of(store, steps(1)).run("go", conversation_id="c")
+    stale = await store.load("c")
+    await agent_of(store, steps(0)).run("b", conversation=await store.load("c"))
+    stored, prompts = await store.load("c"), []
+    for given in ({"conversation": stale}, {"conversation_id": "c"}):
+        with pytest.raises(ConversationConflict):
+            await agent_of(store, steps(0), prompts).run("a", **given)
+    assert prompts == [], "no model was called"
+    assert (await store.load("c")).messages == stored.messages
+    await agent_of(store, steps(0)).run("a", message_history=stored.messages, conversation_id="c")
+    assert len((await store.load("c")).messages) == len(stored.messages) + 2
+
+
+async def test_a_run_with_the_last_messages_only_goes_on_after_all(store):
+    await agent_of(store, steps(1)).run("go", conversation_id="c")
+    before = (await store.load("c")).messages
+    result = await agent_of(store, steps(0)).run("more", conversation=await store.load("c", limit=1))
+    assert (await store.load("c")).messages == [*before, *result.new_messages()]
+    assert (await store.read_record("c")).branches == []
+
+
 async def test_the_second_of_two_runs_at_once_is_told(store):
     await agent_of(store, steps(0)).run("go", conversation_id="c")
 

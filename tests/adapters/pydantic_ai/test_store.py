@@ -192,6 +192,11 @@ async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories)
     assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
 
 
+async def test_a_conversation_that_never_was_is_not_deleted(store):
+    with pytest.raises(ConversationConflict):
+        await store.delete_record("never", expected_revision="any")
+
+
 async def test_what_was_saved_since_it_was_looked_at_is_not_deleted(store, histories, monkeypatch):
     await talk(store, "c", "one")
     record, erase = await store.read_record("c"), histories.erase
