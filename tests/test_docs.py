@@ -1,15 +1,18 @@
 """What the documentation says is tried."""
 
 import importlib.util
+import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from eventstore import open_store
-from foldlog.formats import open_sources
+from foldlog.formats import open_sources, registry
 from foldlog.importing import import_source
 from foldlog.public import NAMES
 from tests import cli_reference
@@ -25,7 +28,12 @@ PAGES = [
 """Pages whose examples stand on their own: each is run in an empty folder."""
 
 
-STORIES = [ROOT / "docs/TUTORIAL.md", ROOT / "docs/SEARCH.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+STORIES = [
+    ROOT / "docs/TUTORIAL.md",
+    ROOT / "docs/SEARCH.md",
+    ROOT / "docs/IMPORTING.md",
+    *sorted((ROOT / "docs/how-to").glob("*.md")),
+]
 """Pages whose examples continue one another, in one folder and with the same names."""
 WITH_A_HISTORY = [ROOT / "docs/PAGE.md", ROOT / "docs/CONDENSERS.md"]
 """The same, with the shipped history in the folder: ``c1`` of ``history.db``."""
@@ -40,6 +48,7 @@ def _blocks(page: Path) -> list[str]:
 )
 def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "FORMATS", dict(registry.FORMATS))  # a page registers a format
     if page in WITH_A_HISTORY:
         with open_store("history.db") as store:
             (source,) = open_sources([ROOT / "foldlog/sample/tidewatch.jsonl"])
@@ -47,6 +56,32 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
     names = {"__name__": "example"}
     for number, code in enumerate(_blocks(page), 1):
         exec(compile(code, f"{page.name}-{number}", "exec"), names)
+
+
+def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
+    page = ROOT / "docs/IMPORTING.md"
+    (project,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    brought = tomllib.loads(project)["project"]["entry-points"]["foldlog.formats"]
+    (tmp_path / "my_bot.py").write_text(_blocks(page)[0])
+    installed = tmp_path / "my_bot-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-bot\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {place}\n" for name, place in brought.items())
+    (installed / "entry_points.txt").write_text(f"[foldlog.formats]\n{lines}")
+    records = [{"who": "human", "say": "hi", "mood": None}, {"who": "bot", "say": "yes?"}, {"who": "nobody"}]
+    (tmp_path / "talk.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+    def foldlog(*arguments):
+        command = [sys.executable, "-m", "foldlog", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    imported = foldlog("import", "talk.jsonl")
+    assert imported.returncode == 1
+    assert "talk.jsonl:3: a record says something, calls a tool, or has what a tool put out" in imported.stderr
+    exported = foldlog("export", "talk")
+    assert [json.loads(line) for line in exported.stdout.splitlines()] == records[:2], exported.stderr
+    assert "my-bot" in foldlog("import", "talk.jsonl", "--format", "nonsense").stderr
 
 
 def test_every_python_example_of_the_documents_is_run_by_some_test():

@@ -46,8 +46,10 @@ def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
     """Return the event ids of the documents that a conversation had at a version."""
     stop = read.version if version is None else whole("version", version)
     if not 0 <= stop <= read.version:
+        where = "below 0" if stop < 0 else "past its end"
         raise InvalidArgument(
-            f"conversation {read.conversation!r} has {read.version} events; version {stop} is past its end"
+            f"conversation {read.conversation!r} has {read.version} events; version {stop} is {where} "
+            f"(use 0 to {read.version})"
         )
     found = read.documents_before(stop)
     if found is None:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldlog.formats.conversion import decode, encode
 from foldlog.formats.files.found import NotAHistory
-from foldlog.formats.format import Format
+from foldlog.formats.format import Format, Options, RecordDecoder, RecordEncoder, UnusableFormat
 from foldlog.formats.live import Decoder, Encoder, NotLive
 from foldlog.formats.record import ImportFinding, NotAnEvent
 from foldlog.formats.registry import UnknownFormat, formats, register
@@ -51,9 +51,13 @@ __all__ = [
     "NotAHistory",
     "NotAnEvent",
     "NotLive",
+    "Options",
+    "RecordDecoder",
+    "RecordEncoder",
     "Source",
     "Sources",
     "UnknownFormat",
+    "UnusableFormat",
     "decode",
     "detect",
     "encode",

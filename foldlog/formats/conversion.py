@@ -8,7 +8,7 @@ from typing import Any
 
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event, Observation
-from foldlog.formats.format import Options, RecordDecoder
+from foldlog.formats.format import Options, RecordDecoder, new_decoder
 from foldlog.formats.live import Encoder
 from foldlog.formats.record import ImportFinding, NotAnEvent
 from foldlog.formats.registry import UnknownFormat, format_named
@@ -51,7 +51,7 @@ def decode(
     if chosen.looks_ahead and iter(records) is records:
         records = list(records)
     options = Options(as_history=as_history)
-    return _decoded(records, chosen.decoder(records, options), options.findings, findings)
+    return _decoded(records, new_decoder(chosen, records, options), options.findings, findings)
 
 
 def _decoded(

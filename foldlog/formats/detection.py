@@ -7,17 +7,17 @@ from itertools import islice
 from typing import Any
 
 from foldlog.formats.format import LOOK_AT, Format, Lookalike, Recognize
-from foldlog.formats.registry import format_named, formats
+from foldlog.formats.registry import AUTO, format_named, formats
 
 __all__ = ["format_of", "recognize"]
 
 
-def recognize(format: str = "auto") -> Recognize:
+def recognize(format: str = AUTO) -> Recognize:
     """Return how to recognize a history: of any format, or one whose records may be those of ``format``.
 
     Raises ``UnknownFormat``.
     """
-    if format == "auto":
+    if format == AUTO:
         return format_of
     named = format_named(format)
     return lambda records: _settled(records, lambda record: _accepted(record, named))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from eventstore.errors import EventStoreError
 from eventstore.events import ATTRIBUTES, DocumentChanges, Event, Redaction, Retraction
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ __all__ = [
     "RecordEncoder",
     "RestartableDecoder",
     "RestartableEncoder",
+    "UnusableFormat",
     "name_left_out",
+    "new_decoder",
+    "new_encoder",
     "unnamed",
 ]
 
@@ -40,28 +44,47 @@ def name_left_out(event: Event) -> str | None:
     return _LEFT_OUT.get(type(event))
 
 
+class UnusableFormat(EventStoreError, TypeError):
+    """A format of a program or of an installed package cannot be used: correct it, or uninstall its package."""
+
+
 class RecordDecoder(Protocol):
-    """Turns the records of one history into events, one record after the other."""
+    """Turns the records of one history into events, one record after the other.
+
+    One decoder reads one history, so it may keep what later records need of earlier ones, such as the ids of calls. The
+    same records must become the same events each time: an import of a source that has grown adds only the new events.
+    The decoder of a ``live`` format also has ``restart(next_id)``, which forgets what later records repeat of earlier
+    ones; the next event has the id ``next_id``.
+    """
 
     def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent``; then its state is unchanged."""
+        """Return the events of the next record.
+
+        Number them ``Options.first_id``, ``first_id + 1``, and so on, without a gap between records. Give each event
+        ``Origin(format=…, id=…, rest=…)``: the name of the format, the id of the record, and in ``rest`` what no field
+        of the event holds. Raises ``NotAnEvent`` for a value that is not a record of the format; it becomes a finding,
+        and the state must be as before.
+        """
 
 
 class RecordEncoder(Protocol):
     """Turns the events of one history back into records, one event after the other.
 
-    ``left_out`` counts the condensations and retractions that the format has no record for.
+    It gets every event, also those that were not imported, whose ``origin`` is None. An imported record comes back as
+    it was, compared as parsed JSON. ``left_out`` counts the events that the format has no record for, by a noun in the
+    singular; an export prints it as a note. The encoder of a format that is ``live`` and not ``standalone`` also has
+    ``restart(next_id)``, which forgets what the decoder's ``restart`` forgets.
     """
 
     left_out: Counter[str]
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``."""
+        """Return the records that are complete with ``event``: none while later events belong to the same record."""
 
     def end(self) -> list[Any]:
         """Return the record that is complete only at the end of the history, if there is one.
 
-        Raises ``ValueError`` where a part of a record is missing.
+        It is called once, after the last event. Raises ``ValueError`` where a part of a record is missing.
         """
 
 
@@ -164,7 +187,8 @@ class Lookalike:
 class Format:
     """One format of histories. Everything that the rest of the code knows about a format is in this object.
 
-    ``name``          the name in ``--format`` and in ``origin.format``; it never changes, since it is stored
+    ``name``          the name in ``--format`` and in ``origin.format``; it never changes, since it is stored. It has no
+                      white space, does not begin with ``-``, and is not ``auto``
     ``matches``       whether a JSON value is most likely a record of this format
     ``accepts``       whether a JSON value can pass for a record where the user names this format
     ``decoder``       the decoder of a history; it may look through the records first, any number of times
@@ -175,8 +199,8 @@ class Format:
     ``note``          what to know about every history of this format, said when one is imported
     ``live``          whether records can be added to a history one by one: ``decoder`` is given no records then, begins
                       at ``Options.first_id`` and asks ``Options.past``; it and the encoder have ``restart``
-    ``standalone``    whether a record is read and written without a look at the records before it: a live format
-                      needs no ``restart`` then
+    ``standalone``    whether a record is read and written without a look at the records before it: the encoder of a
+                      live format needs no ``restart`` then
     ``not_live``      why it is not live, as the beginning of a sentence
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
     ``times``         whether records say when they happened. If they never do, the time of its recording stands for the
@@ -199,6 +223,33 @@ class Format:
     source_id: Callable[[Any], Any] = no_id
     times: bool = True
     marks_errors: bool = True
+
+
+def new_decoder(format: Format, records: Iterable[Any], options: Options) -> RecordDecoder:
+    """Return a decoder of one history, of one that goes on where ``options.past`` is given.
+
+    Raises ``UnusableFormat`` where it lacks a method.
+    """
+    decoder = format.decoder(records, options)
+    _check(format, "decoder", decoder, "events", *(("restart",) if options.past is not None else ()))
+    return decoder
+
+
+def new_encoder(format: Format) -> RecordEncoder:
+    """Return an encoder of one history. Raises ``UnusableFormat`` where it lacks a method or ``left_out``."""
+    encoder = format.encoder()
+    restarts = format.live and not format.standalone
+    _check(format, "encoder", encoder, "records", "end", "left_out", *(("restart",) if restarts else ()))
+    return encoder
+
+
+def _check(format: Format, role: str, made: object, *members: str) -> None:
+    lacking = [member for member in members if not hasattr(made, member)]
+    if lacking:
+        raise UnusableFormat(
+            f"the {role} of the format {format.name!r}, of the class {type(made).__name__}, has no "
+            f"{' and no '.join(lacking)}; see foldlog.formats.Record{role.capitalize()}"
+        )
 
 
 Recognize = Callable[[Iterable[Any]], Format | Lookalike | None]

@@ -24,7 +24,16 @@ from msgspec.structs import force_setattr, replace
 
 from eventstore.errors import EventStoreError
 from eventstore.events import Event, Message, Observation, is_structural
-from foldlog.formats.format import Format, Options, RecordEncoder, RestartableDecoder, RestartableEncoder
+from foldlog.formats.format import (
+    Format,
+    Options,
+    RecordEncoder,
+    RestartableDecoder,
+    RestartableEncoder,
+    UnusableFormat,
+    new_decoder,
+    new_encoder,
+)
 from foldlog.formats.registry import format_named
 
 if TYPE_CHECKING:
@@ -71,7 +80,7 @@ class Encoder:
 
     def __init__(self, format: str | Format) -> None:
         self._format = format if isinstance(format, Format) else format_named(format)
-        self._encoder: RecordEncoder = self._format.encoder()
+        self._encoder: RecordEncoder = new_encoder(self._format)
 
     @property
     def left_out(self) -> Counter[str]:
@@ -133,7 +142,7 @@ class Decoder:
         self._past = _Past(self._format, history, start, last_source_id)
         self.findings: list[str] = []
         options = Options(first_id=start, past=self._past, findings=self.findings)
-        self._decoder = cast(RestartableDecoder, self._format.decoder((), options))
+        self._decoder = cast(RestartableDecoder, new_decoder(self._format, (), options))
         if segment:
             self._replay(segment)
 
@@ -145,7 +154,7 @@ class Decoder:
         self.findings.clear()
         events = self._decoder.events(record)
         if events[0].id != self.version:
-            raise TypeError(
+            raise UnusableFormat(
                 f"the decoder of {self._format.name} gave event {events[0].id} to a history at version {self.version}; "
                 f"a live format begins at Options.first_id"
             )

@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from eventstore.errors import EventStoreError
+from eventstore.errors import EventStoreError, InvalidArgument
 from eventstore.values.arguments import text
-from foldlog.formats.format import Format
+from foldlog.formats.format import Format, UnusableFormat
 
-__all__ = ["GROUP", "UnknownFormat", "format_named", "formats", "register"]
+__all__ = ["AUTO", "GROUP", "UnknownFormat", "format_named", "formats", "register"]
 
 GROUP = "foldlog.formats"
 """The group of the entry points of formats."""
+AUTO = "auto"
+"""The word in the place of a name for the format that the records have."""
 
 _MODULES = (
     "openhands_v0",
@@ -39,12 +41,7 @@ name here. A record belongs to the first format that matches it; no record shoul
 
 
 def _load(module: str) -> Format:
-    return _checked(f"foldlog.formats.{module}.FORMAT", import_module(f"foldlog.formats.{module}").FORMAT)
-
-
-def _checked(place: str, format: object) -> Format:
-    if not isinstance(format, Format):
-        raise TypeError(f"{place} is a {type(format).__name__}; make it a Format")
+    format: Format = import_module(f"foldlog.formats.{module}").FORMAT
     return format
 
 
@@ -66,12 +63,23 @@ def register(format: Format) -> Format:
     """Add your own format, for this process, and return it. Adding the same format again changes nothing.
 
     Its name is stored in ``origin.format`` of every event that is imported, so it must never change. Raises
-    ``ValueError`` where another format has the name, ``TypeError`` where it is not a ``Format``.
+    ``InvalidArgument`` where another format has the name, or ``--format`` cannot take it; ``UnusableFormat`` where it
+    is not a ``Format``.
     """
-    _checked("the registered format", format)
-    other = FORMATS.setdefault(format.name, format)
-    if other is not format:
-        raise ValueError(f"another format has the name {format.name!r}; register it under another name")
+    return _added("the registered format", format)
+
+
+def _added(place: str, format: object) -> Format:
+    if not isinstance(format, Format):
+        raise UnusableFormat(f"{place} is a {type(format).__name__}; make it a Format")
+    name = text("the name of a format", format.name)
+    if name in ("", AUTO) or name.startswith("-") or " " in name or not name.isprintable():
+        raise InvalidArgument(
+            f"{place} has the name {name!r}; use a name without white space that does not begin with '-' and is "
+            f"not {AUTO!r}"
+        )
+    if FORMATS.setdefault(name, format) is not format:
+        raise InvalidArgument(f"{place}: another format has the name {name!r}; register it under another name")
     return format
 
 
@@ -79,7 +87,7 @@ def formats() -> Mapping[str, Format]:
     """Return all formats by their names: ours first, then those of installed packages. Cost: installed packages are
     loaded once.
 
-    Raises ``TypeError`` or ``ValueError`` where a package has something that cannot be registered.
+    Raises ``UnusableFormat`` or ``InvalidArgument`` where a package has something that cannot be registered.
     """
     global _packages_asked
     if not _packages_asked:
@@ -92,11 +100,12 @@ def formats() -> Mapping[str, Format]:
 def _register(entry_point: EntryPoint) -> None:
     place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
     try:
-        register(_checked(place, entry_point.load()))
+        brought = entry_point.load()
     except (ImportError, AttributeError) as error:
-        raise TypeError(
+        raise UnusableFormat(
             f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it"
         ) from error
+    _added(place, brought)
 
 
 def format_named(name: str) -> Format:

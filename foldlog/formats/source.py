@@ -9,7 +9,7 @@ from eventstore.events import Event
 from foldlog.formats.files import found
 from foldlog.formats.files.found import Found
 from foldlog.formats.files.readers import Located, RecordReader
-from foldlog.formats.format import Options
+from foldlog.formats.format import Options, new_decoder
 from foldlog.formats.record import ImportFinding, NotAnEvent
 
 __all__ = ["Source"]
@@ -70,7 +70,7 @@ class Source:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        decoder = self._format.decoder(_Values(records), options)
+        decoder = new_decoder(self._format, _Values(records), options)
         self._find_all(str(self.path), options)
         for located in records:
             if located.problem is not None:

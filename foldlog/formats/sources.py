@@ -13,7 +13,7 @@ from foldlog.formats.files.found import Found, NotAHistory
 from foldlog.formats.files.histories import histories
 from foldlog.formats.format import Format, Recognize
 from foldlog.formats.record import ImportFinding
-from foldlog.formats.registry import formats
+from foldlog.formats.registry import AUTO, formats
 from foldlog.formats.source import Source
 
 __all__ = ["Sources", "detect", "open_sources"]
@@ -73,7 +73,7 @@ class Sources:
                 self.findings.append(ImportFinding(str(path), f"cannot be read any further: {error.strerror}"))
 
 
-def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, prefix: str = "") -> Sources:
+def open_sources(paths: Iterable[str | PathLike[str]], format: str = AUTO, *, prefix: str = "") -> Sources:
     """Open the histories at ``paths``, each a file or a folder, in the order of the paths, and in a stable order below
     each.
 
@@ -87,7 +87,7 @@ def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, 
     except NotAHistory as error:
         if not error.foreign:
             raise
-        if format == "auto":
+        if format == AUTO:
             known = ", ".join(formats())
             raise NotAHistory(error.path, f"{error.why}; --format NAME chooses one of {known}") from error
         other = _recognized(error.path)

@@ -84,6 +84,9 @@ def test_attributes_change_and_stay_with_their_versions(histories: Histories):
     assert history.set_attributes(title="second", user=None, project="p") == {"title": "second", "project": "p"}
     assert history.attributes == {"title": "second", "project": "p"}
     assert history.document("attributes", version=2) == {"user": "u1", "title": "first"}
+    for version, where in [(-1, "below 0"), (4, "past its end")]:
+        with pytest.raises(InvalidArgument, match=rf"has 3 events; version {version} is {where} \(use 0 to 3\)"):
+            history.document("attributes", version=version)
     assert names(histories.recent({"user": "u1"})) == []
     assert names(histories.recent({"title": "first"})) == []
     assert names(histories.recent({"title": "second"})) == ["a"]

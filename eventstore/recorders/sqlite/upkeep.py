@@ -38,6 +38,7 @@ def compact(writer: sqlite3.Connection) -> bool:
         return False
     if pending is not None:
         writer.execute(SQL["bytes_are_gone"], pending)
+        _written_back(writer, "TRUNCATE")  # else the page of this fact stays in the WAL
     return True
 
 

@@ -6,14 +6,36 @@ import json
 import logging
 import random
 import threading
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
 
 import foldlog
 import foldlog.aio
-from eventstore import Action, InvalidEvent, Message, Observation, Origin, Retraction, SystemMessage, VersionConflict
-from foldlog.formats import Decoder, Encoder, Format, NotAnEvent, NotLive, decode, encode, open_sources, register
+from eventstore import (
+    Action,
+    InvalidArgument,
+    InvalidEvent,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    SystemMessage,
+    VersionConflict,
+)
+from foldlog.formats import (
+    Decoder,
+    Encoder,
+    Format,
+    NotAnEvent,
+    NotLive,
+    UnusableFormat,
+    decode,
+    encode,
+    open_sources,
+    register,
+)
 from foldlog.formats import registry as formats_registry
 from foldlog.importing import import_source
 from projections import View
@@ -396,6 +418,28 @@ def test_a_registered_format_is_read_written_found_and_live(own_registry, histor
     assert list(encode(histories["c1"].events(), "parrot")) == records
 
 
+@pytest.mark.parametrize("name", ["", "auto", "-parrot", "two words", "two\nlines"])
+def test_a_name_that_the_command_could_not_take_is_refused(own_registry, name):
+    with pytest.raises(InvalidArgument, match=r"the registered format has the name .* is not 'auto'"):
+        register(parrot(name))
+    assert name not in foldlog.formats.FORMATS
+
+
+def test_a_plug_in_that_lacks_a_method_is_named_with_what_it_lacks(own_registry, histories):
+    class Mute:
+        def __init__(self, *given):
+            pass
+
+    register(replace(parrot("mute"), encoder=Mute, decoder=Mute))
+    with pytest.raises(UnusableFormat, match="the encoder of the format 'mute', of the class Mute, has no records and"):
+        Encoder("mute")
+    with pytest.raises(UnusableFormat, match=r"the decoder .* has no events and no restart; see .*\.RecordDecoder"):
+        histories["c1"].append_records([{"parrot": "a"}], format="mute")
+    register(replace(parrot("deaf"), decoder=Mute, live=False))
+    with pytest.raises(UnusableFormat, match="the decoder of the format 'deaf', of the class Mute, has no events; see"):
+        decode([{"parrot": "a"}], "deaf")
+
+
 BROUGHT = parrot("brought")
 
 
@@ -426,7 +470,7 @@ def test_a_live_decoder_that_numbers_from_0_is_told_so(own_registry, histories):
         def restart(self, next_id):
             pass
 
-    register(Format(**{**{f: getattr(parrot(), f) for f in Format.__slots__}, "decoder": Forgetful}))
+    register(replace(parrot(), decoder=Forgetful))
     histories["c1"].append(Message(source="user", content="before"))
-    with pytest.raises(TypeError, match="gave event 0 to a history at version 1"):
+    with pytest.raises(UnusableFormat, match="gave event 0 to a history at version 1"):
         histories["c1"].append_records([{"parrot": "a"}], format="parrot")
