@@ -174,3 +174,24 @@ class StoreUnusable(EventStoreError):
 
 class KeyUnavailable(StoreUnusable):
     """A key is missing or malformed. Nothing was read or written; give the key that the message names."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to foldlog, for the place from which foldlog was installed.
+
+    For a checkout or a wheel it names the path that pip recorded, otherwise the name ``foldlog``.
+    """
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        recorded = distribution("foldlog").read_text("direct_url.json")
+    except PackageNotFoundError:
+        recorded = None
+    source = json.loads(recorded or "{}")
+    url = urlsplit(source.get("url", ""))
+    editable = "-e " if source.get("dir_info", {}).get("editable") else ""
+    place = unquote(url.path) if url.scheme == "file" else "foldlog"
+    return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"

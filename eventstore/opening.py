@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from eventstore.errors import InvalidOption
+from eventstore.errors import InvalidOption, install_command
 from eventstore.recorders import urls
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.recorders.errors import RecorderError
@@ -104,5 +104,5 @@ def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "r
     try:
         from eventstore.recorders.postgres import PostgresRecorder
     except ImportError as error:
-        raise InvalidOption(f"PostgreSQL needs psycopg ({error}): pip install 'foldlog[postgres]'") from error
+        raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
     return PostgresRecorder.at(location.path, location.options, durability=durability)

@@ -1,6 +1,6 @@
 """Claude Code's session in foldlog: run it, look at it, resume it on any machine that has the store.
 
-pip install 'foldlog[claude-agent]'
+pip install '.[claude-agent]'
 python examples/claude_agent_foldlog.py "What is in this folder?"
 python examples/claude_agent_foldlog.py "And in the one above?" SESSION
 """

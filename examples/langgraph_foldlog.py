@@ -1,6 +1,6 @@
 """A long conversation with a graph of LangGraph, condensed where the model is called; the state keeps every message.
 
-pip install 'foldlog[langgraph]' langgraph langchain-openai
+pip install '.[langgraph]' langgraph langchain-openai
 OPENAI_API_KEY=... python examples/langgraph_foldlog.py "What did we speak of?"
 """
 

@@ -1,6 +1,6 @@
 """A conversation of the OpenHands SDK that goes on where it ended, condensed by foldlog; nothing is lost.
 
-pip install 'foldlog[openhands]'
+pip install '.[openhands]'
 OPENAI_API_KEY=... python examples/openhands_foldlog.py "What did we speak of?"
 """
 

@@ -35,6 +35,7 @@ from condensers.models.prompt_sums import PromptSums
 from condensers.models.providers import dialect_of_model, needs_marks, with_cache_marks
 from condensers.models.redaction import mentions_a_secret, without_keys, without_secrets
 from condensers.models.tokens import TokenCounter
+from eventstore.errors import install_command
 
 if TYPE_CHECKING:
     from projections import View
@@ -57,9 +58,7 @@ class LLM:
 
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if find_spec("litellm") is None:  # raise it before any work that needs litellm
-            raise InvalidCondenser(
-                f"model: {config.model!r} needs litellm; install it with: pip install 'foldlog[llm]'"
-            )
+            raise InvalidCondenser(f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}")
         self.config = config
         self._key = config.key()
         self._sleep = sleep
@@ -365,7 +364,7 @@ def _import_litellm() -> Any:
     try:
         import litellm
     except ImportError as error:
-        raise InvalidCondenser("a model needs litellm; install it with: pip install 'foldlog[llm]'") from error
+        raise InvalidCondenser(f"a model needs litellm; install it with: {install_command('llm')}") from error
     finally:
         if mode is None:
             del os.environ["LITELLM_MODE"]

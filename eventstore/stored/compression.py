@@ -6,7 +6,7 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from eventstore.errors import InvalidOption
+from eventstore.errors import InvalidOption, install_command
 
 if TYPE_CHECKING:
     import zstandard
@@ -86,7 +86,7 @@ class _Zstd:
             import zstandard
         except ImportError as error:
             raise InvalidOption(
-                "zstd needs the package 'zstandard'; pip install 'foldlog[zstd]', or choose compression 'zlib'"
+                f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression 'zlib'"
             ) from error
         self._error: type[Exception] = zstandard.ZstdError
         self._content_size = zstandard.frame_content_size

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING
 
-from eventstore.errors import KeyUnavailable
+from eventstore.errors import KeyUnavailable, install_command
 from eventstore.stored.compression import NotAsWritten
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def cipher(key: bytes) -> AESGCM:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise KeyUnavailable("encryption needs the package 'cryptography'; pip install 'foldlog[crypto]'") from error
+        raise KeyUnavailable(f"encryption needs the package 'cryptography'; {install_command('crypto')}") from error
     return AESGCM(key)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
-from eventstore.errors import EventStoreError
+from eventstore.errors import EventStoreError, install_command
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP = b"\x1f\x8b"
@@ -66,7 +66,7 @@ def _from_zstd(file: BinaryIO) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise NotReadable("it is compressed with zstd; pip install 'foldlog[zstd]' to read it") from error
+        raise NotReadable(f"it is compressed with zstd; {install_command('zstd')} to read it") from error
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
     try:
         with decompressor.stream_reader(file, read_across_frames=True, closefd=False) as reader:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eventstore import EventStoreError
+from eventstore.errors import install_command
 from eventstore.maintenance.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
-        raise PlotRefused("a plot needs matplotlib; install it with: pip install 'foldlog[plot]'") from error
+        raise PlotRefused(f"a plot needs matplotlib; install it with: {install_command('plot')}") from error
     known = sorted(FigureCanvasBase.filetypes)
     if path.suffix.removeprefix(".").lower() not in known:
         raise PlotRefused(f"a plot cannot be drawn into {path}: its name must end in one of .{', .'.join(known)}")

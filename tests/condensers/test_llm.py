@@ -366,7 +366,7 @@ def test_a_named_environment_variable_that_is_not_set_is_an_error_when_the_model
 
 def test_without_litellm_a_model_says_what_to_install_before_anything_is_begun(monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
-    with pytest.raises(InvalidCondenser, match=r"'gpt-4o' needs litellm; .* pip install 'foldlog\[llm\]'"):
+    with pytest.raises(InvalidCondenser, match=r"'gpt-4o' needs litellm; .* pip install .*\[llm\]"):
         LLM(LLMConfig(model="gpt-4o"))
     with pytest.raises(InvalidCondenser, match=r"^condenser\.llm_config\.model: 'gpt-4o' needs litellm"):
         condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o"}})

@@ -6,6 +6,7 @@ import pytest
 
 from condensers import load_condenser, replay
 from eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
+from eventstore.errors import install_command
 from projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
@@ -221,7 +222,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(foldlog, work, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
     ran = foldlog("compare", "c1", "--plot", "views.png")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err == "foldlog: a plot needs matplotlib; install it with: pip install 'foldlog[plot]'\n"
+    assert ran.err == f"foldlog: a plot needs matplotlib; install it with: {install_command('plot')}\n"
     assert foldlog("compare", "c1").status == 0
 
 
@@ -229,7 +230,7 @@ def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, m
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("compare", "c1", "--plot", "views.png")
     assert ran.status == 0
-    assert "pip install 'foldlog[llm]'" in ran.out
+    assert install_command("llm") in ran.out
     (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
     assert line.split()[-2:] == ["–", "–"]
     assert {row["tokens_sent"] for row in by_name(foldlog("compare", "c1", "--json")).values()} == {None}

@@ -99,7 +99,7 @@ def test_a_damaged_store_is_verified_and_the_command_that_salvages_it_works(fold
     assert "no changes found; 1 earlier loss" in salvaged.out
 
 
-@pytest.mark.parametrize("arguments", [["verify"], ["stats"], ["search", "word"], ["rekey"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["verify"], ["stats"], ["search", "word"], ["rekey"], ["recent"]], ids=" ".join)
 def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [Message(source="user", content="a word")] * 1_500, expected_version=0)
@@ -115,7 +115,7 @@ def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path
             shown += read
     os.close(ours)
     assert process.wait() == 0, shown
-    total = b"1 of 1 conversations" if arguments == ["rekey"] else b"1,500 of 1,500 events"
+    total = {"rekey": b"1 of 1 conversations", "recent": b"listing"}.get(arguments[0], b"1,500 of 1,500 events")
     assert total in shown
     assert b"\x1b" not in (tmp_path / "out").read_bytes()
     last = re.sub(rb"\x1b\[\??[0-9;]*[a-zA-Z]|[\r\n]", b" ", shown.rpartition(b"\x1b[2K")[2])

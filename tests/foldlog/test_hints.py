@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
+from importlib import metadata
+from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
 import typer
 
 from eventstore import Message, open_store
+from eventstore.errors import install_command
 from foldlog.cli import hints
 from foldlog.cli.application import build
 
@@ -61,6 +65,33 @@ def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monke
     assert run_hint(refused) == [0]
     monkeypatch.setenv("FOLDLOG_DB", store)
     assert "'foldlog list' shows" in foldlog("view", "qqq").err
+
+
+@pytest.mark.parametrize(
+    "recorded, typed",
+    [
+        (None, "pip install 'foldlog[llm]'"),
+        ({"url": "file:///my%20code", "dir_info": {"editable": True}}, "pip install -e '/my code[llm]'"),
+        ({"url": "file:///code", "dir_info": {}}, "pip install '/code[llm]'"),
+        ({"url": "file:///f-0.1-py3-none-any.whl", "archive_info": {}}, "pip install '/f-0.1-py3-none-any.whl[llm]'"),
+        ({"url": "https://host/foldlog.git", "vcs_info": {}}, "pip install 'foldlog[llm]'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_foldlog_was(recorded, typed, tmp_path, monkeypatch):
+    (tmp_path / "METADATA").write_text("Name: foldlog\n")
+    if recorded is not None:
+        (tmp_path / "direct_url.json").write_text(json.dumps(recorded))
+    monkeypatch.setattr(metadata, "distribution", lambda name: PathDistribution(tmp_path))
+    assert install_command("llm") == typed
+
+
+def test_every_text_about_an_extra_follows_one_rule():
+    """The product asks where foldlog was installed from; the documents say how it is done in a checkout."""
+    told = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py"), ROOT / "README.md"]
+    sources = [
+        path for room in ("eventstore", "projections", "condensers", "foldlog") for path in ROOT.glob(f"{room}/**/*.py")
+    ]
+    assert [path for path in (*told, *sources) if "install 'foldlog[" in path.read_text()] == []
 
 
 @pytest.mark.parametrize("size", [4096, 20_000, -4096])

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventstore import Message, Store
+from eventstore.errors import install_command
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
@@ -236,7 +237,8 @@ def _show(
         table.add_row(heading, *cells)
     console.print(table)
     if model is None:
-        console.print("Tokens were not counted; for that: pip install 'foldlog[llm]'")
+        said = f"Tokens were not counted; for that: {install_command('llm')}"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
     else:
         console.print(f"Tokens {counted_words(model)}. The store was not changed.")
 

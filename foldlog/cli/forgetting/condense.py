@@ -16,6 +16,7 @@ from condensers import LLM, Condensation, NoCondensationAvailable
 from condensers.models.budget import tokens_of
 from condensers.reports import Report, metrics_of, model_cost, model_of, model_tokens, on_a_model, reports_of
 from eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
+from eventstore.errors import install_command
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
@@ -183,7 +184,7 @@ def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, co
 
 def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
     if counter is None:
-        return "not counted; for that: pip install 'foldlog[llm]'"
+        return f"not counted; for that: {install_command('llm')}"
     return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
 
 

@@ -31,9 +31,11 @@ def run(
 ) -> int:
     """List the conversations that have all of these attributes, the last active first.
 
+    The first list of a store reads each conversation once; later ones read those with new events.
+
     Example: foldlog recent project=tides --limit 10
     """
-    with open_existing(db) as store:
+    with open_existing(db) as store, terminal.working("listing"):
         found = Histories(store).recent(pairs(attributes or ()), limit=limit, age_max_s=0)
     if as_json:
         terminal.emit(

@@ -51,8 +51,9 @@ def run(
     An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The search of one conversation on
     its page finds parts of words too, and so other events.
 
-    The index lies beside the store (STORE.search, readable by its owner only) and is updated first. It holds
-    plain text, so encrypted stores have none. Erased conversations are removed from it too.
+    The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
+    build it; later ones first add the new events. It holds plain text, so encrypted stores have none. Erased
+    conversations are removed from it too.
 
     Example: foldlog search "flaky test" --kind observation
     """

@@ -13,6 +13,7 @@ import typer
 
 from condensers import LLM
 from eventstore import Store
+from eventstore.errors import install_command
 from eventstore.recorders.urls import as_url, parse
 from foldlog.cli.agent_model import CountingModelName, DrawnLimit, counting_model
 from foldlog.cli.hints import completed
@@ -71,7 +72,7 @@ def run(
         import starlette  # noqa: F401 - asked for before a store is opened
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise Refused(f"the server needs {error.name}, which is not installed: pip install 'foldlog[web]'") from error
+        raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model, limit = counting_model(agent, limit)
     with open_to_read(db) as store, _listening(host, port) as listener:
