@@ -86,11 +86,11 @@ def recent_conversations(
     with translated():
         as_of = _up_to_date(database, age_max_s)
         keys = database.settings.keys
+        if wanted:
+            _check_keys(recorder.value("key_ids").split(), keys)
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
         def page(reader: Reader) -> RecentConversations:
-            if wanted:
-                _check_keys(reader, keys)
             pages = [reader.index.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
             found = pages[0]
             if len(pages) > 1:
@@ -224,10 +224,10 @@ def _decode(body: bytes) -> dict[str, Any]:
 # --- digests ---
 
 
-def _check_keys(reader: Reader, keys: KeyRing | None) -> None:
+def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
     """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared for want of a key."""
     given = [] if keys is None else keys.names
-    missing = [name for name in reader.index.key_ids() if name not in given]
+    missing = [name for name in used if name not in given]
     if missing:
         raise KeyUnavailable(
             f"conversations that are encrypted under key {', '.join(missing)} may have these attributes too; "

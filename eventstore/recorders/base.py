@@ -64,9 +64,6 @@ class Index(Protocol):
         have the first digest, down to the last one returned.
         """
 
-    def key_ids(self) -> Sequence[str]:
-        """Return the names of the wrapping keys of visible conversations. Cost: one row of every conversation."""
-
     def trackings_behind(self, position: int) -> Sequence[str]:
         """Return the applications of the eventsourcing library whose projections have not reached a position."""
 
@@ -228,7 +225,8 @@ class Recorder(Protocol):
 
         ``uuid``; ``last_position``, the highest position that was given; ``data_version``, a number that changes when
         another connection has committed, cheap to poll; ``bytes_pending``; ``event_bytes_max``; ``tracking NAME``, the
-        position of a projection of the eventsourcing library.
+        position of a projection of the eventsourcing library; ``key_ids``, the names of the wrapping keys of visible
+        conversations, with spaces between (cost: one row of every conversation).
         """
 
     def close(self) -> None: ...

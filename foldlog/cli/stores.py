@@ -60,7 +60,7 @@ def open_or_create(db: str) -> Iterator[Store]:
 def _tell_of_plain_text(store: Store) -> None:
     """Note that what is added is not encrypted, if the store has encrypted conversations and no key is given."""
     database = store.database
-    if database.settings.keys is None and database.recorder.query(lambda reader: reader.index.key_ids()):
+    if database.settings.keys is None and database.recorder.value("key_ids"):
         terminal.note(
             f"conversations of this store are encrypted, and no key is given: new ones are stored as plain text; "
             f"set {KEY} or {KEY_FILE} to encrypt them, and 'foldlog rekey' encrypts those that are there"

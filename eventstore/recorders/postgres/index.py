@@ -60,10 +60,6 @@ class PostgresIndex:
             for n in range(result.ntuples)
         ]
 
-    def key_ids(self) -> Sequence[str]:
-        result = self._ask("key_ids")
-        return [to_text(values(result)(n, 0)) for n in range(result.ntuples)]
-
     def trackings_behind(self, position: int) -> Sequence[str]:
         result = self._ask("trackings_behind", bigint(position))
         return [to_text(values(result)(n, 0)) for n in range(result.ntuples)]

@@ -125,6 +125,9 @@ class PostgresReader:
             return str(integer_at(self._ask("last_position"), 0, 0))
         if name == "data_version":
             return str(integer_at(self._ask("data_version"), 0, 0))
+        if name == "key_ids":
+            result = self._ask("key_ids")
+            return b" ".join(values(result)(n, 0) for n in range(result.ntuples)).decode()
         result = self._ask("store_value", text_bytes(name))
         return (result.get_value(0, 0) or b"").decode() if result.ntuples else ""
 

@@ -63,9 +63,6 @@ class SQLiteIndex:
             for key, name, created_at, encrypted, at, version, since, code, base, body, encoding, checksum in rows
         ]  # fmt: skip
 
-    def key_ids(self) -> Sequence[str]:
-        return [as_text(name) for (name,) in self._execute(SQL["key_ids"])]
-
     def trackings_behind(self, position: int) -> Sequence[str]:
         return [as_text(name) for (name,) in self._execute(SQL["trackings_behind"], (position,))]
 

@@ -74,6 +74,8 @@ class SQLiteReader:
             return "" if found is None else str(found)
         if name == "last_position":
             return str(self._last_position())
+        if name == "key_ids":
+            return " ".join(as_text(key_id) for (key_id,) in self._execute(SQL["key_ids"]))
         found = self._execute(SQL["store_value"], (name,)).fetchone()
         return as_text(found[0]) if found else ""
 
