@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import WHOLE
+from tests.how_many import WHOLE
 from tests.in_memory import in_memory
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary

@@ -37,7 +37,7 @@ from eventstore.events import (
 )
 from projections import View, well_formed
 from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, called, failed, said
-from tests.examples import examples
+from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, history
 
 many = settings(max_examples=120, deadline=None)

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from eventstore.events import Action, CondensationSummary, Message, Observation, SystemMessage
 from projections import View
 from projections.messages import DIALECTS
-from tests.examples import examples
+from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.test_dialects import SIGNED, WEB, image, text
 

@@ -16,7 +16,7 @@ from eventstore.events import Action, CondensationAction, Event, Message, Observ
 from projections import View, fold, long_fold
 from projections.intervals import contains, normalize
 from projections.left_behind import left_behind_by_ids, left_behind_by_piece
-from tests.examples import examples
+from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, long_histories
 from tests.properties.slow_fold import slow_fold
 

@@ -24,7 +24,7 @@ from projections.intervals import contains
 from projections.messages import BEGINNING
 from projections.retractions import intervals_kept
 from projections.units import units
-from tests.examples import examples
+from tests.how_many import examples
 from tests.properties.histories import histories, ordered_histories, tidy_histories
 from tests.properties.slow_fold import slow_fold
 
