@@ -86,8 +86,6 @@ def recent_conversations(
     with translated():
         as_of = _up_to_date(database, age_max_s)
         keys = database.settings.keys
-        if wanted:
-            _check_keys(recorder.value("key_ids").split(), keys)
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
         def page(reader: Reader) -> RecentConversations:
@@ -102,7 +100,10 @@ def recent_conversations(
                 None if last is None else (last.at, last.key),
             )
 
-        return recorder.query(page)
+        listed = recorder.query(page)
+        if wanted and listed.after is None:  # on the last page: it reads a row of each conversation
+            _check_keys(recorder.value("key_ids").split(), keys)
+        return listed
 
 
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:

@@ -28,7 +28,7 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
 from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.adapters.without_sdk.linked import UNKNOWN, LinkedEntries, Moves
@@ -282,13 +282,22 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def _continued(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that the run continues, without messages. Raises ``ConversationConflict`` if
-        the run was not given its newest message.
+        the run was not given its newest message, unless that is a request that no model answered.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
             return Conversation(conversation_id=conversation_id, revision=record and record.revision)
-        newest = _plain((await self.store.read_entry(record.head_id)).message)
-        given = next((n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == newest), None)
-        if given is None:
+        newest = (await self.store.read_entry(record.head_id)).message
+        plain = _plain(newest)
+        given = next((n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None)
+        if given is None and (
+            isinstance(newest, ModelResponse) or not await self._was_given_all_before(conversation_id)
+        ):
             raise ConversationConflict(conversation_id)
         return Conversation(conversation_id=conversation_id, revision=record.revision, new_message_index=given)
+
+    async def _was_given_all_before(self, conversation_id: str) -> bool:
+        """Return whether the run begins with all messages before the newest one, so that it takes nothing else back."""
+        stored = await self.store.load(conversation_id)
+        before = [] if stored is None else stored.messages[:-1]
+        return [*map(_plain, self._given[: len(before)])] == [*map(_plain, before)]

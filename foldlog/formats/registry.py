@@ -101,7 +101,7 @@ def _register(entry_point: EntryPoint) -> None:
     place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
     try:
         brought = entry_point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever the code of a package raises
         raise UnusableFormat(
             f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it"
         ) from error

@@ -71,7 +71,8 @@ class AuditTables(BatchView):
             known = {name for (name,) in self._database.execute("SELECT id FROM conversations WHERE erased_at NOTNULL")}
             touched |= erased_in(self.store) - known
             gone, lost = describe(self.store, self._database, touched)
-            self.damaged += lost
+            self.damaged += [one for one in lost if one not in self.damaged]
+            self.touched.update(one.conversation for one in lost)
             self._to_confirm |= bool(lost)  # what was erased of them may still be here
             if gone or self._redacted:
                 purge(self._database)

@@ -43,9 +43,10 @@ def time_in(text: Any) -> datetime | None:
 
 def _has_times(format: str) -> bool:
     """Return whether records of this format say when they happened. Of an unknown format that is assumed."""
-    from foldlog.formats.registry import UnknownFormat, format_named  # loads all formats; most events need none
+    from eventstore import EventStoreError
+    from foldlog.formats.registry import format_named  # loads all formats; most events need none
 
     try:
         return format_named(format).times
-    except UnknownFormat:
+    except EventStoreError:  # it is unknown, or a package brings one that cannot be used: an import says so
         return True

@@ -1,12 +1,14 @@
 """When events happened, in every place that tells it."""
 
 from datetime import UTC, datetime
+from importlib.metadata import EntryPoint
 
 import pytest
 
 import foldlog
-from eventstore import CondensationAction
-from foldlog.formats import Decoder
+from eventstore import CondensationAction, Message, Origin
+from foldlog import open as foldlog_open
+from foldlog.formats import Decoder, registry
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECORDS = {
@@ -47,3 +49,16 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
     assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
     assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
+
+
+def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):
+    def broken(*_: object) -> None:
+        raise SyntaxError("broken")
+
+    monkeypatch.setattr(registry, "_packages_asked", False)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [EntryPoint("other", "other:FORMAT", registry.GROUP)])
+    monkeypatch.setattr(EntryPoint, "load", broken)
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append(Message(source="user", content="the gauge", origin=Origin(format="of-a-package")))
+    assert foldlog("log", "c").out.count("the gauge") == 1
+    assert len(foldlog("search", "gauge", "--json").document["hits"]) == 1

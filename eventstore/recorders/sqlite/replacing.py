@@ -87,14 +87,18 @@ def replace(path: str, new: str, kept: str) -> bool:
 
 def remove_empty(path: str) -> None:
     """Remove the store at ``path``, its log and its lock file, unless it has a conversation, or one that is being
-    imported. Processes that have it open write nothing more to it.
+    imported, or a program has it open.
     """
     file = StoreFile(path)
     lock = WriteLock(file.path, PATIENCE_S)
     try:
         lock.take(Until(time.monotonic() + PATIENCE_S))
         with _alone_in(file) as connection:
-            if connection is not None and not connection.execute(SQL["any_conversation"]).fetchall():
+            if connection is None or connection.execute(SQL["any_conversation"]).fetchall():
+                return
+            connection.rollback()
+            with suppress(sqlite3.OperationalError):  # it stays: only the last connection can give the log up
+                connection.execute("PRAGMA journal_mode = DELETE")
                 for name in (*(f"{file.path}{suffix}" for suffix in _BESIDE), file.path, lock_path(file.path)):
                     Path(name).unlink(missing_ok=True)
     finally:

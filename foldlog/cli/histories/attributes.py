@@ -41,7 +41,7 @@ def run(
         return DONE
     if not attributes:
         terminal.console().print("No attributes; --set NAME=VALUE sets one.")
-    terminal.print_values({name: compact(value) for name, value in attributes.items()})
+    terminal.print_values({name: "null" if value is None else compact(value) for name, value in attributes.items()})
     return DONE
 
 

@@ -136,6 +136,25 @@ async def test_a_run_with_a_stale_copy_is_refused_and_takes_nothing_back(store):
     assert len((await store.load("c")).messages) == len(stored.messages) + 2
 
 
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_run_whose_model_failed_can_be_run_again(store, turns):
+    history = []
+    for _ in range(turns):
+        history = (
+            await agent_of(store, steps(1)).run("go", message_history=history, conversation_id="c")
+        ).all_messages()
+
+    def fails(messages, number):
+        raise ConnectionError("the model is away")
+
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await agent_of(store, fails).run("more", message_history=history, conversation_id="c")
+    result = await agent_of(store, steps(0)).run("more", message_history=history, conversation_id="c")
+    assert (await store.load("c")).messages == result.all_messages()
+    assert len(result.all_messages()) == len(history) + 2
+
+
 async def test_a_run_with_the_last_messages_only_goes_on_after_all(store):
     await agent_of(store, steps(1)).run("go", conversation_id="c")
     before = (await store.load("c")).messages
