@@ -401,8 +401,13 @@ def _places_of_changes(events: Sequence[Event]) -> Sequence[int]:
         return ()
     first, last = events[0].id, events[-1].id
     if last - first == len(events) - 1:
-        return [event.id - first for event in found]
-    return [bisect_left(events, event.id, key=_id) for event in found]
+        places = [event.id - first for event in found]
+    else:
+        places = [bisect_left(events, event.id, key=_id) for event in found]
+    if all(0 <= place < len(events) and events[place] is event for place, event in zip(places, found, strict=True)):
+        return places
+    identities = set(map(id, found))  # ids are not in order: a place is not an id
+    return [place for place, event in enumerate(events) if id(event) in identities]
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:

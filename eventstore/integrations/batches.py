@@ -28,6 +28,7 @@ from eventsourcing.projection import Projection, ProjectionRunner
 from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
 from eventstore.integrations.recorders import PollingSubscription
+from eventstore.integrations.tracking import errors_of_the_library
 from eventstore.stored.database import DecodedRow
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import event_of, from_microseconds
@@ -145,7 +146,8 @@ class ConversationBatches(Conversations):
 
 class _BatchSubscription(PollingSubscription):
     def select(self, after: int | None) -> Sequence[Notification]:
-        rows, _ = self.store_recorder.database.readable_places(after or 0, BATCH_MAX)
+        with errors_of_the_library():
+            rows, _ = self.store_recorder.database.readable_places(after or 0, BATCH_MAX)
         if not rows:
             return ()
         last = rows[-1]

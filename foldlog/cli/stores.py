@@ -12,6 +12,7 @@ from pathlib import Path
 from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, open_store
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
+from eventstore.stored.database import translated
 from eventstore.stored.keys import KEY, KEY_FILE
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
@@ -59,8 +60,9 @@ def open_or_create(db: str) -> Iterator[Store]:
 
 def _tell_of_plain_text(store: Store) -> None:
     """Note that what is added is not encrypted, if the store has encrypted conversations and no key is given."""
-    database = store.database
-    if database.settings.keys is None and database.recorder.value("key_ids"):
+    with translated():
+        is_mixed = store.database.settings.keys is None and store.database.recorder.value("key_ids")
+    if is_mixed:
         terminal.note(
             f"conversations of this store are encrypted, and no key is given: new ones are stored as plain text; "
             f"set {KEY} or {KEY_FILE} to encrypt them, and 'foldlog rekey' encrypts those that are there"

@@ -164,7 +164,13 @@ class SQLiteReader:
         if self._check_file is not None:
             self._check_file()
         erasures = self._execute(SQL["erasures_after"], (after_position, limit)).fetchall()
-        rows = self._placed_rows(after_position, limit)
+        try:
+            rows = self._placed_rows(after_position, limit)
+        except sqlite3.DatabaseError:
+            place = self.place_after(after_position) if erasures and limit == 1 else None
+            if place is None or erasures[0][0] > place[0]:
+                raise
+            rows = []  # who reads around a damaged row must meet the erasure before it
         return in_order(rows, map(_placed_erasure, erasures), limit) if erasures else rows
 
     def _placed_rows(self, after_position: int, limit: int) -> list[PlacedRow]:
