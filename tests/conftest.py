@@ -61,8 +61,10 @@ def postgres_server() -> Iterator[Server]:
     except ServerUnavailable as error:
         pytest.skip(str(error))
     yield server
-    server.stop("immediate")
-    shutil.rmtree(folder)
+    try:
+        server.stop("immediate")
+    finally:  # the folder may be in memory
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

@@ -72,9 +72,7 @@ class KeyRing:
         """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``; None if neither is set."""
         text, path = environment.get(KEY), environment.get(KEY_FILE)
         for name, value in ((KEY, text), (KEY_FILE, path)):
-            if (
-                value == ""
-            ):  # such as a secret that is missing: without this check, events would be stored as plain text
+            if value == "":  # such as a secret that is missing: events would be stored as plain text
                 raise KeyUnavailable(f"{name} is set and empty; give it a value, or unset it to use no key")
         if text and path:
             raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of them")
