@@ -14,7 +14,7 @@ from eventstore.stored.keys import KEY, KEY_FILE
 from foldlog.cli import terminal
 from foldlog.cli.histories.attributes import pairs
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
 from foldlog.cli.tables import padded
 from foldlog.histories import Histories
@@ -63,7 +63,7 @@ def run(
             f"the attributes of {count(locked, 'conversation')} are encrypted, and the key is not given; set {KEY} or "
             f"{KEY_FILE}"
         )
-    return FINDINGS if locked else DONE
+    return DONE
 
 
 def _show(conversations: Sequence[RecentConversation]) -> None:
