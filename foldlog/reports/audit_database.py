@@ -74,6 +74,7 @@ def update(
     ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the list of the store's
     conversations.
     """
+    is_whole = False
     with written(path):
         database = open_database(store, path)
     with closing(database):
@@ -81,7 +82,8 @@ def update(
             if conversations is None:
                 entries = followed(store, followed_up_to(database.conn))
                 added, touched, gone = _add_all(store, database, entries, on_events, follows=True)
-                touched |= erased_in(store)
+                erased, is_whole = erased_in(store)
+                touched |= erased
             else:
                 named = dict.fromkeys(conversations)
                 entries = (one for name in named for one in _missing(store, database, name))
@@ -91,7 +93,7 @@ def update(
             gone |= more
         if gone:
             purge(database)
-        if conversations is None and not lost and store.database.recorder.writable:
+        if is_whole and not lost and store.database.recorder.writable:
             confirm(store, name_of(path), followed_up_to(database.conn))
         return added._replace(damaged=tuple(dict.fromkeys((*added.damaged, *lost))))
 
@@ -204,10 +206,15 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
     return len(condensations)
 
 
-def erased_in(store: Store) -> set[str]:
-    """Return the erased conversations of the store."""
-    rows = listed_around_damage(store)
-    return {row.id for row in rows if isinstance(row, ConversationRow) and row.erased_at is not None}
+def erased_in(store: Store) -> tuple[set[str], bool]:
+    """Return the erased conversations of the store, and whether these are all: an unreadable row may be of one."""
+    erased, is_whole = set(), True
+    for row in listed_around_damage(store):
+        if not isinstance(row, ConversationRow):
+            is_whole = False
+        elif row.erased_at is not None:
+            erased.add(row.id)
+    return erased, is_whole
 
 
 def describe(store: Store, database: Database, conversations: Iterable[str]) -> tuple[bool, list[Damaged]]:

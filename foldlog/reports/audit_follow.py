@@ -69,11 +69,12 @@ class AuditTables(BatchView):
         with self.writing:
             touched, self.touched = self.touched, set()
             known = {name for (name,) in self._database.execute("SELECT id FROM conversations WHERE erased_at NOTNULL")}
-            touched |= erased_in(self.store) - known
+            erased, is_whole = erased_in(self.store)
+            touched |= erased - known
             gone, lost = describe(self.store, self._database, touched)
             self.damaged += [one for one in lost if one not in self.damaged]
             self.touched.update(one.conversation for one in lost)
-            self._to_confirm |= bool(lost)  # what was erased of them may still be here
+            self._to_confirm |= bool(lost) or not is_whole  # what was erased of them may still be here
             if gone or self._redacted:
                 purge(self._database)
                 self._redacted = False

@@ -25,6 +25,7 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.damage import Unlisted
 from eventstore.maintenance.status import confirm
 from foldlog.histories import Histories
 from foldlog.reports import audit_database
@@ -121,6 +122,20 @@ def test_what_was_erased_goes_from_it(store: Store, tmp_path: Path):
     (conversation,) = rows(path, "SELECT erased_reason FROM conversations")
     assert conversation == {"erased_reason": "asked for"}
     assert all(b"cache" not in file.read_bytes() for file in tmp_path.glob("audit.db*"))
+
+
+def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store: Store, tmp_path: Path, monkeypatch):
+    path, erased = tmp_path / "audit.db", next(iter(store.iter_conversations())).id
+    update(store, path)
+    name = audit_database.name_of(path)
+    assert store.erase(erased, reason="asked to").unconfirmed == (name,)
+    with monkeypatch.context() as patch:
+        unreadable = Unlisted(erased, "its row cannot be read")
+        patch.setattr(audit_database, "listed_around_damage", lambda _: iter([unreadable]))
+        update(store, path)
+    assert store.conversation(erased).unconfirmed == (name,)
+    update(store, path)
+    assert store.conversation(erased).unconfirmed == ()
 
 
 def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store, tmp_path: Path):
