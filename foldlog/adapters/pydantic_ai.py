@@ -194,13 +194,11 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     async def _copy(self, other: ConversationStore, record: ConversationRecord) -> None:
         """Copy a conversation with each of its branches."""
         revision = None
-        for place, tip in enumerate([*record.branches, record.head_id]):
+        for nth, tip in enumerate([*record.branches, record.head_id]):
             line = await other.read_history(tip)
             new = [entry for entry in line if not await self._run(partial(self._entries.found, entry.id))]
-            last = place == len(record.branches)
-            step = (
-                record if last else replace(record, head_id=tip, branches=record.branches[:place], revision=f"{place}")
-            )
+            last = nth == len(record.branches)
+            step = record if last else replace(record, head_id=tip, branches=record.branches[:nth], revision=f"{nth}")
             await self.write_record(step, new_entries=new, expected_revision=revision)
             revision = step.revision
 
@@ -290,13 +288,11 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         newest = (await self.store.read_entry(record.head_id)).message
         plain = _plain(newest)
         given = next((n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None)
-        if given is None and (
-            isinstance(newest, ModelResponse) or not await self._was_given_all_before(conversation_id)
-        ):
+        if given is None and (isinstance(newest, ModelResponse) or not await self._given_before(conversation_id)):
             raise ConversationConflict(conversation_id)
         return Conversation(conversation_id=conversation_id, revision=record.revision, new_message_index=given)
 
-    async def _was_given_all_before(self, conversation_id: str) -> bool:
+    async def _given_before(self, conversation_id: str) -> bool:
         """Return whether the run begins with all messages before the newest one, so that it takes nothing else back."""
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]
