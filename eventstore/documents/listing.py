@@ -25,7 +25,7 @@ from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, Record
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, translated
-from eventstore.stored.keys import KEY, KEY_FILE, KeyRing
+from eventstore.stored.keys import KeyRing, key_missing
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import EPOCH, from_microseconds
 from eventstore.stored.write_transaction import WriteTransaction
@@ -230,10 +230,7 @@ def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
     given = [] if keys is None else keys.names
     missing = [name for name in used if name not in given]
     if missing:
-        raise KeyUnavailable(
-            f"conversations that are encrypted under key {', '.join(missing)} may have these attributes too; "
-            + (f"the keys given are {', '.join(given)}: give that key too" if given else f"set {KEY} or {KEY_FILE}")
-        )
+        raise key_missing("conversations that may have these attributes too are encrypted", ", ".join(missing), keys)
 
 
 def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
@@ -259,8 +256,8 @@ def _digests(pairs: Iterable[bytes], keys: KeyRing | None, key_id: str | None) -
     """
     if key_id is None:
         found = [blake2b(pair, digest_size=DIGEST_BYTES, person=b"foldlog attr").digest() for pair in pairs]
-    elif keys is None:
-        raise KeyUnavailable(f"attributes are kept under key {key_id}; set FOLDLOG_KEY or FOLDLOG_KEY_FILE")
+    elif keys is None or key_id not in keys.names:
+        raise key_missing("attributes are encrypted", key_id, keys)
     else:
         found = [keys.digest(key_id, pair, DIGEST_BYTES) for pair in pairs]
     return found or [_EVERY]

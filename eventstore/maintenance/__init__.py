@@ -3,7 +3,7 @@
 verify, diagnosis, row_checks, damage    check heads, checksums and indices; name what is damaged
 copy, copy_store                         copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone
-redact, receipts                         erase the content of one event; check that each receipt has its event
+redact, redaction_receipts               erase the content of one event; check that each receipt has its event
 rekey                                    re-encrypt and re-compress with the current settings
 whole_file                               write a file that appears whole or not at all
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound

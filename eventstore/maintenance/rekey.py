@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
+from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import (
     Unlisted,
     Unreadable,
@@ -74,7 +74,7 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
     with translated():
         for found in _wanted(database, conversations):
             if isinstance(found, Conversation):
-                _check_key(database, found)
+                database.data_key(found)
         last: Rekeyed | None = None
         changed = 0
         for found in _wanted(database, conversations):
@@ -109,15 +109,6 @@ def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conver
         if found is None:
             raise ConversationNotFound(name)
         yield found
-
-
-def _check_key(database: Database, found: Conversation) -> None:
-    if found.sealed_key is not None and database.settings.keys is None:
-        raise KeyUnavailable(
-            f"conversation {found.id!r} is encrypted under key {found.key_id}, and no key is given, so nothing was "
-            f"changed; set FOLDLOG_KEY or FOLDLOG_KEY_FILE, and add --decrypt if you want plain text"
-        )
-    database.data_key(found)
 
 
 def _staged(database: Database, conversations: Sequence[str]) -> Sequence[int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
-from eventstore.maintenance.receipts import KIND, Receipts
+from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Row, as_rows, head_of

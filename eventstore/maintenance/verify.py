@@ -15,7 +15,7 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.losses import Loss, losses_of
-from eventstore.maintenance.receipts import KIND, Receipts
+from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding, of_all
 from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError

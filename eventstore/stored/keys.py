@@ -29,6 +29,8 @@ NONCE_BYTES = 12
 _FORM_2 = b"\2"
 _OPENED_MAX = 10_000
 KEY, KEY_FILE = "FOLDLOG_KEY", "FOLDLOG_KEY_FILE"
+SET_A_KEY = f"set {KEY} or {KEY_FILE}"
+"""The remedy where no key is given."""
 
 _HOW_TO_MAKE_ONE = "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
 
@@ -89,11 +91,8 @@ class KeyRing:
         return list(self._ciphers)
 
     def digest(self, key_id: str, text: bytes, size: int) -> bytes:
-        """Return a digest that only a holder of the key can compute. Raises ``KeyUnavailable``."""
-        digest_key = self._digest_keys.get(key_id)
-        if digest_key is None:
-            raise KeyUnavailable(f"key {key_id} is not given; the keys given are {', '.join(self._ciphers)}")
-        return blake2b(text, key=digest_key, digest_size=size).digest()
+        """Return a digest that only a holder of the key can compute."""
+        return blake2b(text, key=self._digest_keys[key_id], digest_size=size).digest()
 
     def wrap(self, conversation: str, secret: bytes) -> bytes:
         """Return the secret of a conversation, encrypted under the encrypting key."""
@@ -112,10 +111,7 @@ class KeyRing:
 
         wrapping = self._ciphers.get(key_id)
         if wrapping is None:
-            raise KeyUnavailable(
-                f"conversation {conversation!r} is encrypted under key {key_id}, and the keys given are "
-                f"{', '.join(self._ciphers)}; give that key too, after the one that encrypts"
-            )
+            raise key_missing(f"conversation {conversation!r} is encrypted", key_id, self)
         for form, prefix, place in ((2, _FORM_2, b"data key\0"), (1, b"", b"data key of ")):
             if wrapped.startswith(prefix):
                 nonce, encrypted = wrapped[len(prefix) :][:NONCE_BYTES], wrapped[len(prefix) + NONCE_BYTES :]
@@ -187,14 +183,19 @@ class DataKeys:
         if known is not None:
             return known
         if self._keys is None:
-            raise KeyUnavailable(
-                f"conversation {conversation!r} is encrypted under key {key_id}; set FOLDLOG_KEY or FOLDLOG_KEY_FILE"
-            )
+            raise key_missing(f"conversation {conversation!r} is encrypted", key_id, None)
         opened = self._keys.unwrap(conversation, key_id or "", wrapped)
         if len(self._opened) >= _OPENED_MAX:
             self._opened.clear()
         self._opened[conversation, wrapped] = opened
         return opened
+
+
+def key_missing(what: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
+    """Return the error for what is stored under a key that is not given, with the remedy."""
+    names = "" if keys is None else ", ".join(keys.names)
+    remedy = f"the keys given are {names}; give that key too, after the one that encrypts" if names else SET_A_KEY
+    return KeyUnavailable(f"{what} under key {key_id}; {remedy}")
 
 
 def cipher(key: bytes) -> AESGCM:

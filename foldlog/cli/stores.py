@@ -13,7 +13,7 @@ from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusab
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
 from eventstore.stored.database import translated
-from eventstore.stored.keys import KEY, KEY_FILE
+from eventstore.stored.keys import SET_A_KEY
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
@@ -65,7 +65,7 @@ def _tell_of_plain_text(store: Store) -> None:
     if is_mixed:
         terminal.note(
             f"conversations of this store are encrypted, and no key is given: new ones are stored as plain text; "
-            f"set {KEY} or {KEY_FILE} to encrypt them, and 'foldlog rekey' encrypts those that are there"
+            f"{SET_A_KEY} to encrypt them, and 'foldlog rekey' encrypts those that are there"
         )
 
 

@@ -778,14 +778,14 @@ PROTECTIONS = {
     ),
     "receipt-of-another": Protection(
         "… that is for what was there",
-        "eventstore/maintenance/receipts.py",
+        "eventstore/maintenance/redaction_receipts.py",
         "if event.redacted.hash != own:",
         "if False:",
         "tests/eventstore/test_redaction.py -k looks_redacted",
     ),
     "receipt-with-content": Protection(
         "… and without content",
-        "eventstore/maintenance/receipts.py",
+        "eventstore/maintenance/redaction_receipts.py",
         "or without_content(event, event.redacted) != event",
         "",
         "tests/eventstore/test_redaction.py -k any_content",

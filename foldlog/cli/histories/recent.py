@@ -10,7 +10,7 @@ import typer
 from rich.cells import cell_len
 
 from eventstore.documents.listing import RecentConversation
-from eventstore.stored.keys import KEY, KEY_FILE
+from eventstore.stored.keys import SET_A_KEY
 from foldlog.cli import terminal
 from foldlog.cli.histories.attributes import pairs
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
@@ -60,8 +60,7 @@ def run(
     locked = sum(one.attributes is None for one in found.conversations)
     if locked:
         terminal.warn(
-            f"the attributes of {count(locked, 'conversation')} are encrypted, and the key is not given; set {KEY} or "
-            f"{KEY_FILE}"
+            f"the attributes of {count(locked, 'conversation')} are encrypted, and the key is not given; {SET_A_KEY}"
         )
     return DONE
 
