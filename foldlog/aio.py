@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from functools import partial, update_wrapper
+from inspect import signature
 from itertools import islice
 from operator import length_hint
 from threading import Lock
@@ -118,7 +119,10 @@ def _described(call: C, method: Callable[..., Any]) -> C:
 def _opening(opened: Callable[P, sync.Histories]) -> Callable[P, Opening]:
     """Return the async form of ``foldlog.open``, with the same arguments."""
 
+    given = signature(opened)
+
     def call(*args: P.args, **kwargs: P.kwargs) -> Opening:
+        given.bind(*args, **kwargs)  # a wrong name is refused here, before it is awaited
         return Opening(partial(opened, *args, **kwargs))
 
     return _described(call, opened)

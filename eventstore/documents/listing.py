@@ -38,6 +38,7 @@ _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
+_AGAIN: Final = -1
 _WITH_KEY: Final = -2
 _new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
 _to_json = msgspec.json.Encoder(order="sorted").encode
@@ -129,9 +130,8 @@ def _up_to_date(database: Database, age_max_s: float) -> int:
     until = int(database.recorder.value("last_position"))
     if not database.recorder.writable:
         return now if until == position else at
-    touched = database.recorder.query(lambda reader: sorted(reader.index.touched(position, until)))
-    if database.settings.keys is None:
-        touched = [(key, version) for key, version in touched if version != _WITH_KEY]
+    least = _AGAIN if database.settings.keys is None else _WITH_KEY
+    touched = database.recorder.query(lambda reader: sorted(reader.index.touched(position, until, least)))
     for start in range(0, len(touched), _AT_ONCE):
         some = touched[start : start + _AT_ONCE]
         database.recorder.transact(lambda transaction, some=some: _list_some(transaction, database, some))  # type: ignore[misc]
@@ -172,7 +172,7 @@ def _shown(database: Database, reader: Reader, found: Sequence[ListedConversatio
     return tuple([
         _new(RecentConversation, (
             one.id,
-            one.version if one.version > 0 else 0,
+            one.version if one.version > 0 else _version(database, reader, one),
             EPOCH + timedelta(0, 0, one.created_at),
             EPOCH + timedelta(0, 0, one.at),
             _decode(record.body)
@@ -181,6 +181,12 @@ def _shown(database: Database, reader: Reader, found: Sequence[ListedConversatio
         ))
         for one in found
     ])  # fmt: skip
+
+
+def _version(database: Database, reader: Reader, one: ListedConversation) -> int:
+    """Return the version of a conversation that was listed without its key."""
+    found = database.find_key(reader, one.key)
+    return 0 if found is None else found.version
 
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:

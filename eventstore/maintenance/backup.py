@@ -38,13 +38,15 @@ class BackedUp(NamedTuple):
 
 class Vacuumed(NamedTuple):
     """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were removed. ``bytes_pending``
-    says whether bytes of erased events may still be in the file.
+    says whether bytes of erased events may still be in the file. ``space_returned`` is False if a reader that was
+    opened before is still open: the file is rewritten in the log, and shrinks at a vacuum after that reader has ended.
     """
 
     discarded: int
     bytes_before: int
     bytes_after: int
     bytes_pending: bool
+    space_returned: bool
 
 
 def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
@@ -99,9 +101,11 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
         stale = _stale(recorder, database.now() - _STALE_US)
         for key in (*file.left_of_erased(), *stale):
             delete_rows(recorder, key)
-        if not file.compact() and recorder.value("bytes_pending"):
+        returned = file.compact()
+        if not returned and recorder.value("bytes_pending"):
             purge(recorder, patience_s, "the file is rewritten")
-        return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "")
+            returned = True
+        return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "", returned)
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:

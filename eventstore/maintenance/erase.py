@@ -191,13 +191,13 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
         except StillRead as error:
             if time.monotonic() >= until:
                 waiting = StoreUnavailable(
-                    f"{what_is_done}, but its bytes are still in the files, because a reader that was opened before is "
-                    f"still open ({error}); end it and run the same command again"
+                    f"{what_is_done}, but the deleted bytes are still in the files, because a reader that was opened "
+                    f"before is still open; end it and run the same command again"
                 )
                 waiting.unfinished = True
                 raise waiting from error
         except RecorderError as error:
-            raise unfinished(f"{what_is_done}, but its bytes are still in the files", error) from error
+            raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
         time.sleep(_RETRY_S)
 
 

@@ -49,10 +49,10 @@ class Index(Protocol):
         there is none. Cost: one entry of an index.
         """
 
-    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         """Return the keys of visible conversations that have an event after ``after``, at most at ``until``; all of
-        them, if ``after`` is 0; and those that have to be listed again. Each comes with the version at which it is
-        listed: -1, not listed; -2, to be listed by a process that has its key.
+        them, if ``after`` is 0; and those that have to be listed again, whose version is ``least`` or more. Each comes
+        with the version at which it is listed: -1, not listed; -2, to be listed by a process that has its key.
         """
 
     def listed(

@@ -37,9 +37,10 @@ def bytes_pending_words(store: Store, of: str) -> str:
 
 
 @contextmanager
-def open_or_create(db: str) -> Iterator[Store]:
-    """Open the store at ``db``, or create a SQLite file, which is removed again if it has no conversation at the end.
-    For commands that add conversations; hints name this store.
+def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
+    """Open the store at ``db``, or create a SQLite file. If the new file has no conversation at the end, it is removed
+    again, unless nothing was refused and it ``may_be_empty``. For commands that add conversations; hints name this
+    store.
     """
     from eventstore.recorders.errors import RecorderError
     from eventstore.recorders.sqlite.replacing import remove_empty
@@ -52,6 +53,7 @@ def open_or_create(db: str) -> Iterator[Store]:
         with store:
             _tell_of_plain_text(store)
             yield store
+            is_new = is_new and not may_be_empty
     finally:
         if is_new:
             with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news

@@ -48,7 +48,8 @@ def _load(module: str) -> Format:
 FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
 """The known formats by their names. Formats of installed packages are added when they are first needed."""
 
-_packages_asked = False
+_refused: list[Exception] | None = None
+"""Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
 
 
 class UnknownFormat(EventStoreError, ValueError):
@@ -87,14 +88,30 @@ def formats() -> Mapping[str, Format]:
     """Return all formats by their names: ours first, then those of installed packages. Cost: installed packages are
     loaded once.
 
-    Raises ``UnusableFormat`` or ``InvalidArgument`` where a package has something that cannot be registered.
+    Raises ``UnusableFormat`` or ``InvalidArgument``, at each call, where a package has something that cannot be
+    registered.
     """
-    global _packages_asked
-    if not _packages_asked:
-        for entry_point in entry_points(group=GROUP):
-            _register(entry_point)
-        _packages_asked = True
+    for error in _load_packages():
+        raise error.with_traceback(None)
     return FORMATS
+
+
+def _load_packages() -> list[Exception]:
+    """Register the formats of installed packages, once. Return the errors of those that are refused."""
+    global _refused
+    if _refused is None:
+        refused = [_refusal(entry_point) for entry_point in entry_points(group=GROUP)]
+        _refused = [error for error in refused if error is not None]
+    return _refused
+
+
+def _refusal(entry_point: EntryPoint) -> Exception | None:
+    """Register the format of a package. Return the error where that is refused."""
+    try:
+        _register(entry_point)
+    except (UnusableFormat, InvalidArgument) as error:
+        return error
+    return None
 
 
 def _register(entry_point: EntryPoint) -> None:
@@ -109,8 +126,10 @@ def _register(entry_point: EntryPoint) -> None:
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this name. Raises ``UnknownFormat``."""
-    found = FORMATS.get(text("format", name)) or formats().get(name)
+    """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
+    if text("format", name) not in FORMATS:
+        _load_packages()
+    found = FORMATS.get(name)
     if found is None:
         raise UnknownFormat(name)
     return found

@@ -234,7 +234,7 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, unseen
     fill(path)
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
         assert store.erase("secret", reason="asked to").bytes_pending
-        with other.snapshot("other"), pytest.raises(StoreUnavailable, match="its bytes are still in the files"):
+        with other.snapshot("other"), pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
             vacuum(store, patience_s=0.1)
         assert not vacuum(store, patience_s=0.1).bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []

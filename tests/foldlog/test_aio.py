@@ -79,6 +79,11 @@ async def test_a_history_is_written_and_read(histories):
         await history.append(said("late"), expected_version=0)
 
 
+def test_a_wrong_name_is_refused_where_open_is_called():
+    with pytest.raises(TypeError, match="'condensers'"):
+        foldlog.aio.open("memory:", condensers="digest")
+
+
 async def test_many_events_come_page_by_page(histories):
     await histories["c1"].append([said(str(n)) for n in range(1_203)])
     assert [event.id async for event in histories["c1"].events()] == list(range(1_203))

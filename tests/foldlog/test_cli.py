@@ -416,6 +416,14 @@ def test_a_copy_names_a_conversation_that_is_another_one_once(foldlog):
     assert ran.err.count("'c1'") == 1
 
 
+def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
+    open_store("empty.db").close()
+    assert foldlog("copy", "empty.db", "new.db").out.startswith("0 events copied, of 0 conversations")
+    assert foldlog("verify", "--db", "new.db").status == 0
+    assert foldlog("copy", "missing.db", "third.db").status == 2
+    assert not Path("third.db").exists()
+
+
 def test_a_copy_to_an_erased_conversation_names_no_option_of_python(foldlog, five_messages):
     foldlog("import", five_messages)
     foldlog("export", "--all", "all.foldlog")

@@ -36,6 +36,18 @@ def test_recent_tells_what_it_cannot_compare(locked, options):
         histories.recent({"app": "x"})
 
 
+def test_recent_lists_new_events_of_a_conversation_whose_key_is_missing(locked):
+    with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
+        histories["plain"].append(Message(source="user", content="hello"))
+    for said in range(3):
+        listed = {one["conversation"]: one for one in locked("recent", "--json").document["conversations"]}
+        assert list(listed)[:1] == ["a-long-name" if said else "plain"]
+        one = listed["a-long-name"]
+        assert (one["version"], one["attributes"], one["needs_key"]) == (2 + said, None, True)
+        with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
+            histories["a-long-name"].append(Message(source="user", content="again"))
+
+
 def test_list_names_the_key_once_below_the_table(locked, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:

@@ -55,7 +55,7 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
     def broken(*_: object) -> None:
         raise SyntaxError("broken")
 
-    monkeypatch.setattr(registry, "_packages_asked", False)
+    monkeypatch.setattr(registry, "_refused", None)
     monkeypatch.setattr(registry, "entry_points", lambda group: [EntryPoint("other", "other:FORMAT", registry.GROUP)])
     monkeypatch.setattr(EntryPoint, "load", broken)
     with foldlog_open(tmp_path / "foldlog.db") as histories:

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from eventstore import open_store
+from eventstore import ANY_VERSION, Message, open_store
 from eventstore.maintenance import erase, rekey
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder
@@ -68,6 +68,18 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
     again = foldlog("vacuum")
     assert again.status == 0
     assert again.out.endswith(" now\n")
+
+
+def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):
+    foldlog("import", five_messages)
+    with open_store("foldlog.db") as store, store.snapshot("five"):
+        store.append("five", Message(source="user", content="more"), expected_version=ANY_VERSION)
+        ran = foldlog("vacuum")
+        assert (ran.status, ran.err.count("its files cannot shrink while a reader")) == (0, 1)
+        assert not foldlog("vacuum", "--json").document["space_returned"]
+    ran = foldlog("vacuum")
+    assert (ran.status, ran.err) == (0, "")
+    assert foldlog("vacuum", "--json").document["space_returned"]
 
 
 def test_a_mistyped_store_is_not_made(foldlog, tmp_path):

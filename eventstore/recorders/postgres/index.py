@@ -32,11 +32,11 @@ class PostgresIndex:
         result = self._ask("id_from", text_bytes(start))
         return to_text(values(result)(0, 0)) if result.ntuples else None
 
-    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:
             result = self._ask("all_visible")
         else:
-            result = self._ask("touched", bigint(after_position), bigint(until_position))
+            result = self._ask("touched", bigint(after_position), bigint(until_position), bigint(least))
         value = values(result)
         return [(unsigned(value(n, 0)), moment(value(n, 1))) for n in range(result.ntuples)]
 

@@ -44,10 +44,10 @@ class SQLiteIndex:
             ids_from[start] = found
         return found
 
-    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:
             return self._execute(SQL["all_visible"]).fetchall()
-        return self._execute(SQL["touched"], (after_position, until_position) * 2).fetchall()
+        return self._execute(SQL["touched"], (*(after_position, until_position) * 2, least)).fetchall()
 
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int

@@ -48,6 +48,7 @@ def run(
                         "created_at": one.created_at.isoformat(),
                         "active_at": one.active_at.isoformat(),
                         "attributes": one.attributes,
+                        "needs_key": one.attributes is None,
                     }
                     for one in found.conversations
                 ],

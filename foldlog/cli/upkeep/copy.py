@@ -40,7 +40,10 @@ def run(
         raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
     histories = events = tombstones = already = 0
     problems = []
-    with open_existing(source, "name the store to copy as FROM") as ours, open_or_create(target) as theirs:
+    with (
+        open_existing(source, "name the store to copy as FROM") as ours,
+        open_or_create(target, may_be_empty=True) as theirs,
+    ):
         use_store(source)
         with terminal.progress() as bars:
             bar = bars.add_task("copying", unit="events", total=events_total(ours))

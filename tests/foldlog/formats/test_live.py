@@ -396,7 +396,7 @@ def parrot(name="parrot"):
 @pytest.fixture
 def own_registry(monkeypatch):
     monkeypatch.setattr(formats_registry, "FORMATS", dict(formats_registry.FORMATS))
-    monkeypatch.setattr(formats_registry, "_packages_asked", True)
+    monkeypatch.setattr(formats_registry, "_refused", [])
 
 
 def test_a_registered_format_is_read_written_found_and_live(own_registry, histories, tmp_path):
@@ -445,7 +445,7 @@ BROUGHT = parrot("brought")
 
 def test_an_installed_package_brings_a_format(own_registry, monkeypatch):
     brings = EntryPoint("brought", f"{__name__}:BROUGHT", formats_registry.GROUP)
-    monkeypatch.setattr(formats_registry, "_packages_asked", False)
+    monkeypatch.setattr(formats_registry, "_refused", None)
     monkeypatch.setattr(formats_registry, "entry_points", lambda group: [brings])
     monkeypatch.setattr(EntryPoint, "load", lambda self: BROUGHT)
     assert foldlog.formats.FORMATS[-1] == "brought"
@@ -454,12 +454,34 @@ def test_an_installed_package_brings_a_format(own_registry, monkeypatch):
 
 def test_a_package_that_brings_none_is_named(own_registry, monkeypatch):
     brings = EntryPoint("broken", "no_such_package:FORMAT", formats_registry.GROUP)
-    monkeypatch.setattr(formats_registry, "_packages_asked", False)
+    monkeypatch.setattr(formats_registry, "_refused", None)
     monkeypatch.setattr(formats_registry, "entry_points", lambda group: [brings])
     with pytest.raises(
         TypeError, match=r"entry point 'broken' of foldlog.formats \(no_such_package:FORMAT\) cannot be loaded"
     ):
         decode([], "none of ours")
+
+
+def test_packages_are_loaded_once_and_a_broken_one_is_named_each_time(own_registry, monkeypatch):
+    asked: list[str] = []
+
+    def load(entry_point: EntryPoint) -> Format:
+        asked.append(entry_point.name)
+        if entry_point.name == "broken":
+            raise SyntaxError("broken")
+        return BROUGHT
+
+    names = ["broken", "brought"]
+    found = [EntryPoint(name, f"{__name__}:BROUGHT", formats_registry.GROUP) for name in names]
+    monkeypatch.setattr(formats_registry, "_refused", None)
+    monkeypatch.setattr(formats_registry, "entry_points", lambda group: found)
+    monkeypatch.setattr(EntryPoint, "load", load)
+    for _ in range(2):
+        assert next(decode([{"parrot": "a"}], "brought")).content == "a"
+        for refused in (lambda: decode([], "none of ours"), foldlog.formats.formats):
+            with pytest.raises(UnusableFormat, match=r"entry point 'broken' of foldlog\.formats"):
+                refused()
+    assert asked == names
 
 
 def test_a_live_decoder_that_numbers_from_0_is_told_so(own_registry, histories):

@@ -237,7 +237,7 @@ SELECT t.key, coalesce(l.version, -1) FROM (
     SELECT conversation AS key FROM {schema}.events WHERE position > $1::bigint AND position <= $2::bigint
     UNION SELECT conversation FROM {schema}.publications
     WHERE first_position > $1::bigint AND first_position <= $2::bigint
-    UNION SELECT conversation FROM {schema}.listing WHERE version < 0
+    UNION SELECT conversation FROM {schema}.listing WHERE version < 0 AND version >= $3::bigint
 ) t LEFT JOIN {schema}.listing l ON l.conversation = t.key
 
 -- name: listed

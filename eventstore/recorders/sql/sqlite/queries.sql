@@ -428,7 +428,7 @@ WHERE c.visible AND c.erased_at IS NULL
 SELECT t.key, coalesce(l.version, -1) FROM (
     SELECT DISTINCT conversation AS key FROM events WHERE position > ? AND position <= ?
     UNION SELECT key FROM conversations WHERE first_position > ? AND first_position <= ?
-    UNION SELECT conversation FROM listing WHERE version < 0
+    UNION SELECT conversation FROM listing WHERE version < 0 AND version >= ?
 ) t LEFT JOIN listing l ON l.conversation = t.key
 
 -- name: listing
