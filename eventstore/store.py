@@ -12,30 +12,17 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import AnyVersion
-from eventstore.errors import (
-    ConversationNotFound,
-    CorruptEvent,
-    InvalidArgument,
-    InvalidEvent,
-    StoreUnusable,
-)
-from eventstore.events import (
-    NOT_RECORDED,
-    Event,
-    is_structural,
-)
-from eventstore.recorders.base import Reader, Recorder
-from eventstore.recorders.errors import RecorderError, is_damage
+from eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
+from eventstore.events import NOT_RECORDED, Event, is_structural
+from eventstore.recorders.base import Recorder
+from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
-from eventstore.stored.database import Database, paged, place_unreadable, translated, unavailable
-from eventstore.stored.read_transaction import ReadTransaction, find_again, find_begun, read_existing
+from eventstore.stored.database import Database, paged, translated, unavailable
+from eventstore.stored.pages import PAGE, pages, pages_back
+from eventstore.stored.read_transaction import ReadTransaction, find_begun, read_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
-from eventstore.stored.rows import (
-    dense_events,
-    event_of,
-    from_microseconds,
-)
+from eventstore.stored.rows import dense_events, event_of, from_microseconds
 from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.values.bodies import size_of
@@ -49,8 +36,6 @@ __all__ = ["EVENT_BYTES_MAX", "Store", "prepare_append"]
 
 T = TypeVar("T")
 
-_PAGE = 1_000
-_SHORT_PAGE = 64
 _is_structural = attrgetter("structural")
 
 
@@ -169,16 +154,16 @@ class Store:
         never returned incomplete without an error. Cost: the events yielded, read a page at a time.
         """
         if reverse:
-            return chain.from_iterable(self._pages_back(conversation, *_range(start, stop)))
-        return chain.from_iterable(self._pages(conversation, *_range(start, stop), ReadTransaction.page))
+            return chain.from_iterable(pages_back(self.database, conversation, *_range(start, stop)))
+        return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), ReadTransaction.page))
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the events that ``events`` yields, each with the store's clock when it was recorded."""
-        return chain.from_iterable(self._pages(conversation, *_range(start, stop), _logged))
+        return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), _logged))
 
     def version(self, conversation: str) -> int:
         """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``."""
-        found = self._query(lambda reader: find_begun(self.database, reader, conversation))
+        found = self.database.query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if found is None else found.version
 
     def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
@@ -187,7 +172,7 @@ class Store:
         Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
         """
         least = max(whole("limit", limit), 0)
-        page = self._query(lambda reader: self.database.listed(reader, after, least))
+        page = self.database.query(lambda reader: self.database.listed(reader, after, least))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
@@ -195,11 +180,11 @@ class Store:
 
         Cost: the conversations yielded, read a page at a time; memory for one page.
         """
-        return paged(partial(self.conversations, limit=_PAGE), attrgetter("id"), _PAGE, after)
+        return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str) -> ConversationRow:
         """Return one conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
-        found = self._query(lambda reader: self.database.find(reader, conversation))
+        found = self.database.query(lambda reader: self.database.find(reader, conversation))
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]
@@ -220,7 +205,7 @@ class Store:
     def _follow(self, after_position: int, limit: int | None) -> Iterator[Recorded]:
         yielded = 0
         while limit is None or yielded < limit:
-            size = _PAGE if limit is None else min(_PAGE, limit - yielded)
+            size = PAGE if limit is None else min(PAGE, limit - yielded)
             with translated():
                 page, more = self.database.readable_places(after_position, size)
             for position, conversation, row in page:
@@ -237,7 +222,10 @@ class Store:
         All reads of ``work`` are of one moment. ``work`` is run again where the connection to a server breaks, so it
         must have no other effects. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
-        return self._query(partial(read_existing, self.database, conversation, work))
+        try:
+            return self._recorder.query(partial(read_existing, self.database, conversation, work))
+        except RecorderError as error:  # as ``database.query``, without the cost of a call in every View
+            raise unavailable(error) from error
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -294,10 +282,11 @@ class Store:
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         pending = any(found.erasure is not None for found in page) and self.database.bytes_pending
-        earlier = dict.fromkeys([found.key for found in page if found.replaces is not None], 0)
-        if earlier:
-            again = [found for found in page if found.key in earlier]
-            earlier = self._query(lambda reader: {one.key: len(tombstones_before(reader, one)) for one in again})
+        earlier: dict[int, int] = {}
+        if any(found.replaces is not None for found in page):
+            earlier = self.database.query(
+                lambda reader: {each.key: len(tombstones_before(reader, each)) for each in page if each.replaces}
+            )
         behind = self._unconfirmed(page)
         return tuple(
             [
@@ -314,87 +303,15 @@ class Store:
     def _unconfirmed(self, page: Sequence[Conversation]) -> dict[int, Sequence[str]]:
         """Return the read models that have not come to the erasures of these conversations."""
         at = {found.key: found.erasure.position or 0 for found in page if found.erasure is not None}
-        if not at or not self._query(lambda reader: reader.index.trackings_behind(max(at.values()))):
+        query = self.database.query
+        if not at or not query(lambda reader: reader.index.trackings_behind(max(at.values()))):
             return {}
-        return self._query(lambda reader: {key: reader.index.trackings_behind(each) for key, each in at.items()})
+        return query(lambda reader: {key: reader.index.trackings_behind(each) for key, each in at.items()})
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):
             for projection in self._projections:
                 projection.project(writing, events)
-
-    def _query(self, work: Callable[[Reader], T]) -> T:
-        try:
-            return self._recorder.query(work)
-        except RecorderError as error:
-            raise unavailable(error) from error
-
-    def _pages(
-        self, conversation: str, start: int, stop: int, read: Callable[[ReadTransaction, int, int], Iterable[T]]
-    ) -> Iterator[Iterable[T]]:
-        """Yield the results of ``read`` for each page. The first, often the only one, is read with the conversation."""
-
-        def opening(reading: ReadTransaction, size: int = _PAGE) -> tuple[Conversation, Iterable[T]]:
-            return reading.found, page(reading, max(start, 0), size, reading.version)
-
-        def following(reader: Reader, first: int, size: int) -> Iterable[T]:
-            return page(find_again(self.database, reader, found), first, size, found.version)
-
-        def page(reading: ReadTransaction, first: int, size: int, version: int) -> Iterable[T]:
-            end = min(first + size, stop, version)
-            return read(reading, first, end) if first < end else ()
-
-        def parts(first: int, size: int) -> Iterator[Iterable[T]]:
-            """Yield a page, in halves where a damaged database cannot read it, down to the event that is damaged."""
-            try:
-                yield self._query(partial(following, first=first, size=size))
-            except StoreUnusable as error:
-                damage = error.__cause__
-                if not isinstance(damage, RecorderError) or not is_damage(damage):
-                    raise
-                if size == 1:
-                    raise CorruptEvent(found.id, first, place_unreadable(damage)) from error
-                yield from parts(first, size // 2)
-                yield from parts(first + size // 2, size - size // 2)
-
-        def pages() -> Iterator[Iterable[T]]:
-            yield from parts(max(start, 0), _PAGE) if opened is None else (opened,)
-            for first in range(max(start, 0) + _PAGE, min(stop, found.version), _PAGE):
-                yield from parts(first, _PAGE)
-
-        opened: Iterable[T] | None = None
-        try:
-            found, opened = self.query(conversation, opening)
-        except StoreUnusable as error:
-            if not is_damage(error.__cause__):
-                raise
-            found, _ = self.query(conversation, partial(opening, size=0))
-        return pages()
-
-    def _pages_back(self, conversation: str, start: int, stop: int) -> Iterator[list[Event]]:
-        """Yield pages of events, newest first. The first page is short, and read at once with the conversation."""
-
-        def opening(reading: ReadTransaction) -> tuple[Conversation, list[Event]]:
-            return reading.found, page(reading, min(stop, reading.version), _SHORT_PAGE)
-
-        def following(reader: Reader, end: int, size: int) -> list[Event]:
-            return page(find_again(self.database, reader, found), end, size)
-
-        def page(reading: ReadTransaction, end: int, size: int) -> list[Event]:
-            first = max(start, end - size, 0)
-            return list(reading.page(first, end))[::-1] if first < end else []
-
-        def pages() -> Iterator[list[Event]]:
-            read, size = opened, _SHORT_PAGE
-            while read:
-                yield read
-                if read[-1].id <= max(start, 0):
-                    return
-                size = min(4 * size, _PAGE)
-                read = self._query(partial(following, end=read[-1].id, size=size))
-
-        found, opened = self.query(conversation, opening)
-        return pages()
 
 
 def prepare_append(
@@ -451,4 +368,4 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
     """Return the range of ids; a missing end is the end of the conversation."""
-    return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
+    return max(whole("start", start), 0), NUMBER_MAX if stop is None else whole("stop", stop)

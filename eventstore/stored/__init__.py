@@ -4,6 +4,7 @@ rows          from events to rows with ids, heads and checksums, and back; what 
 row_codec     a row's body: compress, encrypt, checksum, and back; compression is its package
 read_transaction, write_transaction    one conversation in a transaction; inline projections
 staging       conversations that are invisible until they are published; rows deleted in small transactions
+pages         the events of a conversation, page by page
 moment        all conversations in a transaction
 results       the values that a store returns
 database      conversations, transactions and keys, found through a recorder

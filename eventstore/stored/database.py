@@ -104,6 +104,13 @@ class Database:
         """Whether the store was opened for writing too."""
         return self.recorder.writable
 
+    def query(self, work: Callable[[Reader], T]) -> T:
+        """Run ``work`` in a read transaction and return what it returned. Raises the errors of a store."""
+        try:
+            return self.recorder.query(work)
+        except RecorderError as error:
+            raise unavailable(error) from error
+
     def moment(self) -> str | None:
         """Return a text that stays the same while nothing is committed, where that is cheap to ask; else None."""
         if not self.recorder.polls_cheaply:

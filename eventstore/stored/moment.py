@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database, start_after, translated
+from eventstore.stored.database import Database, start_after
 from eventstore.stored.read_transaction import ReadTransaction, find_existing
 from eventstore.stored.results import ConversationRow
 
@@ -51,8 +51,7 @@ def query_all(database: Database, work: Callable[[Moment], T]) -> T:
 
     All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises ``StoreUnavailable``.
     """
-    with translated():
-        return database.recorder.query(lambda reader: work(Moment(database, reader)))
+    return database.query(lambda reader: work(Moment(database, reader)))
 
 
 Listed = TypeVar("Listed", Conversation, ConversationRow)

@@ -102,8 +102,7 @@ def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterab
 
     while True:
         try:
-            with translated():
-                taken = database.recorder.query(look)
+            taken = database.query(look)
         except NotIndexed:
             index(store, conversation)
             continue
@@ -125,8 +124,7 @@ def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, .
             )
         )
 
-    with translated():
-        return database.recorder.query(look)
+    return database.query(look)
 
 
 def index(store: HasDatabase, conversation: str) -> None:
@@ -171,9 +169,7 @@ def index_as(store: HasDatabase, conversation: str, fork: str) -> None:
             return False
         return bool(ReadTransaction(reader, found, store.database).recalled_among([_INDEXED]))
 
-    with translated():
-        is_indexed = store.database.recorder.query(look)
-    if is_indexed:
+    if store.database.query(look):
         index(store, fork)
 
 
