@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from eventstore import (
     ANY_VERSION,
@@ -19,11 +20,8 @@ from eventstore import (
     Event,
     EventStoreError,
     InvalidArgument,
-    InvalidEvent,
-    Message,
     Recorded,
     Retraction,
-    SystemMessage,
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
@@ -43,6 +41,8 @@ if TYPE_CHECKING:
     from foldlog.reports.stats import Stats
     from projections import Lifetimes
     from projections.messages import Dialect
+
+T = TypeVar("T")
 
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 
@@ -84,9 +84,7 @@ class History(ShownAsTable):
         through ``Histories``: it first reads the Views that a caller holds and that were not read yet.
         """
         try:
-            if self._generation.key is None:
-                return self._views.latest(self.id, self._meet_as)
-            return self._views.latest(self.id)
+            return self._views.latest(self.id, self._meet_as if self._generation.key is None else None)
         except ConversationNotFound:
             return View.from_events(())
 
@@ -107,10 +105,7 @@ class History(ShownAsTable):
         """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest
         first.
         """
-        try:
-            return self._store.events(self.id, start, stop, reverse=reverse)
-        except ConversationNotFound:
-            return iter(())
+        return _or_empty(partial(self._store.events, self.id, start, stop, reverse=reverse), iter(()))
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.
@@ -118,10 +113,7 @@ class History(ShownAsTable):
         ``history.view.tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
         negative number. Cost: these events.
         """
-        try:
-            return self._store.query(self.id, lambda read: read.tail(count))
-        except ConversationNotFound:
-            return ()
+        return _or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
 
     def append(
         self,
@@ -201,17 +193,11 @@ class History(ShownAsTable):
         Raises what ``eventstore.Documents.get`` raises but for ``ConversationNotFound``. Cost: one event and at most 64
         differences.
         """
-        try:
-            return self._histories._documents.get(self.id, name, default, version=version)
-        except ConversationNotFound:
-            return default
+        return _or_empty(partial(self._histories._documents.get, self.id, name, default, version=version), default)
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
         """Return all documents by name, now or when the history had ``version`` events. Cost: as ``document``, each."""
-        try:
-            return self._histories._documents.all(self.id, version=version)
-        except ConversationNotFound:
-            return {}
+        return _or_empty(partial(self._histories._documents.all, self.id, version=version), {})
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -262,10 +248,7 @@ class History(ShownAsTable):
         append at the same time. Raises what ``append`` raises. Durability: on disk when it returns. Cost: that of
         ``view``, and the open calls.
         """
-        try:
-            return interrupt(self._store, self._views, self.id, reason, generation=self._generation)
-        except ConversationNotFound:
-            return ()
+        return _or_empty(partial(interrupt, self._store, self._views, self.id, reason, generation=self._generation), ())
 
     def append_reply(
         self, reply: Any, *, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
@@ -277,20 +260,9 @@ class History(ShownAsTable):
         call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
         raises; then nothing is appended.
         """
-        from foldlog.replies import from_openai
+        from foldlog.replies import events_of_reply
 
-        events = from_openai(reply)
-        for event in events:
-            if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
-                raise InvalidEvent(
-                    f"conversation {self.id!r}: a message of the {event.source} is not the reply of a model; append it "
-                    f"with history.append(foldlog.from_openai(message)); nothing was appended"
-                )
-        if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
-            raise InvalidEvent(
-                f"conversation {self.id!r}: the reply has neither a text nor a tool call; nothing was appended; look "
-                f"at its finish reason, and ask the model again"
-            )
+        events = events_of_reply(self.id, reply)
         return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def append_tool_result(
@@ -459,10 +431,7 @@ class History(ShownAsTable):
         """
         from foldlog.reports.stats import Stats, collect_stats
 
-        try:
-            return collect_stats(self._store, [self.id], views=self._views)
-        except ConversationNotFound:
-            return Stats(conversations=1)
+        return _or_empty(partial(collect_stats, self._store, [self.id], views=self._views), Stats(conversations=1))
 
     def lifetimes(self) -> Lifetimes:
         """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,
@@ -471,10 +440,7 @@ class History(ShownAsTable):
         from condensers import event_tokens
         from projections import Lifetimes
 
-        try:
-            return self._views.lifetimes(self.id, event_tokens)
-        except ConversationNotFound:
-            return Lifetimes(self.id, 0, (), {}, ())
+        return _or_empty(partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ()))
 
     def fork(self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None) -> History:
         """Begin a history that shares the events of this one up to version ``at``, by default the present one.
@@ -520,6 +486,14 @@ class History(ShownAsTable):
         except EventStoreError as error:
             return Table(f"{self!r}: {error}")
         return Table(f"{self.id}: {repr(view)[1:-1]}", ("id", "kind", "text"), rows_of(view.events))
+
+
+def _or_empty(read: Callable[[], T], empty: T) -> T:
+    """Return what ``read`` returns; ``empty`` where the history has no events yet."""
+    try:
+        return read()
+    except ConversationNotFound:
+        return empty
 
 
 def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Iterable[Event]:

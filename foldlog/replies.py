@@ -17,6 +17,7 @@ from eventstore import (
     Content,
     Event,
     InvalidArgument,
+    InvalidEvent,
     Message,
     Observation,
     SystemMessage,
@@ -58,6 +59,25 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     its chunks first.
     """
     return tuple(_events(plain(message_or_response)))
+
+
+def events_of_reply(conversation: str, reply: Any) -> tuple[Event, ...]:
+    """Return the events of a model's reply. Raises what ``from_openai`` raises, and ``InvalidEvent`` for a message of the
+    user or the system, and for a reply with neither a text nor a call.
+    """
+    events = from_openai(reply)
+    for event in events:
+        if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
+            raise InvalidEvent(
+                f"conversation {conversation!r}: a message of the {event.source} is not the reply of a model; append "
+                f"it with history.append(foldlog.from_openai(message)); nothing was appended"
+            )
+    if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
+        raise InvalidEvent(
+            f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; look "
+            f"at its finish reason, and ask the model again"
+        )
+    return events
 
 
 def _events(value: Any) -> Iterator[Event]:
