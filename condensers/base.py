@@ -153,7 +153,7 @@ class AgentModel(Protocol):
     def max_output_tokens(self) -> int | None: ...
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Return cumulative token counts of the prompt that ``view`` makes, ``len(view) + 1`` of them, never falling.
+        """Return ``len(view) + 1`` ascending token counts: those of the prompts that the beginnings of ``view`` make.
 
         ``sums[0]`` counts the prompt without any event (its tools, for example), and ``sums[i]`` the prompt that
         ``view[:i]`` makes. So ``sums[-1]`` is the exact count of the whole prompt, equal to the tokenizer's own. Cost:

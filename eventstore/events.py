@@ -274,7 +274,7 @@ _NO_NUMBERS = (None, None, None)
 
 
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
-    """These events are forgotten; this summary, if any, stands for them. The log keeps them all the same.
+    """These events are forgotten; this summary, if any, stands for them. The log still has them.
 
     Give either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or ``forgotten_events_start_id``
     and ``forgotten_events_end_id``, both inclusive. The form that was given is stored. A reader always gets the ids as

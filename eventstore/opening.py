@@ -30,7 +30,7 @@ def open_store(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> Store:
-    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
+    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it does not exist.
 
     ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such as ``history.db``.
     ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
@@ -68,7 +68,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
     """Verify the backup, a file, and replace the SQLite store at ``url`` by a copy of it.
 
     Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
-    it again. The file that was there is kept beside it. The restored store gives no position a second time, so
+    it again. The previous file is kept beside it. The restored store gives no position a second time, so
     followers go on; ``maintenance.status.lost_after`` tells them which events they have read that are no longer in it.
 
     ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of the environment are

@@ -248,7 +248,7 @@ _forked = _method(History.fork, writes=True)
 
 
 class AsyncHistories:
-    """The histories of a store, by id. ``sync`` is the same of the sync face; see ``foldlog.Histories``.
+    """The histories of a store, by id. ``sync`` is the ``Histories`` of the sync face.
 
     Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work, finish=True)`` runs a
     function that uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
@@ -330,7 +330,7 @@ class AsyncHistories:
 
 
 class AsyncHistory:
-    """One conversation. ``sync`` is the same of the sync face; see ``foldlog.History`` for every method."""
+    """One conversation. ``sync`` is its ``History``, which describes every method."""
 
     def __init__(self, histories: AsyncHistories, conversation: str) -> None:
         self._histories = histories

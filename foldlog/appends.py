@@ -42,7 +42,7 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether it reads nothing first, and runs no code but foldlog's, so that others may wait for it."""
+        """Whether it reads nothing first and runs only foldlog's code, so that other appends may wait for it."""
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         return self.documents is None and self.dedupe is None and (few or isinstance(events, Event))

@@ -42,7 +42,7 @@ def open(
     compression: Compression | None = None,
     event_bytes_max: int = EVENT_BYTES_MAX,
 ) -> Histories:
-    """Open a store: a SQLite file, which is made if it is not there, a PostgreSQL database, or memory.
+    """Open a store: a SQLite file, which is made if it does not exist, a PostgreSQL database, or memory.
 
     ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash (``"history.db"``), or a URL:
                     ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``

@@ -190,7 +190,7 @@ class History(ShownAsTable):
     def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
         """Return a document, now or when the history had ``version`` events; ``default`` where there is none.
 
-        Raises what ``eventstore.Documents.get`` raises but for ``ConversationNotFound``. Cost: one event and at most 64
+        Raises what ``eventstore.Documents.get`` raises, except ``ConversationNotFound``. Cost: one event and at most 64
         differences.
         """
         return _or_empty(partial(self._histories._documents.get, self.id, name, default, version=version), default)

@@ -62,8 +62,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
 
 
 def events_of_reply(conversation: str, reply: Any) -> tuple[Event, ...]:
-    """Return the events of a model's reply. Raises what ``from_openai`` raises, and ``InvalidEvent`` for a message of the
-    user or the system, and for a reply with neither a text nor a call.
+    """Return the events of a model's reply. Raises what ``from_openai`` raises, and ``InvalidEvent`` for a message of
+    the user or the system, and for a reply with neither a text nor a call.
     """
     events = from_openai(reply)
     for event in events:

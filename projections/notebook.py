@@ -31,7 +31,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]] = ()
 
     def html(self) -> str:
-        """Return the table as HTML that holds no markup but its own."""
+        """Return the table as HTML, with all markup in its texts escaped."""
         parts = [f"<div><strong>{_escaped(self.heading)}</strong>"]
         if self.rows:
             parts.append('<table style="text-align: left">')

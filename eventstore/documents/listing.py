@@ -232,7 +232,7 @@ def _decode(body: bytes) -> dict[str, Any]:
 
 
 def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
-    """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared for want of a key."""
+    """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared because a key is not given."""
     given = [] if keys is None else keys.names
     missing = [name for name in used if name not in given]
     if missing:

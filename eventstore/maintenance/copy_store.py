@@ -23,7 +23,7 @@ from eventstore.stored.staging import discard_staged
 from eventstore.values.arguments import whole
 
 _JOBS_MAX = 64
-"""Conversations that are copied at a time."""
+"""The number of conversations that are copied at the same time."""
 
 
 class Moved(NamedTuple):

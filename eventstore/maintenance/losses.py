@@ -1,6 +1,6 @@
 """Remember in a store what was lost before a salvage made it.
 
-A salvaged store is sound: each lost event is replaced, and a lost conversation is not there. So the store itself does
+A salvaged store is sound: each lost event is replaced, and a lost conversation is missing. So the store itself does
 not show what it once had. The salvage records it as a fact about the store, which copies and later salvages keep.
 """
 

@@ -128,7 +128,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
             try:
                 change.run()
                 break
-            except KeyReplaced:  # another process changed or erased it: begin with what is there now
+            except KeyReplaced:  # another process changed or erased it: begin with its present state
                 time.sleep(REST_S)
         else:
             raise StoreUnavailable(

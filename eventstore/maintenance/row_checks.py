@@ -70,7 +70,7 @@ class Pass:
         self.suspects = Suspects()
         self.receipts = Receipts()
         self.wanted = wanted
-        """Heads that were published, by version. A head that is found is removed."""
+        """The published heads by version that were not found yet."""
         self._codec = codec
         self._limit = limit
         self._salt = salt
@@ -124,7 +124,7 @@ class Pass:
             if start < version <= self._next and head_of(rows[version - 1 - start][8]) == head:
                 del self.wanted[version]
         if count < len(rows) and type(rows[count][0]) is int and rows[count][0] < self._next:
-            self._find(rows[count][0], "it is there twice", sound=True)
+            self._find(rows[count][0], "it is stored twice", sound=True)
         return count == stop - start
 
     def _look_at_all(self, recorder: Recorder, key: int, stop: int) -> None:
@@ -146,7 +146,7 @@ class Pass:
     def _look_at(self, stored: Row, row: Row) -> None:
         """Check one row that is encrypted, or near a row that is not sound: both as it is stored and decrypted."""
         if stored.id < self._next:
-            self._find(stored.id, "it is there twice", sound=True)
+            self._find(stored.id, "it is stored twice", sound=True)
             return
         if stored.id != self._next:
             self._miss(stored.id)

@@ -113,8 +113,8 @@ def _told(losses: Iterable[Loss]) -> tuple[VerifyFinding, ...]:
 
 
 def _explained(verdict: Verdict, losses: Sequence[Loss], *, by_salvage: bool) -> Verdict:
-    """Return the verdict with the losses of earlier salvages. ``by_salvage``: they explain why heads do not fit that
-    another store published.
+    """Return the verdict with the losses of earlier salvages. ``by_salvage``: the losses explain why heads that
+    another store published do not fit.
     """
     told = _told(losses) if verdict.head is not None or verdict.conversation is None else ()
     if not by_salvage or not losses or not any(finding.of_head for finding in verdict.findings):

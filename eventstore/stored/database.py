@@ -315,7 +315,7 @@ class Database:
                 found = self.find(reader, conversation)
                 codec = met[conversation] = NOBODYS if found is None else self.codec_of(found)
             if codec is NOBODYS:
-                problem = b"the conversation that it belongs to is not there"
+                problem = b"the conversation that it belongs to does not exist"
                 rows = [as_rows([row])[0]._replace(encoding=DAMAGED, body=problem)]
             else:
                 rows = codec.decoded([row], self)
@@ -374,7 +374,7 @@ class Database:
 
     def _lasts(self, codec: RowCodec) -> bool:
         """Return whether a codec can be used in a later transaction than the one that found its conversation: where
-        this process has keys, only one that reads nothing but what was written with the conversation's.
+        this process has keys, only one that reads only rows written with the key of the conversation.
         """
         return self.settings.keys is None or codec.is_strict
 
@@ -447,7 +447,7 @@ def place_unreadable(error: RecorderError) -> str:
 
 
 NOBODYS = RowCodec.of("")
-"""The codec of a conversation that is not there."""
+"""The codec of a conversation that does not exist."""
 
 
 def encrypted(found: Conversation, data_key: DataKey | None, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:

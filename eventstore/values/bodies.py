@@ -136,4 +136,4 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
                 raise NotListed("its list of bytes names a place that holds something else")
             container[each["at"][-1]] = value
         except (LookupError, TypeError) as error:
-            raise NotListed("its list of bytes names a place that is not there") from error
+            raise NotListed("its list of bytes names a place that does not exist") from error

@@ -91,7 +91,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return await self._run(partial(self._get, app_name, user_id, session_id, config))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user with their states, the last updated one at the end."""
+        """Return the sessions of an app or a user with their states, in the order of their last updates."""
         return ListSessionsResponse(sessions=await self._run(partial(self._listed, app_name, user_id)))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:

@@ -108,7 +108,7 @@ class GivenUpLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EndLine(msgspec.Struct, forbid_unknown_fields=True):
-    """The last line: the totals of the lines before it."""
+    """The last line, with the totals of the lines before it."""
 
     end: bool
     conversations: _Whole

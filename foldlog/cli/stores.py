@@ -67,7 +67,7 @@ def _tell_of_plain_text(store: Store) -> None:
     if is_mixed:
         terminal.note(
             f"conversations of this store are encrypted, and no key is given: new ones are stored as plain text; "
-            f"{SET_A_KEY} to encrypt them, and 'foldlog rekey' encrypts those that are there"
+            f"{SET_A_KEY} to encrypt them, and 'foldlog rekey' encrypts the stored ones"
         )
 
 

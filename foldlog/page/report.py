@@ -50,7 +50,7 @@ def write_report(
 
     The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
     Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the
-    model is not there. Cost: the events, once; memory for their columns.
+    model is missing. Cost: the events, once; memory for their columns.
     """
     version = store.conversation(conversation).version
     fold = new_fold(store, conversation, limit, model)

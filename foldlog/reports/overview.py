@@ -45,7 +45,7 @@ class Overview(NamedTuple):
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
                        zone as its source wrote it
     ``problem``        why figures are missing
-    ``needs_key``      they are missing for want of a key, and not because of damage
+    ``needs_key``      they are missing because a key is not given, not because of damage
     """
 
     title: str | None = None

@@ -34,7 +34,7 @@ class ToolFigures:
 @dataclass
 class ModelFigures:
     """Calls of one model on one day, in UTC. ``cached_tokens`` are part of ``prompt_tokens``. ``cost`` is None if it is
-    not known of any call; ``costs_recorded``: of how many it is.
+    known for no call; ``costs_recorded`` counts the calls for which it is known.
     """
 
     calls: int = 0

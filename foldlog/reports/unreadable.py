@@ -33,7 +33,7 @@ def listed_around_damage(store: Store) -> Iterator[ConversationRow | Unlisted]:
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events of a store after a position. Raises what ``Store.follow`` raises, but for these errors."""
+    """Yield all events of a store after a position. Raises what ``Store.follow`` raises, except these errors."""
     while True:
         try:
             yield from store.follow(position)
@@ -46,7 +46,7 @@ def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
 
 
 def logged(store: Store, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events of a conversation with ``start <= id < stop``. Raises what ``Store.log`` raises, but for these
+    """Yield the events of a conversation with ``start <= id < stop``. Raises what ``Store.log`` raises, except these
     errors.
     """
     while stop is None or start < stop:

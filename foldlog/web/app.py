@@ -183,7 +183,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
     """Send each new version of a conversation, or, without an id, each change of the store, as server-sent events."""
     given = request.query_params.get("id")
     if given is not None:
-        store.query(given, _present)  # one that is not there, or erased, is refused at once
+        store.query(given, _present)  # one that does not exist, or was erased, is refused at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
 

@@ -87,7 +87,7 @@ def json_lines(values: Sequence[Any]) -> Iterator[bytes]:
 
 def _steers_nothing(lines: bytes) -> bool:
     """Return whether a text certainly holds no character that steers a terminal, except line feeds."""
-    if lines.isascii():  # msgspec escapes control characters, but for one
+    if lines.isascii():  # msgspec escapes all control characters except one
         return b"\x7f" not in lines
     return lines.replace(b"\n", b" ").decode().isprintable()
 

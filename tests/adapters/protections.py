@@ -1,4 +1,4 @@
-"""Take each protection of an adapter out, one at a time, and see a test fail for want of it.
+"""Take each protection of an adapter out, one at a time, and see a test fail without it.
 
     python -m tests.adapters.protections [NAME…]
 

@@ -1,4 +1,4 @@
-"""Take each rule of the condensers out, one at a time, and see a test fail for want of it.
+"""Take each rule of the condensers out, one at a time, and see a test fail without it.
 
     python -m tests.attack.protections [NAME…]
 

@@ -1,4 +1,4 @@
-"""Take each protection out, one at a time, and see a test fail for want of it.
+"""Take each protection out, one at a time, and see a test fail without it.
 
     python -m tests.crash.protections [NAME…]
 

@@ -190,7 +190,7 @@ def test_a_file_that_may_not_even_be_read_is_said(open_folder: Path):
     open_at(path).close()
     printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
     assert printed.startswith("StoreUnavailable cannot open ")
-    assert "unable to open database file; check that it is there, and give this user the right to" in printed
+    assert "unable to open database file; check that it exists, and give this user the right to" in printed
 
 
 def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_folder: Path):

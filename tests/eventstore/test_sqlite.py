@@ -202,9 +202,9 @@ def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
 
 
 def test_opening_asks_for_an_existing_file_where_it_should(tmp_path: Path):
-    with pytest.raises(OperationalError, match="unable to open database file; check that it is there"):
+    with pytest.raises(OperationalError, match="unable to open database file; check that it exists"):
         SQLiteRecorder(str(tmp_path / "missing.db"), create=False)
-    with pytest.raises(OperationalError, match="unable to open database file; check that it is there"):
+    with pytest.raises(OperationalError, match="unable to open database file; check that it exists"):
         SQLiteRecorder(str(tmp_path / "missing.db"), writable=False)
     with pytest.raises(OperationalError, match="No such file or directory; make its folder first"):
         SQLiteRecorder(str(tmp_path / "nowhere" / "store.db"))

@@ -246,7 +246,7 @@ def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
     spoil(path, "DELETE FROM conversations WHERE id = 'a'")
     findings = found(path, a=head)
     assert findings["a"] == ["it is missing, and had 12 events when its head was published"]
-    assert findings[""] == ["12 events are of conversation number 1, which is not there"]
+    assert findings[""] == ["12 events are of conversation number 1, which does not exist"]
 
 
 def test_a_head_published_early_is_met_on_the_way(path: Path):
@@ -307,7 +307,7 @@ def test_a_row_that_is_there_twice_is_named(path: Path):
         f"shown_before, structural_before, checksum, head, body FROM events WHERE {of('a', 7)}",
     )
     findings = found(path)["a"]
-    assert "event 7: it is there twice" in findings
+    assert "event 7: it is stored twice" in findings
     assert all(finding.startswith("event 7: ") for finding in findings)
 
 

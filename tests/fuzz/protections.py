@@ -1,4 +1,4 @@
-"""Take each protection against damage and leaks out, one at a time, and see a test fail for want of it.
+"""Take each protection against damage and leaks out, one at a time, and see a test fail without it.
 
     python -m tests.fuzz.protections [NAME…]
 

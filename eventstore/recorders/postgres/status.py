@@ -88,7 +88,7 @@ _NUMBERS: Final = 1 << 32
 
 def _removed_all_before(number: int, reports: Sequence[str]) -> bool:
     """Return whether VACUUM, by its own report, removed every row that was deleted by a transaction below ``number``. A
-    report in an unknown language counts as a no.
+    report in an unknown language counts as False.
     """
     report = " ".join(reports)
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
@@ -112,7 +112,7 @@ def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
         for name in ("rows_without_conversation", "attachments_without_conversation")
     )
     for key, count in connection.execute(rows_without_conversation).fetchall():
-        yield f"{count} events are of conversation number {key}, which is not there"
+        yield f"{count} events are of conversation number {key}, which does not exist"
     for (lonely,) in connection.execute(attachments_without_conversation).fetchall():
         if lonely:
             yield f"{lonely} values that stood beside events belong to no event"

@@ -225,7 +225,7 @@ class Wire:
 
     def _read_to_the_end(self) -> None:
         """Continue where a round trip was interrupted. A result that arrived at that moment is lost."""
-        self._pg.pipeline_sync()  # once more does no harm, on a connection that is closed
+        self._pg.pipeline_sync()  # a second sync does no harm, because this connection is closed next
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
         empty = 0
         while self._unread and empty < _EMPTY_MAX:

@@ -129,7 +129,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             None if replaces is None else bigint(replaces),
         )
         self._seen_by("stands_conversation", bigint(key), salt)
-        self._locked.add(key)  # no other transaction knows of it
+        self._locked.add(key)  # no other transaction can see it
         begun = new.under(key)
         if not staged:
             self._met[key] = begun
@@ -174,7 +174,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         if exactly and self._unchecked and not start.startswith(HIDDEN_KEYS):
-            # Of a conversation that is as we left it. If the key is there, the one who remembers it now is refused.
+            # The conversation is as we left it. If the key exists, the writer that remembers it now is refused.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
             return []

@@ -31,7 +31,7 @@ _ADVICE: Final = {
     sqlite3.SQLITE_FULL: "free some space, then open the store again",
     sqlite3.SQLITE_IOERR: "look at the disk, then open the store again",
     sqlite3.SQLITE_READONLY: _FOLDER_TOO,
-    sqlite3.SQLITE_CANTOPEN: f"check that it is there, and {_FOLDER_TOO}",
+    sqlite3.SQLITE_CANTOPEN: f"check that it exists, and {_FOLDER_TOO}",
     sqlite3.SQLITE_PERM: _FOLDER_TOO,
     sqlite3.SQLITE_BUSY: "a program other than foldlog holds the file; end it, then try again",
     sqlite3.SQLITE_CORRUPT: _IS_DAMAGED,

@@ -48,8 +48,8 @@ _TO_WRITE = "to write, open it as a user who may write the file and its folder, 
 class SQLiteRecorder:
     """A recorder on a SQLite file.
 
-    ``create`` makes the file, with mode 0600, if it is not there. ``writable=False`` opens an existing file for reading
-    only. ``patience_s`` is how long a call waits for writers of other processes and threads. ``durable``: a write is on
+    ``create`` makes the file, with mode 0600, if it does not exist. ``writable=False`` only reads an existing file.
+    ``patience_s`` is how long a call waits for writers of other processes and threads. ``durable``: a write is on
     disk when ``transact`` returns (``synchronous=FULL``); otherwise a power cut may lose the newest commits, each as a
     whole.
 

@@ -290,7 +290,7 @@ class StoreFile:
             )
 
     def _has_made_its_log(self) -> bool:
-        """Return whether the first connection, which has read the file, has made its log: the log was not there before.
+        """Return whether the first connection, which has read the file, has made its log: the log did not exist before.
         Where it was, only SQLite knows whether the file uses it.
         """
         had_log, self._had_log = self._had_log, True
@@ -343,7 +343,7 @@ class StoreFile:
 
 
 def _behind_links(name: str) -> tuple[str, _Held | None]:
-    """Return the path that all symbolic links lead to, also of a file to be made, and the file if it is there."""
+    """Return the path that all symbolic links lead to, also of a file to be made, and the file if it exists."""
     held = None
     try:
         held = _Held(name)

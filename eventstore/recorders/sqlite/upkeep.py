@@ -78,13 +78,13 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
     for key, count in reader.execute(SQL["rows_without_conversation"]):
-        yield f"{count} events are of conversation number {key}, which is not there"
+        yield f"{count} events are of conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     if lonely:
         yield f"{lonely} values that stood beside events belong to no event"
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
-        yield f"conversation {hidden!r} is hidden, as if it were still being imported, and was there before"
+        yield f"conversation {hidden!r} is hidden, as if it were still being imported, but it was visible before"
     for name, count in reader.execute(SQL["without_position"]):
         unplaced = str(name, "utf-8", "replace")
         yield f"{count} events of conversation {unplaced!r} have no position, so no follower meets them"

@@ -170,7 +170,7 @@ class Checkpoints(CheckpointReader):
     def copy(self, thread: str, target: str) -> None:
         """Copy the checkpoints of a thread, with their notes, to another thread. Cost: the checkpoints.
 
-        Copying again adds only what is new: a checkpoint that the other thread has stays as it is there.
+        Copying again adds only what is new: a checkpoint that the other thread already has stays unchanged.
         """
         for each in reversed(list(self.walk(thread))):
             whole, known = self.whole(thread, each), self.notes(target, each.id)

@@ -153,7 +153,7 @@ def _replays(
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Add the name of the condenser to an error of its model: the comparison stops."""
+    """Add the name of the condenser to an error of its model, which stops the comparison."""
     from condensers import ModelCallFailed
 
     try:

@@ -91,7 +91,7 @@ def run(
 
 
 def without_audit(unconfirmed: Sequence[str], audit: Path | None) -> list[str]:
-    """Return the read models that have not confirmed, but for an audit database that this command has brought up to
+    """Return the read models that have not confirmed, except an audit database that this command has brought up to
     date.
     """
     if audit is None or not unconfirmed:

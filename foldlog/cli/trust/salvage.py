@@ -35,7 +35,7 @@ def run(
     ],
     target: Annotated[
         str,
-        typer.Argument(metavar="TO", callback=new_file, help="The new store: a file that is not there yet, or a URL."),
+        typer.Argument(metavar="TO", callback=new_file, help="The new store: a file that does not exist, or a URL."),
     ],
     as_json: AsJson = False,
 ) -> int:

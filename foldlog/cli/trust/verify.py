@@ -60,7 +60,7 @@ def run(
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
         outcome += f"; {count(len(found.lost), 'earlier loss', 'earlier losses')}, named above" if found.lost else ""
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
-        words += f", {found.unchecked:,} not checked for want of a key" if found.unchecked else ""
+        words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
     return DONE
 

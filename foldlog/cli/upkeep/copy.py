@@ -25,7 +25,7 @@ def run(
     target: Annotated[
         str, typer.Argument(metavar="TO", callback=new_file, help="The target; it is made if it does not exist.")
     ],
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations that are copied at a time.")] = 4,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")] = 4,
     as_json: AsJson = False,
 ) -> int:
     """Copy every conversation from one store to another, for example from SQLite to PostgreSQL.

@@ -227,7 +227,7 @@ class _Ends:
         self._versions: dict[int, int] = dict(target.execute(SQL["carved_versions"]))
         self._at_least = {key: (version, why) for key, version, why in target.execute(SQL["carved_at_least"])}
         self.named: dict[int, int] = {}
-        """The last event that the index names, by key, where its row is not there."""
+        """The last event that the index names, by key, where its row does not exist."""
         self._gaps: list[tuple[int, float]] = []
         """The ranges of keys whose last entries may be in a part of the index that cannot be read."""
         root = pages.root(b"events_by_id")

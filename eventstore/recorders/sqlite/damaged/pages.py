@@ -85,8 +85,8 @@ class PageFile:
                 yield from self._rows_of(number, page)
 
     def there_and_recorded(self) -> tuple[int, int]:
-        """Return how many pages are there, and how many there were: the log or the header of the file records that;
-        where neither does, as many as there are. A page that only the log has is there.
+        """Return how many pages exist, in the file or only in the log, and how many there were: the log or the header
+        of the file records that. Where neither does, both numbers are equal.
         """
         recorded = self._committed or _recorded_pages(self._page(1) or b"") or self._whole_in_file
         in_file = min(self._whole_in_file, recorded)

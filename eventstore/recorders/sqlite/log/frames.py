@@ -88,7 +88,7 @@ def _at_rest(path: str) -> Frames:
 
 
 def frames_of(log: BinaryIO, index: str, page_bytes: int) -> Frames:
-    """Return the frames of a log from its beginning, with the help of its ``index`` if that is there. ``page_bytes`` is
+    """Return the frames of a log from its beginning, with the help of its ``index`` if that exists. ``page_bytes`` is
     the size of a page where the header of the log is damaged.
     """
     described = _described(index)  # first: a writer adds frames to the log before it counts them there
