@@ -16,27 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.metadata import MetadataInterface
 from condensers.ported import abstract, accept_agent_llm
-from condensers.reports import Report, take_report, with_reports
+from condensers.reports import Report as Report
+from condensers.reports import take_report, with_reports
 from eventstore.events import CondensationAction
 from projections import View
 
 if TYPE_CHECKING:
     from condensers.config.registry import CondenserConfig
-
-__all__ = [
-    "AgentModel",
-    "Condensation",
-    "Condenser",
-    "CondenserBase",
-    "Reason",
-    "Reply",
-    "Report",
-    "Requirement",
-    "Step",
-    "Summarizer",
-    "ToolCall",
-    "reported",
-]
 
 
 class Reason(StrEnum):

@@ -34,8 +34,6 @@ from eventstore.events import Event, is_structural
 from eventstore.writing.generation import Generation
 from projections import View
 
-__all__ = ["CondenseHandler", "Outdated"]
-
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
 

@@ -26,8 +26,6 @@ from projections.intervals import contains
 from projections.retractions import intervals_kept
 from projections.v0_dialect import is_from_v0
 
-__all__ = ["Made", "Replay", "Replaying", "Turn", "begins_a_turn", "replay"]
-
 _CONDENSATIONS_MAX_A_TURN = 10
 
 _OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})

@@ -32,8 +32,6 @@ from eventstore.writing.forking import begin_fork
 from eventstore.writing.generation import Generation, tombstones_before
 from eventstore.writing.importing import Ingestion
 
-__all__ = ["EVENT_BYTES_MAX", "Store", "prepare_append"]
-
 T = TypeVar("T")
 
 _is_structural = attrgetter("structural")

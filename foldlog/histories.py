@@ -14,7 +14,7 @@ from eventstore import ConversationErased, ConversationRow, Documents, KeyRing, 
 from eventstore.documents.listing import RecentConversations, recent_conversations
 from eventstore.events import ATTRIBUTES
 from eventstore.recorders.base import RecorderOfFile
-from eventstore.store import EVENT_BYTES_MAX
+from eventstore.stored.row_codec import EVENT_BYTES_MAX
 from eventstore.values.arguments import text
 from eventstore.writing.generation import Generation
 from eventstore.writing.origins import FoundEvent, find

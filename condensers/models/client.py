@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from projections import View
     from projections.messages import Dialect
 
-__all__ = ["LLM", "LLMConfig"]
-
 _GRACE_S = 1.0
 """A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""
 

@@ -14,8 +14,6 @@ from eventstore.maintenance.row_checks import VerifyFinding
 from eventstore.recorders.base import Recorder
 from eventstore.stored.rows import from_microseconds
 
-__all__ = ["Loss", "add_losses", "losses_of"]
-
 _FACT: Final = "salvaged"
 
 

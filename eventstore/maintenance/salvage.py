@@ -23,7 +23,8 @@ from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.losses import Loss, add_losses, losses_of
-from eventstore.maintenance.verify import VerifyFinding, verdicts
+from eventstore.maintenance.row_checks import VerifyFinding
+from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.types import HEAD_BYTES, BareRow, Conversation, Row, as_rows
 from eventstore.store import Store
 from eventstore.stored import hash_chain

@@ -29,8 +29,6 @@ from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.staging import staged_keys
 from eventstore.writing.generation import tombstones_before
 
-__all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
-
 _PAGE = 1_000
 
 

@@ -12,8 +12,6 @@ import typer
 from eventstore.maintenance.whole_file import check_target
 from foldlog.cli.outcome import Refused
 
-__all__ = ["Force", "check_output", "new_file", "output_option"]
-
 Named = TypeVar("Named", Path, str)
 
 Force = Annotated[

@@ -17,38 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from foldlog.cli.hints import completed
 from foldlog.cli.outcome import Refused
 from foldlog.words.gist import UNLIMITED
-from foldlog.words.safe_text import json_text, printable, well_formed
+from foldlog.words.safe_text import json_text, well_formed
+from foldlog.words.safe_text import printable as printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
     from rich.text import Text
-
-__all__ = [
-    "UNLIMITED",
-    "Listed",
-    "PrintedLines",
-    "StdoutFailed",
-    "about",
-    "complain",
-    "completing",
-    "console",
-    "emit",
-    "emit_list",
-    "has_edge",
-    "has_found",
-    "json_text",
-    "note",
-    "paused",
-    "prepare",
-    "print_indented",
-    "print_line",
-    "print_values",
-    "printable",
-    "progress",
-    "warn",
-    "working",
-]
 
 _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 """Text in which each character takes one column of a terminal."""

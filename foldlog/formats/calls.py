@@ -9,8 +9,6 @@ from eventstore.events import Action
 from foldlog.formats.format import Past
 from foldlog.formats.recent import Recent
 
-__all__ = ["REJECTED", "EarlierCalls", "OpenCalls"]
-
 REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason: "no output" would say that the action was done."""
 

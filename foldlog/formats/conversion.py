@@ -13,8 +13,6 @@ from foldlog.formats.live import Encoder
 from foldlog.formats.record import ImportFinding, NotAnEvent
 from foldlog.formats.registry import UnknownFormat, format_named
 
-__all__ = ["ANY_HISTORY", "OtherFormat", "decode", "encode"]
-
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
 _COUNTS = frozenset(("usage", "cost"))

@@ -22,8 +22,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Orders", "Path", "apply", "apply_what_fits", "delta", "object_delta"]
-
 Delta = dict[str, Any] | list[Any] | None
 Path = tuple[Any, str | int] | None
 """The place of a value in a record: that of the object or array around it, and its key or index; None for the record

@@ -9,8 +9,6 @@ from typing import Any
 from foldlog.formats.format import LOOK_AT, Format, Lookalike, Recognize
 from foldlog.formats.registry import AUTO, format_named, formats
 
-__all__ = ["format_of", "recognize"]
-
 
 def recognize(format: str = AUTO) -> Recognize:
     """Return how to recognize a history: of any format, or one whose records may be those of ``format``.

@@ -13,24 +13,6 @@ from eventstore.events import ATTRIBUTES, DocumentChanges, Event, Redaction, Ret
 if TYPE_CHECKING:
     from projections import View
 
-__all__ = [
-    "LOOK_AT",
-    "Format",
-    "Lookalike",
-    "Options",
-    "Past",
-    "Recognize",
-    "RecordDecoder",
-    "RecordEncoder",
-    "RestartableDecoder",
-    "RestartableEncoder",
-    "UnusableFormat",
-    "name_left_out",
-    "new_decoder",
-    "new_encoder",
-    "unnamed",
-]
-
 _LEFT_OUT: Final[Mapping[type, str]] = {Retraction: "retraction", Redaction: "redaction receipt"}
 
 LOOK_AT = 50

@@ -15,8 +15,6 @@ from typing import Any, cast
 from eventstore.events import Event
 from foldlog.formats.delta import Path, apply, apply_what_fits, object_delta
 
-__all__ = ["KeyOrder"]
-
 _SHAPES_MAX = 1_000
 _KEYS_MAX = 64
 """Objects with more keys are compared again each time, so that wide objects of many shapes take no memory."""

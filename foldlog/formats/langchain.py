@@ -38,8 +38,6 @@ from foldlog.formats.format import Format, Options, Past
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, rest_of
 
-__all__ = ["FORMAT"]
-
 NAME = "langchain"
 
 _CHUNK = "MessageChunk"

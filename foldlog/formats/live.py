@@ -39,8 +39,6 @@ from foldlog.formats.registry import format_named
 if TYPE_CHECKING:
     from projections import View
 
-__all__ = ["BEGINS", "Decoder", "Encoder", "NotLive", "ReadableHistory", "begins_segment"]
-
 BEGINS = "begins"
 """The mark of the first event of a segment, in ``origin.rest``."""
 SEGMENT_RECORDS = 128

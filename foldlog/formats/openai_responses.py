@@ -45,8 +45,6 @@ from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, rest_of
 from projections.messages.turns import arguments_of
 
-__all__ = ["FORMAT"]
-
 NAME = "openai-responses"
 
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}

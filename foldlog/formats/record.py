@@ -10,8 +10,6 @@ from msgspec.structs import force_setattr
 from eventstore.errors import EventStoreError
 from eventstore.events import Event, Origin
 
-__all__ = ["ImportFinding", "NotAnEvent", "described", "linked_to", "read_time", "rest_of", "time_text"]
-
 
 class NotAnEvent(EventStoreError, ValueError):
     """This record is not an event of the format: a finding at its place. The rest is imported."""

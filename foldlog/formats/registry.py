@@ -16,8 +16,6 @@ from eventstore.errors import EventStoreError, InvalidArgument
 from eventstore.values.arguments import text
 from foldlog.formats.format import Format, UnusableFormat
 
-__all__ = ["AUTO", "GROUP", "UnknownFormat", "format_named", "formats", "register"]
-
 GROUP = "foldlog.formats"
 """The group of the entry points of formats."""
 AUTO = "auto"

@@ -12,8 +12,6 @@ from foldlog.formats.files.readers import Located, RecordReader
 from foldlog.formats.format import Options, new_decoder
 from foldlog.formats.record import ImportFinding, NotAnEvent
 
-__all__ = ["Source"]
-
 _FINDINGS_MAX = 1_000
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["SourceIds"]
-
 _SLOT = 17
 """Bytes for each event: the type of its id, and the id."""
 _OTHER, _UUID, _INTEGER = range(3)

@@ -16,8 +16,6 @@ from foldlog.formats.record import ImportFinding
 from foldlog.formats.registry import AUTO, formats
 from foldlog.formats.source import Source
 
-__all__ = ["Sources", "detect", "open_sources"]
-
 
 class Sources:
     """The histories in some files and folders: iterate it for one ``Source`` after the other.

@@ -23,8 +23,6 @@ from foldlog.formats.openai_chat.reading import OpenAIChatDecoder
 from foldlog.formats.openai_chat.recognition import accepts
 from foldlog.formats.openai_chat.writing import OpenAIChatEncoder
 
-__all__ = ["FORMAT"]
-
 NAME = "swe-agent"
 
 _PARTS = ("thought", "action")

@@ -9,8 +9,6 @@ from collections.abc import Collection
 from eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store
 from eventstore.events import is_structural
 
-__all__ = ["version_of_tip"]
-
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
     """Return the version after the last event whose source named it ``source_id``. The View there shows the branch that

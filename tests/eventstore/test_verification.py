@@ -401,7 +401,7 @@ def test_a_key_that_stands_for_impossible_events_is_named(path: Path, change: st
 
 def test_a_conversation_that_is_said_to_be_still_imported_is_missed(path: Path):
     spoil(path, "UPDATE conversations SET visible = 0 WHERE id = 'a'")
-    says = "conversation 'a' is hidden, as if it were still being imported, and was there before"
+    says = "conversation 'a' is hidden, as if it were still being imported, but it was visible before"
     assert found(path) == {"": [says]}
 
 

@@ -20,7 +20,7 @@ from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.stores import listed, open_existing, resolved
 from foldlog.formats import FORMATS, UnknownFormat, encode
 from foldlog.words.gist import count, events_and_tombstones
-from foldlog.words.safe_text import json_lines
+from foldlog.words.safe_text import json_lines, json_text
 
 NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
@@ -173,4 +173,4 @@ def _to_stdout(records: Iterable[Any]) -> None:
         _write(file, records)
         return
     for record in records:
-        sys.stdout.write(f"{terminal.json_text(record)}\n")
+        sys.stdout.write(f"{json_text(record)}\n")

@@ -20,7 +20,7 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import listed, open_existing
 from foldlog.cli.tables import padded
-from foldlog.words.gist import count
+from foldlog.words.gist import UNLIMITED, count
 
 if TYPE_CHECKING:
     from foldlog.reports.overview import Overview
@@ -274,7 +274,7 @@ def _write_line(
         return
     erased = row.erased_at is not None
     told = "" if more is None or erased else terminal.printable(_told(more), one_line=True)
-    if out.width == terminal.UNLIMITED:
+    if out.width == UNLIMITED:
         told = told if len(told) <= _TOLD_MAX else f"{told[: _TOLD_MAX - 1]}…"
         out.write((_joined(cells, columns, widths) + (_GAP + told if told else ""), ""))
         return

@@ -11,8 +11,8 @@ import typer
 
 from eventstore import Store, open_store
 from eventstore.maintenance.losses import losses_of
+from eventstore.maintenance.row_checks import VerifyFinding
 from eventstore.maintenance.salvage import LOST_MAX, Salvaged, salvage
-from eventstore.maintenance.verify import VerifyFinding
 from eventstore.recorders.sqlite.damaged.carving import Carved, carve
 from eventstore.recorders.urls import as_url, parse
 from eventstore.stored.database import translated

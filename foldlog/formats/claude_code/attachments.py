@@ -12,8 +12,6 @@ from typing import Any
 from eventstore.events import Content, SystemMessage
 from foldlog.formats.claude_code.blocks import part_of
 
-__all__ = ["predicted_prompt", "predicted_words", "prompt_of", "words_of"]
-
 _TOOL = ("name", "description", "schema")
 
 

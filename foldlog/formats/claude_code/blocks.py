@@ -6,8 +6,6 @@ from typing import Any
 
 from eventstore.events import Content
 
-__all__ = ["THINKING", "blocks_of", "content_of", "given", "is_blank", "kind_of", "part_of", "said"]
-
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Types of blocks that a model has to get back unchanged before the calls that followed them."""
 

@@ -9,8 +9,6 @@ from foldlog.formats.claude_code.blocks import kind_of
 from foldlog.formats.claude_code.compaction import Kept, is_boundary, is_summary
 from foldlog.formats.recent import Recent
 
-__all__ = ["PREVIOUS", "SAID", "Branch", "active_branch", "calls_of", "is_result", "is_side", "parent_of"]
-
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
 _CALLERS_MAX = 1_000

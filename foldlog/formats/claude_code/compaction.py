@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from eventstore.events import CondensationAction, Event, Retraction, summary_id, summary_of
 from foldlog.formats.format import Past
 
-__all__ = ["Earlier", "Kept", "ShownMembers", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
-
 
 def is_boundary(record: dict[str, Any]) -> bool:
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"

@@ -11,8 +11,6 @@ from foldlog.formats.claude_code.blocks import THINKING, kind_of
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.recent import Recent
 
-__all__ = ["ENVELOPE", "LinesBefore", "OpenCall", "Response"]
-
 ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
 """Fields that each line repeats."""
 

@@ -13,8 +13,6 @@ from foldlog.formats.claude_code.switches import Switches
 from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.format import Options, Past
 
-__all__ = ["ClaudeCodeLiveDecoder"]
-
 _FIRST_EVENTS = 50
 """This many first events usually tell whether a session is that of a sub-agent."""
 

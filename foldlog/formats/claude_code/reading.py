@@ -30,8 +30,6 @@ from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
 from foldlog.formats.format import Options
 from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
-__all__ = ["ClaudeCodeDecoder"]
-
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from foldlog.formats.format import LOOK_AT, Lookalike
 
-__all__ = ["LOOKALIKES", "accepts", "conversation", "matches", "source_id"]
-
 _TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
 _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
 

@@ -12,8 +12,6 @@ from typing import Any
 from eventstore.events import Content
 from foldlog.formats.claude_code.blocks import blocks_of
 
-__all__ = ["structured"]
-
 _REMINDER = "\n\n<system-reminder>"
 """The beginning of a text that is added to a result for the model."""
 _LINE_NUMBER = re.compile(r"^ *(\d+)(?:→|\t)", re.MULTILINE)

@@ -23,8 +23,6 @@ from foldlog.formats.claude_code.branches import (
 )
 from foldlog.formats.claude_code.compaction import Kept, ShownMembers, is_boundary
 
-__all__ = ["Switches"]
-
 
 class _Group:
     """Lines that belong together: the version after them, the content of the View then, and the groups that they

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Titles"]
-
 _SOURCES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 """Types of lines with a title, the weakest first, and the field of the title."""
 _RANKS = {kind: rank for rank, kind in enumerate(_SOURCES)}

@@ -32,8 +32,6 @@ from foldlog.formats.claude_code.results import structured
 from foldlog.formats.format import name_left_out
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["NAME", "SPEAKERS", "ClaudeCodeEncoder", "Marks", "predicted"]
-
 NAME = "claude-code"
 
 SPEAKERS = ("user", "assistant")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["ENVELOPES", "Line", "is_session", "line_of", "parent_of"]
-
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
 """Types of lines with a payload."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["has_failed"]
-
 
 class _Metadata(msgspec.Struct):
     exit_code: int

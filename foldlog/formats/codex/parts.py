@@ -6,8 +6,6 @@ from typing import Any
 
 from eventstore.events import Content
 
-__all__ = ["content_of", "images_in", "parts_of", "text_of", "texts_in"]
-
 _TEXTS = ("input_text", "output_text")
 
 

@@ -32,8 +32,6 @@ from foldlog.formats.format import Past
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, linked_to, read_time, rest_of
 
-__all__ = ["CodexDecoder"]
-
 ABORTED = "aborted"
 """The text of Codex for a call that never got an output."""
 

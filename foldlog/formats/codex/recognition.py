@@ -9,8 +9,6 @@ from typing import Any
 from foldlog.formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog.formats.format import LOOK_AT
 
-__all__ = ["accepts", "conversation", "matches"]
-
 
 def matches(record: Any) -> bool:
     """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts have."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from foldlog.formats.codex.parts import images_in, text_of, texts_in
 
-__all__ = ["INSTRUCTIONS", "ITEMS", "Repeats"]
-
 ITEMS = ("response_item", "event_msg")
 """Types of records whose payloads have types of their own."""
 

@@ -10,8 +10,6 @@ from foldlog.formats.codex.writing import NAME, is_base
 from foldlog.formats.format import Past
 from foldlog.formats.record import rest_of
 
-__all__ = ["Said", "texts_of"]
-
 _MESSAGES = 20
 """The number of earlier texts that are searched for instructions."""
 

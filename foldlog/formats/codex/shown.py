@@ -9,8 +9,6 @@ from eventstore.events import Event, Message, SystemMessage, summary_id
 from foldlog.formats.codex.writing import is_base
 from foldlog.formats.format import Past
 
-__all__ = ["Shown"]
-
 
 class _Role(IntEnum):
     OTHER = 0

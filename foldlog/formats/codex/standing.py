@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from eventstore.events import CondensationAction, Event, Retraction, summary_id
 
-__all__ = ["ShownItems"]
-
 
 class _Member(NamedTuple):
     """One event of the View, or a summary, by its id, with the items that it is written as."""

@@ -32,8 +32,6 @@ from foldlog.formats.format import name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["NAME", "ROLLED_BACK", "CodexEncoder", "Marks", "is_base", "predicted", "predicted_payload", "usual_line"]
-
 NAME = "codex"
 
 ROLLED_BACK = "thread_rolled_back"

@@ -14,8 +14,6 @@ from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
 from foldlog.formats.record import ImportFinding, described
 
-__all__ = ["Container", "container_at", "history_in", "history_of"]
-
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
 """The keys under which an object may hold the records of a history."""
 

@@ -10,8 +10,6 @@ from foldlog.formats.files.naming import Name
 from foldlog.formats.files.readers import Located, RecordReader
 from foldlog.formats.format import Format, Lookalike
 
-__all__ = ["HELD_BYTES_MAX", "Found", "NotAHistory", "supported"]
-
 HELD_BYTES_MAX = 4 * 2**20
 """A history up to this size is parsed once and kept in memory; a longer one is read again for each pass over it."""
 

@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Name", "Names"]
-
 _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
 _OLD_CONVERSATION = ("conversation", "conversation_id", "session_id", "instance_id", "id")
 _NUMBERS = ("task_id", "question_id", "trial")

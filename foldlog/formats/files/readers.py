@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from foldlog.formats.files.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog.formats.files.scanner import CUT, Broken, Scanner
 
-__all__ = ["Array", "Files", "Held", "JsonLines", "Located", "RecordReader", "elements"]
-
 
 class Located(NamedTuple):
     """A JSON value with its place, or the problem at that place."""

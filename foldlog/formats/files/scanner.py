@@ -21,8 +21,6 @@ from foldlog.formats.files.json_text import (
     fault,
 )
 
-__all__ = ["CUT", "Broken", "Scanner"]
-
 CUT = "not JSON: the file ends in the middle of a value"
 
 _WINDOW = 64 * 2**10

@@ -34,8 +34,6 @@ from eventstore.events import (
 from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of, value_of
 from foldlog.formats.record import NotAnEvent, described
 
-__all__ = ["FORMAT"]
-
 NAME = "google-adk"
 
 _NO_PARTS = "event"

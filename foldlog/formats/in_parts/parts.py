@@ -32,8 +32,6 @@ from foldlog.formats.format import Format, Options, name_left_out
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of
 
-__all__ = ["InParts", "bytes_of_image", "image_of_bytes", "text_of", "value_of"]
-
 _COUNT, _LATER = "events", "later"
 """Marks in ``origin.rest``: on the first of several events, the number of events of the record; on the others, that
 they follow.

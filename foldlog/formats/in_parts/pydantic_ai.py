@@ -36,8 +36,6 @@ from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_byt
 from foldlog.formats.record import NotAnEvent, described, read_time, time_text
 from projections.messages.turns import arguments_of
 
-__all__ = ["FORMAT"]
-
 NAME = "pydantic-ai"
 
 _NO_USAGE: dict[str, Any] = {

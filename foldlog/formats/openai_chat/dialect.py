@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from eventstore.events import Event, Source
 
-__all__ = ["MARKS", "NAME", "SPEAKERS", "Dialect", "Marks", "OpenAI"]
-
 NAME = "openai-chat"
 
 SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}

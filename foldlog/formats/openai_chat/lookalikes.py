@@ -6,8 +6,6 @@ from typing import Any
 
 from foldlog.formats.format import Lookalike
 
-__all__ = ["LOOKALIKES", "lookalike_of"]
-
 _ANTHROPIC_BLOCKS = frozenset(
     (
         "tool_use",

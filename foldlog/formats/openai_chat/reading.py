@@ -15,8 +15,6 @@ from foldlog.formats.openai_chat.lookalikes import lookalike_of
 from foldlog.formats.openai_chat.writing import predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
 
-__all__ = ["OpenAIChatDecoder"]
-
 
 class OpenAIChatDecoder:
     """Messages of one history to events, one message after the other. ``findings`` gets the problems of a message."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["accepts", "matches"]
-
 
 def matches(record: Any) -> bool:
     """Return whether ``record`` has a role and a content or calls. A message of SWE-agent also names its agent."""

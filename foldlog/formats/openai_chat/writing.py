@@ -26,8 +26,6 @@ from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["OpenAIChatEncoder", "predicted"]
-
 _ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
 
 

@@ -6,8 +6,6 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable
 from typing import Any
 
-__all__ = ["outside_history"]
-
 
 def outside_history(records: Iterable[Any]) -> Container[int]:
     """Return the numbers of the records of a delegate in its parent's stream.

@@ -12,8 +12,6 @@ import msgspec
 
 from eventstore.events import Content
 
-__all__ = ["Telling", "WrittenCall", "call_of", "done_by_user", "final_words", "observed", "parsed"]
-
 _USER_RAN = "User executed the command:\n"
 _USER_READ = "User requested to read file: "
 _USER_GOT = "\nObserved result of command executed by user:\n"

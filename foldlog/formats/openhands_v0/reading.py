@@ -33,8 +33,6 @@ from foldlog.formats.openhands_v0.writing import (
 )
 from foldlog.formats.record import NotAnEvent, described, read_time
 
-__all__ = ["OpenHandsV0Decoder"]
-
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment"}
 _BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})

@@ -10,8 +10,6 @@ from typing import Any
 
 from eventstore.events import Forgotten
 
-__all__ = ["Recollection", "with_texts", "without_texts"]
-
 Spans = dict[str, list[int]]
 """For each long text in ``extras``, by its path: the characters of the told text that hold it, as start and end."""
 

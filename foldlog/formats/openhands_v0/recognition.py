@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["accepts", "matches"]
-
 _NAMES = frozenset(
     (
         *("message", "system", "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "null"),

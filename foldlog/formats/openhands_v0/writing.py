@@ -31,8 +31,6 @@ from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 from foldlog.formats.source_ids import SourceIds
 
-__all__ = ["NAME", "OBSERVED_BOOKKEEPING", "Marks", "OpenHandsV0Encoder", "RecordsBefore", "predicted", "usual_naming"]
-
 NAME = "openhands-v0"
 
 OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})

@@ -6,8 +6,6 @@ from typing import Any
 
 from eventstore.events import Content
 
-__all__ = ["blocks_of", "content_of", "parts_of", "split"]
-
 
 def content_of(blocks: Any) -> Content:
     """Return content blocks as content: a single text as text, several as parts. Only texts and images are kept."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from foldlog.formats.openhands_v1.standing import Note, StandingIds
 
-__all__ = ["Branches", "Place", "find_branches"]
-
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """Kinds of records that cannot be the end of a branch."""
 _ROOT = "__root__"

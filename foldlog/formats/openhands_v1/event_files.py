@@ -23,8 +23,6 @@ from foldlog.formats.openhands_v1.writing import NAME
 if TYPE_CHECKING:
     from foldlog.history import History
 
-__all__ = ["EventFiles", "is_below", "json_text", "normal_path", "parsed", "source_id_of"]
-
 _log = logging.getLogger("foldlog")
 T = TypeVar("T")
 _TOGETHER = 500

@@ -32,8 +32,6 @@ from foldlog.formats.openhands_v1.standing import StandingIds
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
 
-__all__ = ["OpenHandsV1Decoder"]
-
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
 _USUAL_SOURCE: dict[str, Source] = {
     "SystemPromptEvent": "agent",

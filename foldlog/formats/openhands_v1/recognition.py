@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["accepts", "matches"]
-
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 

@@ -7,8 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from foldlog.formats.recent import Recent
 
-__all__ = ["Note", "StandingIds"]
-
 _CALLS_MAX = 10_000
 """A tool's message replaces its observation for this many later calls; after that both are shown."""
 

@@ -30,8 +30,6 @@ from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 from foldlog.formats.source_ids import SourceIds
 
-__all__ = ["ANSWERS", "NAME", "PROMPT_UPDATE", "SUMMARY", "EventsBefore", "Marks", "OpenHandsV1Encoder", "predicted"]
-
 NAME = "openhands-v1"
 
 ANSWERS = {

@@ -24,8 +24,6 @@ from typing import BinaryIO, Final, NamedTuple
 
 from eventstore.recorders.errors import DatabaseError
 
-__all__ = ["USUAL_PAGE_BYTES", "Frame", "Frames", "check_undamaged", "frames_of"]
-
 USUAL_PAGE_BYTES: Final = 4_096
 _FRAME_HEADER: Final = 24
 _HEADER: Final = 32
