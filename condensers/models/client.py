@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -240,16 +240,21 @@ class LLM:
         """
         return self._counter.count(messages, tools)
 
-    def _count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        litellm = _litellm()
-        name = self.config.tokenizer or _bare_name(litellm, self.model)
+    @cached_property
+    def _counted_as(self) -> str:
+        """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if it would be downloaded."""
+        name = self.config.tokenizer or _bare_name(_litellm(), self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
                 f"the tokenizer of model {name!r} would have to be downloaded; "
                 f"name a model whose tokenizer counts for it, with the setting 'tokenizer'"
             )
+        return name
+
+    def _count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+        name = self._counted_as
         try:
-            count = litellm.token_counter(
+            count = _litellm().token_counter(
                 model=name,
                 messages=list(messages),
                 tools=[_countable(tool) for tool in tools] or None,

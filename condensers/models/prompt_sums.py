@@ -7,8 +7,8 @@ counted.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, compress, count
 from operator import ne
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from condensers.models.tokens import TokenCounter
 from eventstore.events import Action, Event, SystemMessage
 from projections import View
-from projections.messages import Dialect, rendered, says_something
+from projections.messages import Dialect, Rendered, rendered, says_something
 
 _CONVERSATIONS_KEPT = 64
 
@@ -44,9 +44,10 @@ class PromptSums:
     def of(self, view: View) -> tuple[int, ...]:
         """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
 
-        A message of several events counts at the last of them, so the cost of a tail, which is the last sum less the
-        sum at its start, is never too low. Raises ``TokensUnknown``. Cost: a comparison for each event of the View, and
-        the rendering of the events after the part that it shares with the last View.
+        A message of several events counts at the last of them, and so do calls with their results. So the cost of a
+        tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: a
+        comparison for each event of the View, and the rendering of the events after the part that it shares with the
+        last View.
         """
         events, fit = view.events, view.fit_positions
         # Messages that go through litellm are counted in litellm's form.
@@ -55,16 +56,19 @@ class PromptSums:
         before = self._last.get(key)
         if before is not None and before.events is events:
             return before.sums
-        seam = _seam(before, view) if before is not None else 0
+        shared = (
+            _shared(before.events, events) if before is not None else 0
+        )  # a mask makes new, equal events at each step
+        seam = _seam(before, view, shared) if before is not None else 0
         added = [*before.added[:seam], *[0] * (len(events) - seam)] if before else [0] * len(events)
         place = bisect_left(fit, seam)
         opening = not any(added[at] and not isinstance(events[at], SystemMessage) for at in fit[:place])
-        for message, positions in rendered(events, fit[place:], dialect, opening=opening):
-            added[positions[-1]] += self._counter.of(message)
+        for messages, position in _together(rendered(events, fit[place:], dialect, opening=opening)):
+            added[position] += self._counter.of(*messages)
         sent = (events[position] for position in fit)
         sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
         frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
-        calls = _calls(events, before)
+        calls = _calls(events, before, shared)
         measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)), calls)
         self._keep(key, measured)
         return measured.sums
@@ -95,35 +99,58 @@ def _in_openais_shape(tool: Any) -> Any:
     return {"type": "function", "function": function}
 
 
-def _seam(before: _Measured, view: View) -> int:
+def _together(messages: Sequence[Rendered]) -> Iterator[tuple[list[dict[str, Any]], int]]:
+    """Yield the messages that are counted together, calls with their results, and the last event of each such group."""
+    group: list[dict[str, Any]] = []
+    last = 0
+    for message, positions in messages:
+        if group and message["role"] != "tool":
+            yield group, last
+            group, last = [], 0
+        group.append(message)
+        last = max(last, positions[-1])
+    if group:
+        yield group, last
+
+
+def _seam(before: _Measured, view: View, shared: int) -> int:
     """Find the last index at which both Views are rendered in two independent pieces, the first of them equal; else 0.
 
-    At this index no call is split from its observation; in both Views an action begins the second piece, so no user
-    messages are merged; and no call of the second piece has an id of the first, which would be renamed.
+    ``shared`` is the number of equal events at the beginning of both. At this index no call is split from its
+    observation; in both Views a call of the model begins the second piece, so no user messages are merged; and no call
+    of the second piece has an id of the first, which would be renamed.
     """
     events, fit = view.events, view.fit_positions
-    shared = _shared(before.events, events)  # a mask makes new, equal events at each step
-    sent_alike = fit[: _shared(before.fit, fit)]
-    goes_on = shared == len(before.events) and len(sent_alike) == len(before.fit)
-    for cut in reversed(view.cut_points[: bisect_right(view.cut_points, shared)]):
-        begins_both = cut < shared and _holds(sent_alike, cut)
-        begins_ours = cut == shared and goes_on and _holds(fit, cut)
-        if (begins_both or begins_ours) and isinstance(events[cut], Action):
-            met = before.calls
-            return 0 if any(met.get(call_id, cut) < cut for call_id in _call_ids(events[cut:])) else cut
-    return 0
+    if shared == len(before.events) and before.fit == fit[: bisect_left(fit, shared)] and _begins(events, fit, shared):
+        seam = shared  # the same events of the last View are sent, so their calls have their observations among them
+    else:
+        sent_alike = fit[: _shared(before.fit, fit)]
+        earlier = view.cut_points[: bisect_left(view.cut_points, shared)]
+        seam = next((cut for cut in reversed(earlier) if _begins(events, sent_alike, cut)), 0)
+    met = before.calls
+    return 0 if any(met.get(call_id, seam) < seam for call_id in _call_ids(events[seam:])) else seam
+
+
+def _begins(events: Sequence[Event], sent: Sequence[int], place: int) -> bool:
+    """Return whether a call of the model is at this place and is sent."""
+    if not _holds(sent, place):
+        return False
+    event = events[place]
+    return isinstance(event, Action) and event.source == "agent"
 
 
 def _shared(some: Sequence[Any], others: Sequence[Any]) -> int:
     """Return the number of equal items at the beginning. No bytecode is executed for an item."""
+    if others[: len(some)] == some:  # this does not look into items that are the same objects
+        return len(some)
     return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
 
 
-def _calls(events: Sequence[Event], before: _Measured | None) -> Mapping[str, int]:
+def _calls(events: Sequence[Event], before: _Measured | None, shared: int) -> Mapping[str, int]:
     """Return where each call id appears first. Cost: the events after those of ``before``, if it continues them."""
-    goes_on = before is not None and _shared(before.events, events) == len(before.events)
-    calls = dict(before.calls) if before is not None and goes_on else {}
-    start = len(before.events) if before is not None and goes_on else 0
+    start, calls = 0, dict[str, int]()
+    if before is not None and shared == len(before.events):
+        start, calls = shared, dict(before.calls)
     for position, event in enumerate(events[start:], start):
         for call_id in _call_ids((event,)):
             calls.setdefault(call_id, position)

@@ -37,9 +37,9 @@ class TokenCounter:
         has_system = any(message.get("role") == "system" for message in messages)
         return self.frame(tools, beside_system=has_system) + sum(map(self.of, messages))
 
-    def of(self, message: Mapping[str, Any]) -> int:
-        """Return the tokens that one message adds to any prompt."""
-        return self._once(_key(message), lambda: self._count([message], ()) - self._constant())
+    def of(self, *messages: Mapping[str, Any]) -> int:
+        """Return the tokens that messages add to any prompt. They are counted by one call."""
+        return self._once(tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant())
 
     def _constant(self) -> int:
         """Return the tokens of a prompt without messages, found by comparing one empty message with two."""

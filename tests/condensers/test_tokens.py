@@ -380,6 +380,36 @@ def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
         assert sums.of(view)[-1] == count.count(view.to_messages())
 
 
+def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_of():
+    count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
+    sums = PromptSums(count)
+    view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
+    sums.of(view)
+    view = view.then(
+        [Action(source="user", tool="run", call_id="c", thought="I ran it"), Observation(call_id="c", content="done")]
+    )
+    assert len(view.to_messages()) == 2
+    assert sums.of(view)[-1] == count.count(view.to_messages())
+
+
+def test_a_step_makes_one_call_of_the_counter():
+    asked: list[list[str]] = []
+
+    def counted(prompt, tools):
+        asked.append([message["role"] for message in prompt])
+        return 3 + len(prompt)
+
+    sums = PromptSums(TokenCounter(counted))
+    view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
+    sums.of(view)
+    asked.clear()
+    for n in range(2, 8, 2):
+        call = Action(tool="run", call_id=f"c{n}", response_id=f"r{n}", arguments={"n": n})
+        view = view.then([call, Observation(call_id=f"c{n}", content="done")])
+        sums.of(view)
+    assert asked == [["assistant", "tool"]] * 3
+
+
 def test_the_same_view_is_not_looked_at_twice(monkeypatch):
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     view = View.from_events([Message(source="user", content="do")])
