@@ -145,7 +145,7 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
     """
     flat = _FLAT.get(type(event))
     if flat is not None and tuple(map(type, astuple(event))) in flat.shapes:
-        own = _own_copy(event)
+        own = _own_copy(event) if event.origin is None else _own_imported(event, event.origin)
         if own is not None:
             try:
                 body = _to_json(own if own.id == NOT_RECORDED else replace(own, id=NOT_RECORDED))
@@ -170,12 +170,10 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
 
 
 def _own_copy(event: Event) -> Event | None:
-    """Return an event of a flat shape as a reader of its stored form sees it, sharing no mutable value with ``event``.
-    Return None if one of its values may be read back as another value. Its texts may still be ones that JSON cannot
-    hold.
+    """Return an event of a flat shape as a reader of its stored form sees it, sharing no mutable value with ``event``
+    but those of its origin. Return None if one of its values may be read back as another value. Its texts may still be
+    ones that JSON cannot hold.
     """
-    if event.origin is not None:
-        return _own_imported(event, event.origin)
     timestamp, meta = event.timestamp, event.meta
     if (
         event.extra
@@ -201,16 +199,15 @@ def _own_copy(event: Event) -> Event | None:
 
 
 def _own_imported(event: Event, origin: Origin) -> Event | None:
-    """Do what ``_own_copy`` does for an event with an origin."""
+    """Do what ``_own_copy`` does, for an event with an origin: it shares no mutable value of that either."""
     if type(origin.id) not in _TEXT_OR_NONE or type(origin.time) not in _TEXT_OR_NONE or type(origin.format) is not str:
         return None
-    if origin.rest is not None:
+    own = _own_copy(event)
+    if own is not None and origin.rest is not None:
         try:
             origin = replace(origin, rest=_own_json(origin.rest, _LEVELS))
         except ValueError:
             return None
-    own = _own_copy(replace(event, origin=None))
-    if own is not None:
         force_setattr(own, "origin", origin)  # no other code has it before it is returned
     return own
 
@@ -237,7 +234,8 @@ def _is_flat(event: Event) -> bool:
     if event.redacted is not None or not isinstance(event, Message | Action | Observation):
         return False
     text = event.thought if isinstance(event, Action) else event.content
-    return type(text) is str and _own_copy(event) is not None
+    own = _own_copy(event) if event.origin is None else _own_imported(event, event.origin)
+    return type(text) is str and own is not None
 
 
 def _holds_texts(texts: dict[str, Any]) -> bool:
