@@ -83,7 +83,7 @@ class OpenCalls:
         self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
 
     def open(self, key: str, action: Action) -> None:
-        waiting = self._waiting.pop(key) or deque(maxlen=_CALLS_MAX)
+        waiting = self._waiting.get(key) or deque(maxlen=_CALLS_MAX)
         waiting.append((action.id, action.tool))
         self._waiting[key] = waiting
 

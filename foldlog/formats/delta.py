@@ -27,6 +27,8 @@ Path = tuple[Any, str | int] | None
 """The place of a value in a record: that of the object or array around it, and its key or index; None for the record
 itself.
 """
+Shapes = tuple[tuple[str, ...], tuple[str, ...], str]
+"""The keys of a predicted object, those of the object in the record, and its ``role`` or ``type``; "" for no text."""
 
 
 _LEVELS = 6
@@ -39,9 +41,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Orders(Protocol):
-    """What is told of the objects of a record in which the order of the keys may differ from the prediction's."""
+    """What is told of the objects of a record in which the order of the keys may differ from the prediction's.
 
-    def note(self, predicted: dict[str, Any], record: dict[str, Any], path: Path) -> None:
+    Of ``as_expected`` it need not be told.
+    """
+
+    as_expected: set[Shapes]
+
+    def note(self, shapes: Shapes, path: Path) -> None:
         """Look at the keys of one object. Its values are looked at afterwards."""
 
     def note_all(self, made: Any, given: Any, path: Path, level: int) -> None:
@@ -77,7 +84,10 @@ def _object_delta(
     if levels < 0:
         return _deep_delta(predicted, record, orders, path)
     if orders is not None:
-        orders.note(predicted, record, path)
+        role = record.get("role") or record.get("type")
+        shapes = (tuple(predicted), tuple(record), role if type(role) is str else "")
+        if shapes not in orders.as_expected:
+            orders.note(shapes, path)
     changed: dict[str, Any] | None = None
     inside: dict[str, Any] | None = None
     new = 0

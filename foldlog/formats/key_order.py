@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from eventstore.events import Event
-from foldlog.formats.delta import Path, apply, apply_what_fits, object_delta
+from foldlog.formats.delta import Path, Shapes, apply, apply_what_fits, object_delta
 
 _SHAPES_MAX = 1_000
 _KEYS_MAX = 64
@@ -40,8 +40,8 @@ class KeyOrder:
     def __init__(self, *held: str) -> None:
         self._fields = ("arguments", "thinking", "extras", "data", "tools", *held)
         self._last: dict[_Shape, tuple[str, ...]] = {}
-        self._as_expected: set[tuple[tuple[str, ...], tuple[str, ...], str]] = set()
-        """The keys that were predicted and those of the record, with the kind, of objects in their expected order."""
+        self.as_expected: set[Shapes] = set()
+        """Those of objects in their expected order."""
         self._orders: Orders = {}
         self._redacted = False
 
@@ -75,20 +75,17 @@ class KeyOrder:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def note(self, predicted: dict[str, Any], record: dict[str, Any], path: Path) -> None:
+    def note(self, shapes: Shapes, path: Path) -> None:
         """Keep the order of an object whose keys are not in the expected order."""
-        kind = record.get("role") or record.get("type")
-        seen = (tuple(predicted), tuple(record), kind if type(kind) is str else "")
-        if seen in self._as_expected:
-            return
-        keys, order, kind = seen
-        own = (*(key for key in keys if key in record), *(key for key in order if key not in predicted))
+        keys, order, kind = shapes
+        given, predicted = frozenset(order), frozenset(keys)
+        own = (*(key for key in keys if key in given), *(key for key in order if key not in predicted))
         expected = self._last.get((own, kind), own)
         if order == expected:
-            if len(self._as_expected) == _SHAPES_MAX:
-                self._as_expected.clear()
+            if len(self.as_expected) == _SHAPES_MAX:
+                self.as_expected.clear()
             if len(order) <= _KEYS_MAX:
-                self._as_expected.add(seen)
+                self.as_expected.add(shapes)
             return
         places = {key: place for place, key in enumerate(expected)}
         self._orders[_path_text(path)] = [places[key] for key in order]
@@ -99,7 +96,9 @@ class KeyOrder:
         if level > _LEVELS_MAX:
             return
         if type(made) is dict:
-            self.note(made, given, path)
+            shapes = (tuple(made), *_shape(tuple(given), given))
+            if shapes not in self.as_expected:
+                self.note(shapes, path)
         for key, value in given.items() if type(made) is dict else enumerate(given):
             if type(value) in _CONTAINERS and made[key] is not value:
                 self.note_all(made[key], value, (path, key), level + 1)
@@ -138,7 +137,7 @@ class KeyOrder:
     def _remember(self, shape: _Shape, order: tuple[str, ...]) -> None:
         if len(self._last) < _SHAPES_MAX:
             self._last[shape] = order
-            self._as_expected.clear()
+            self.as_expected.clear()
 
 
 def _what_fits(own: tuple[str, ...], order: tuple[str, ...], places: Sequence[int] | None) -> tuple[str, ...]:
@@ -150,7 +149,7 @@ def _what_fits(own: tuple[str, ...], order: tuple[str, ...], places: Sequence[in
 
 
 def _shape(keys: tuple[str, ...], made: dict[str, Any]) -> _Shape:
-    """Return what identifies the most likely order of an object: its predicted keys and its kind."""
+    """Return what identifies the most likely order of an object: its keys and its kind."""
     kind = made.get("role") or made.get("type")
     return keys, kind if type(kind) is str else ""
 

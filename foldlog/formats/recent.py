@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,6 +17,8 @@ class Recent(Generic[K, V]):
         self._limit = limit
         # Not a dict: to find its first key, a dict passes all deleted keys.
         self._entries: OrderedDict[K, V] = OrderedDict()
+        self.get: Callable[[K], V | None] = self._entries.get
+        """Return the value of a key; None for an unknown one."""
 
     def __setitem__(self, key: K, value: V) -> None:
         entries = self._entries
@@ -25,9 +27,6 @@ class Recent(Generic[K, V]):
         entries[key] = value
         if len(entries) > self._limit:
             entries.popitem(last=False)
-
-    def get(self, key: K) -> V | None:
-        return self._entries.get(key)
 
     def pop(self, key: K) -> V | None:
         return self._entries.pop(key, None)

@@ -55,7 +55,7 @@ class OpenHandsV1Decoder:
     def __init__(self, *, branches: Branches | None = None, first_id: int = 0, past: Past | None = None) -> None:
         self._branches = branches
         self._before = EventsBefore(first_id)
-        self._standing = StandingIds()
+        self._standing = StandingIds(keeps_notes=branches is not None)
         self._record_number = -1
         self._calls = OpenCalls(past)
         self._past = past if first_id else None
@@ -76,9 +76,7 @@ class OpenHandsV1Decoder:
         if type(kind) is not str:
             raise NotAnEvent("the object has no text under 'kind', which every event of OpenHands V1 has")
         if self._branches is None:
-            events = self._read(kind, record)
-            self._standing.take_notes()
-            return events
+            return self._read(kind, record)
         left = self._branches.before(record)
         switch = [] if left is None else self._gone_to(left)
         events = self._read(kind, record)

@@ -25,14 +25,21 @@ class Note(NamedTuple):
 class StandingIds:
     """The content of the View: source ids with our ids, the system prompt, and whether a condensation is requested.
 
-    ``notes`` are the changes since they were taken last.
+    ``notes`` are the changes since they were taken last, where the log branches: only then somebody takes them.
     """
 
-    def __init__(self, earlier: Callable[[], Iterable[Sequence[Note]]] = tuple, *, requested: bool = False) -> None:
+    def __init__(
+        self,
+        earlier: Callable[[], Iterable[Sequence[Note]]] = tuple,
+        *,
+        requested: bool = False,
+        keeps_notes: bool = True,
+    ) -> None:
         """Begin with the changes that ``earlier`` returns. It is called when a record first asks for the content of the
         View.
         """
         self.notes: list[Note] = []
+        self._keeps_notes = keeps_notes
         self.awaits_condensation = requested
         self._earlier = earlier
         self._later: list[Note] | None = None if earlier is tuple else []
@@ -59,14 +66,14 @@ class StandingIds:
 
     def note(self, kind: Kind, value: Any = None, event_id: int = -1) -> None:
         """Apply a change, and keep it in ``notes``."""
-        note = Note(kind, value, event_id)
-        self.notes.append(note)
-        if kind in ("requested", "condensed"):
+        if self._keeps_notes:
+            self.notes.append(Note(kind, value, event_id))
+        if kind == "requested" or kind == "condensed":
             self.awaits_condensation = kind == "requested"
         elif self._later is None:
-            self._change(note)
+            self._change(kind, value, event_id)
         else:
-            self._later.append(note)
+            self._later.append(Note(kind, value, event_id))
 
     def forget(self, names: Sequence[str]) -> list[int]:
         """Return the ids of all events with these source ids, and forget them."""
@@ -90,17 +97,17 @@ class StandingIds:
             return
         for notes in (*self._earlier(), self._later):
             for note in notes:
-                self._change(note)
+                self._change(*note)
         self._later = None
 
-    def _change(self, note: Note) -> None:
-        match note.kind:
+    def _change(self, kind: Kind, value: Any, event_id: int) -> None:
+        match kind:
             case "came":
-                self._forgettable.setdefault(note.value, []).append(note.event_id)
+                self._forgettable.setdefault(value, []).append(event_id)
             case "forgotten":
-                for name in note.value:
+                for name in value:
                     self._forgettable.pop(name, None)
             case "answered":
-                self._answered[note.value] = True
+                self._answered[value] = True
             case "prompt":
-                self._prompt = note.event_id
+                self._prompt = event_id
