@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
+from itertools import repeat
+from operator import add, attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
 from eventstore.recorders.types import BareRow, RecalledKey, Record, Row, as_rows
@@ -170,14 +171,11 @@ class RowCodec(NamedTuple):
         compression = compression or "none"
         if self.data_key is None and compression == "none" and not have_bytes(rows):
             return rows
-        return [
-            self._stored(
-                row,
-                *_compressed(compression, row.body, limit),
-                [self._stored_attachment(each, compression, limit) for each in attachments_of(row.body)],
-            )
-            for row in rows
+        hows, bodies = zip(*[_compressed(compression, row.body, limit) for row in rows], strict=True)
+        beside = [
+            [self._stored_attachment(each, compression, limit) for each in attachments_of(row.body)] for row in rows
         ]
+        return self._stored(rows, hows, bodies, beside)
 
     def encoded_again(
         self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None, limit: Limit
@@ -200,26 +198,30 @@ class RowCodec(NamedTuple):
             body = source._replace(mark=_ALL_PENDING)._decrypted(stored).body
         if compression is None and beside:
             compression = _COMPRESSIONS[beside[0].encoding & _HOW_COMPRESSED]
-        return self._stored(
-            plain, how, body, [self._stored_attachment(each, compression or "none", limit) for each in its_bytes]
-        )
+        again = [self._stored_attachment(each, compression or "none", limit) for each in its_bytes]
+        return self._stored([plain], [how], [body], [again])[0]
 
-    def _stored(self, row: Row, how: int, body: bytes, beside: Sequence[Attachment] = ()) -> Row:
-        if beside:
-            how |= WITH_BYTES
-        if self.data_key is not None:
-            how |= ENCRYPTED
-        event_id, kind, schema, shown, structural, recorded_at, _, _, proof, before, turns, _ = row
-        name = kind.encode("utf-8", "surrogatepass")
-        columns = pack(event_id, schema, shown, structural, recorded_at, how, before, turns)
-        if self.data_key is not None:
-            body = self.data_key.encrypt(body, _place(columns, proof, name))
-        if beside:
-            body = Body.of(body, beside)
-        check = crc32(body, crc32(columns + name + proof, self.checksum_seed))  # as ``hash_chain.checksum``
-        return _new(Row, (
-            event_id, kind, schema, shown, structural, recorded_at, how, body, proof, before, turns, check
-        ))  # fmt: skip
+    def _stored(
+        self, rows: Sequence[Row], hows: Sequence[int], bodies: Sequence[bytes], beside: Sequence[Sequence[Attachment]]
+    ) -> list[Row]:
+        """Return rows with these bodies, which are compressed as ``hows`` say, and with what stands beside each of
+        them. By columns: little bytecode is executed for a row.
+        """
+        key, together = self.data_key, PLAIN if self.data_key is None else ENCRYPTED
+        hows = [how | together | (WITH_BYTES if some else PLAIN) for how, some in zip(hows, beside, strict=True)]
+        ids, kinds, schemas, shown, structural, times, _, _, proofs, befores, turns, _ = zip(*rows, strict=True)
+        names = list(map(str.encode, kinds, repeat("utf-8"), repeat("surrogatepass")))
+        columns = list(map(pack, ids, schemas, shown, structural, times, hows, befores, turns))
+        if key is not None:
+            bodies = key.encrypt_all(bodies, map(_place, columns, proofs, names))
+        if any(beside):
+            bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
+        # As ``hash_chain.checksum``.
+        beginnings = map(crc32, map(add, map(add, columns, names), proofs), repeat(self.checksum_seed))
+        checks = map(crc32, bodies, beginnings)
+        return list(map(_new, repeat(Row), zip(
+            ids, kinds, schemas, shown, structural, times, hows, bodies, proofs, befores, turns, checks, strict=True
+        )))  # fmt: skip
 
     # -- what stands beside bodies ------------------------------------------------------------------------------------
 
