@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import AnyVersion
-from eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
+from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, InvalidEvent
 from eventstore.events import NOT_RECORDED, Event, is_structural
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
@@ -20,9 +20,9 @@ from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, paged, translated, unavailable
 from eventstore.stored.pages import PAGE, pages, pages_back
 from eventstore.stored.read_transaction import ReadTransaction, find_begun, read_existing
-from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
+from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
-from eventstore.stored.rows import dense_events, event_of, from_microseconds
+from eventstore.stored.rows import dense_events, from_microseconds
 from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.values.bodies import size_of
@@ -206,9 +206,10 @@ class Store:
             size = PAGE if limit is None else min(PAGE, limit - yielded)
             with translated():
                 page, more = self.database.readable_places(after_position, size)
-            for position, conversation, row in page:
-                event = event_of(conversation, row, position)  # first: of a damaged row nothing else counts
-                yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
+            for each in recorded(page):
+                if isinstance(each, CorruptEvent):
+                    raise each
+                yield each
             if not more:
                 return
             yielded += len(page)

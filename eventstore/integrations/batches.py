@@ -2,7 +2,7 @@
 
 The library gives a projection one event at a time. A read model that writes a transaction for each of them falls
 behind a busy store. ``ConversationBatches`` is ``Conversations`` for such read models: its runner gives them all events
-that are there, up to 500 at once, with the position of the last one.
+that are there, up to 1,000 at once, with the position of the last one.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from eventstore.integrations.eventsourcing import ConversationMapper, Conversati
 from eventstore.integrations.recorders import PollingSubscription
 from eventstore.integrations.tracking import errors_of_the_library
 from eventstore.stored.database import DecodedRow
-from eventstore.stored.results import Recorded
-from eventstore.stored.rows import event_of, from_microseconds
+from eventstore.stored.results import Recorded, recorded
 
-BATCH_MAX = 500
+BATCH_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class _BatchMapper(ConversationMapper):
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
         if not isinstance(stored_event, _Batch):
             return super().to_domain_event(stored_event)
-        events = tuple(map(_recorded, stored_event.rows))
+        events = tuple(recorded(stored_event.rows))
         return RecordedBatch(str(stored_event.originator_id), stored_event.originator_version, events)
 
 
@@ -152,12 +151,3 @@ class _BatchSubscription(PollingSubscription):
             return ()
         last = rows[-1]
         return [_Batch(last.conversation, last.row.id, "", b"", id=last.position, rows=tuple(rows))]
-
-
-def _recorded(placed: DecodedRow) -> Recorded | CorruptEvent:
-    position, conversation, row = placed
-    try:
-        event = event_of(conversation, row, position)
-    except CorruptEvent as error:
-        return error
-    return Recorded(position, conversation, from_microseconds(row.recorded_at), event)

@@ -17,7 +17,7 @@ from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, St
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Recorder, RecorderOfFile
 from eventstore.recorders.errors import RecorderError, is_damage
-from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row, as_rows
+from eventstore.recorders.types import Ancestor, BareRow, Conversation, Erasure, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
@@ -298,29 +298,34 @@ class Database:
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
-        met: dict[str, RowCodec] = {}
-        answer: list[DecodedRow] = []
-        for position, conversation, row in reader.placed_rows(after_position, limit):
-            if isinstance(row, Erasure):
-                answer.append(DecodedRow(position, conversation, erasure_row(conversation, row)))
-                continue
-            codec = met.get(conversation)
-            if codec is None:
-                known = self.known.get(conversation)
-                if known is not None and self._lasts(known.codec):
-                    rows = known.codec.decoded([row], self)
-                    if not any_damaged(rows):
-                        answer.append(DecodedRow(position, conversation, rows[0]))
-                        continue
-                found = self.find(reader, conversation)
-                codec = met[conversation] = NOBODYS if found is None else self.codec_of(found)
-            if codec is NOBODYS:
-                problem = b"the conversation that it belongs to does not exist"
-                rows = [as_rows([row])[0]._replace(encoding=DAMAGED, body=problem)]
-            else:
-                rows = codec.decoded([row], self)
-            answer.append(DecodedRow(position, conversation, rows[0]))
-        return answer
+        placed = reader.placed_rows(after_position, limit)
+        of: dict[str, list[BareRow]] = {}
+        for _, conversation, row in placed:
+            if not isinstance(row, Erasure):
+                of.setdefault(conversation, []).append(row)
+        decoded = {
+            conversation: iter(self._decoded_of(reader, conversation, rows)) for conversation, rows in of.items()
+        }
+        return [
+            DecodedRow(
+                position,
+                conversation,
+                erasure_row(conversation, row) if isinstance(row, Erasure) else next(decoded[conversation]),
+            )
+            for position, conversation, row in placed
+        ]
+
+    def _decoded_of(self, reader: Reader, conversation: str, bare: Sequence[BareRow]) -> Sequence[Row]:
+        known = self.known.get(conversation)
+        if known is not None and self._lasts(known.codec):
+            rows = known.codec.decoded(bare, self)
+            if not any_damaged(rows):
+                return rows
+        found = self.find(reader, conversation)
+        if found is None:
+            problem = b"the conversation that it belongs to does not exist"
+            return [row._replace(encoding=DAMAGED, body=problem) for row in as_rows(bare)]
+        return self.codec_of(found).decoded(bare, self)
 
     def readable_places(self, after_position: int, limit: int) -> tuple[Sequence[DecodedRow], bool]:
         """Read rows as ``placed_rows``, and return whether there may be more. Where the file is damaged, a damaged row
