@@ -351,7 +351,7 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     forged = (
         store_on(recorder, None)
         .database.codec_of(found)
-        ._stored(rows[7]._replace(body=rows[0].body), PLAIN, rows[0].body)
+        ._stored([rows[7]._replace(body=rows[0].body)], [PLAIN], [rows[0].body], [()])[0]
     )
     recorder.transact(lambda transaction: transaction.change(found.key, NewForm([forged])))
     store = store_on(recorder, None, "one")
