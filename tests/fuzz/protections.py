@@ -324,8 +324,8 @@ PROTECTIONS = {
     "checksum-of-form": Protection(
         "a row gets the checksum of its new form",
         "eventstore/stored/row_codec.py",
-        "check = crc32(body,",
-        "check = row.checksum if how == PLAIN else crc32(body,",
+        "checks = map(crc32, bodies, beginnings)",
+        "checks = [r.checksum if n == PLAIN else crc32(b, c) for r, n, b, c in zip(rows, hows, bodies, beginnings)]",
         f"{_REKEY} -k every_form_becomes and memory",
     ),
     "as-it-is": Protection(
