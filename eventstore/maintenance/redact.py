@@ -102,14 +102,13 @@ def redact(
     by: str,
     with_summaries: bool = False,
     complete: bool = True,
-    patience_s: float = 60.0,
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content are still in the
     files. If so, ``vacuum`` removes them; without ``complete``, this call does not try to. Call it again to finish an
     interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
     ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. A reader
-    that was opened before keeps the bytes in the files: the redaction waits up to ``patience_s`` seconds for it, then
+    that was opened before keeps the bytes in the files: the redaction waits a minute for it, then
     raises ``StoreUnavailable``, and has to be run again.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
@@ -130,7 +129,7 @@ def redact(
             if name != conversation:
                 more = database.recorder.transact(partial(_redact, conversation=name, ids=ids, what=what))
                 redacted.update((name, each) for each in more.receipts)
-        gone = complete and purge(database.recorder, patience_s, f"event {event_id} of {conversation!r} is redacted")
+        gone = complete and purge(database.recorder, 60.0, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
         newest = int(database.recorder.value("last_position")) if position is None else position
         unconfirmed = database.recorder.query(lambda reader: reader.index.trackings_behind(newest))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import add, attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
@@ -72,16 +72,14 @@ class WriteSettings(NamedTuple):
     keys: KeyRing | None = None
 
     @classmethod
-    def chosen(
-        cls, compression: str | None, keys: KeyRing | None, environment: Mapping[str, str] = os.environ
-    ) -> WriteSettings:
+    def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:
         """Return the given settings; for those that are not given, the settings of the environment
         (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
 
         Raises ``StoreUnavailable`` where there is no such compression or its package is missing, ``KeyUnavailable``.
         """
-        choice = compression or environment.get("FOLDLOG_COMPRESSION")
-        return cls(checked(choice) if choice else None, keys or KeyRing.from_environment(environment))
+        choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
+        return cls(checked(choice) if choice else None, keys or KeyRing.from_environment())
 
 
 class Limit(Protocol):

@@ -36,17 +36,16 @@ def event_moment(event: Event, recorded_at: datetime) -> str:
     return printable(time_text(event, recorded_at) or "", one_line=True).replace("T", " ", 1)[:19]
 
 
-def given_moment(option: str, text: str | None, now: datetime | None = None) -> datetime | None:
+def given_moment(option: str, text: str | None) -> datetime | None:
     """Return the moment that an option names: a date, a time (UTC unless it names a zone), or a span before now.
 
     Raises ``Refused`` for any other text.
     """
     if text is None:
         return None
-    now = now or datetime.now(UTC)
     try:
         if span := _SPAN.fullmatch(text.strip()):
-            return now - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+            return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
         moment = datetime.fromisoformat(text.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:

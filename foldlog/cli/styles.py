@@ -35,6 +35,6 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERV
     return gist.interval_words(intervals, most if has_edge() else gist.UNLIMITED)
 
 
-def summary_text(text: str, indent: str = "") -> str:
-    """Return a summary's text with its own line breaks, each line indented."""
-    return "\n".join(f"{indent}{line}" for line in printable(text).splitlines())
+def summary_text(text: str) -> str:
+    """Return a summary's text with its own line breaks."""
+    return "\n".join(printable(text).splitlines())

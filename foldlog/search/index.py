@@ -82,7 +82,6 @@ class SearchIndex:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 20,
-        on_events: Callable[[int], object] = lambda added: None,
     ) -> tuple[Hit, ...]:
         """Return the events that have all the words, best first. The index is updated first.
 
@@ -101,7 +100,7 @@ class SearchIndex:
             None if until is None else to_microseconds(until, "until"),
             whole("limit", limit, 0),
         )
-        self.catch_up(on_events)
+        self.catch_up()
         return tuple(self.tables.find(wanted))
 
     def _lineage(self, conversation: str) -> Iterator[tuple[str, int | None]]:
