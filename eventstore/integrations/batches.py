@@ -23,13 +23,14 @@ from eventsourcing.persistence import (
     Tracking,
     TrackingRecorder,
 )
-from eventsourcing.projection import Projection, ProjectionRunner
+from eventsourcing.projection import BaseProjectionRunner, Projection
+from eventsourcing.utils import Environment
 
 from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
 from eventstore.integrations.recorders import PollingSubscription
-from eventstore.integrations.tracking import errors_of_the_library
-from eventstore.stored.database import DecodedRow
+from eventstore.integrations.tracking import StoreRecorder, errors_of_the_library
+from eventstore.stored.database import Database, DecodedRow
 from eventstore.stored.results import Recorded, recorded
 
 BATCH_MAX = 1_000
@@ -75,23 +76,20 @@ class BatchProjection(Projection[V]):
         self.view.add(domain_event, tracking)
 
 
-class ViewFactory(InfrastructureFactory[V]):
-    """Makes the view of a runner, by ``tracking_recorder``. It makes nothing else."""
-
-    def aggregate_recorder(self, purpose: str = "events") -> Any:
-        raise TypeError(f"{type(self).__name__} has no {purpose} of aggregates; use it for the view of a projection")
-
-    application_recorder = process_recorder = aggregate_recorder
-
-
 class BatchFollower(Generic[V]):
-    """Keeps a view up to date in a thread of its own. A context manager, which closes it. Cost: the new events."""
+    """Keeps a view of an open store up to date in a thread of its own. A context manager, which closes the view and
+    leaves the store open. Cost: the new events.
+    """
 
-    def __init__(self, projection_class: type[BatchProjection[V]], view_class: type[V], env: dict[str, str]) -> None:
-        self._runner = ProjectionRunner(
-            application_class=ConversationBatches, projection_class=projection_class, view_class=view_class, env=env
+    def __init__(self, database: Database, view: V) -> None:
+        class OfStore(ConversationBatches):
+            def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
+                return _OpenStore(env, database)
+
+        self.view = view
+        self._runner = BaseProjectionRunner(
+            projection=BatchProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
         )
-        self.view: V = self._runner.view
 
     def catch_up(self, timeout_s: float) -> None:
         """Wait until every event that is in the store now is in the view. Raises ``TimeoutError``."""
@@ -116,6 +114,17 @@ class BatchFollower(Generic[V]):
             self.view.refresh()
         finally:
             self.view.close()
+
+
+class _OpenStore(Factory):
+    """The library's recorders on a store that another caller opened, and closes."""
+
+    def __init__(self, env: Environment, database: Database) -> None:
+        InfrastructureFactory.__init__(self, env)
+        self._recorder = StoreRecorder(database)
+
+    def close(self) -> None:
+        """Leave the store open."""
 
 
 @dataclass(frozen=True)

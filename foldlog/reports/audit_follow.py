@@ -1,4 +1,4 @@
-"""Keep the audit database up to date as a read model, run by the eventsourcing library's ``ProjectionRunner``.
+"""Keep the audit database up to date as a read model, run by the eventsourcing library's runner.
 
 Events and the position of the last one are written in one transaction, so each event is added exactly once, also after
 a crash. ``AuditTables.describe`` writes the rows about conversations (version, revisions, whether it was erased); its
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import Erased, Recorded, Redaction, Store
-from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
+from eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
 from eventstore.maintenance.status import confirm
 from foldlog.reports.audit_database import (
     Damaged,
@@ -28,10 +27,6 @@ from foldlog.reports.audit_database import (
     replace_redacted,
 )
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database
-
-_PERSISTENCE = "AUDIT_PERSISTENCE_MODULE"
-_STORES: dict[str, Store] = {}
-"""Open stores by their uuid: the library makes a view from texts only."""
 
 
 class AuditTables(BatchView):
@@ -101,7 +96,6 @@ class AuditTables(BatchView):
         """Close the database."""
         with self.writing:
             self._database.close()
-        _STORES.pop(self.store.database.uuid, None)
 
     def _track(self, tracking: Tracking) -> None:
         position = tracking.notification_id
@@ -116,31 +110,11 @@ class AuditTables(BatchView):
             )
 
 
-class _KeepAudit(BatchProjection[AuditTables]):
-    name = "audit"
-
-
-class AuditFactory(ViewFactory[AuditTables]):
-    """Makes the view of the runner; the library finds it by this module's name."""
-
-    def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
-        return AuditTables(_STORES[self.env.get("STORE") or ""], Path(self.env.get("FILE") or ""))
-
-
 class AuditFollower(BatchFollower[AuditTables]):
     """Keeps an audit database up to date in a thread of its own. A context manager.
 
-    ``url`` is the URL of ``store``: the library opens it once more. Raises ``NoAuditDatabase`` and
-    ``AuditDatabaseMismatch`` when it is made. Cost: the events that are new.
+    Raises ``NoAuditDatabase`` and ``AuditDatabaseMismatch`` when it is made. Cost: the events that are new.
     """
 
-    def __init__(self, store: Store, url: str, path: Path) -> None:
-        _STORES[store.database.uuid] = store
-        env = {
-            "PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing",
-            "FOLDLOG_URL": url,
-            _PERSISTENCE: __name__,
-            "AUDIT_STORE": store.database.uuid,
-            "AUDIT_FILE": str(path),
-        }
-        super().__init__(_KeepAudit, AuditTables, env)
+    def __init__(self, store: Store, path: Path) -> None:
+        super().__init__(store.database, AuditTables(store, path))

@@ -1,4 +1,4 @@
-"""A search index that follows its store, run by the eventsourcing library's ``ProjectionRunner``.
+"""A search index that follows its store, run by the eventsourcing library's runner.
 
 Texts and the position of the last one are written in one transaction, so each event is in the index exactly once, also
 after a crash.
@@ -7,36 +7,18 @@ after a crash.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from eventsourcing.persistence import InfrastructureFactory, IntegrityError, Tracking
+from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import CorruptEvent, Recorded, Store
-from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
-from eventstore.integrations.eventsourcing import Factory
-from eventstore.integrations.tracking import StoreRecorder
+from eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
 from foldlog.search.index import SearchIndex
-
-_STORES: dict[str, Store] = {}
-"""Open stores by their uuid: the library makes recorders and views from texts only."""
-
-
-class OpenStore(Factory):
-    """The library's recorders on a store that is open already, in memory too."""
-
-    def __init__(self, env: Any) -> None:
-        InfrastructureFactory.__init__(self, env)
-        self._recorder = StoreRecorder(_STORES[self.env.get("STORE") or ""].database)
-
-    def close(self) -> None:
-        """Leave the store open: the code that opened it closes it."""
 
 
 class SearchView(BatchView):
     """The index as the library needs it."""
 
     def __init__(self, store: Store) -> None:
-        self._uuid = store.database.uuid
         self.index = SearchIndex(store)
         self.events = 0
 
@@ -52,7 +34,6 @@ class SearchView(BatchView):
     def close(self) -> None:
         """Close the index."""
         self.index.close()
-        _STORES.pop(self._uuid, None)
 
     def insert_tracking(self, tracking: Tracking) -> None:
         self._add((), tracking)
@@ -65,17 +46,6 @@ class SearchView(BatchView):
         return self.index.tables.position() or None
 
 
-class _KeepIndex(BatchProjection[SearchView]):
-    name = "search"
-
-
-class SearchViewFactory(ViewFactory[SearchView]):
-    """Makes the view of the runner."""
-
-    def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
-        return SearchView(_STORES[self.env.get("STORE") or ""])
-
-
 class SearchFollower(BatchFollower[SearchView]):
     """Keeps the search index of a store up to date in a thread of its own. A context manager.
 
@@ -84,11 +54,4 @@ class SearchFollower(BatchFollower[SearchView]):
     """
 
     def __init__(self, store: Store) -> None:
-        _STORES[store.database.uuid] = store
-        module = f"{__name__}:"
-        env = {
-            "PERSISTENCE_MODULE": f"{module}OpenStore",
-            "STORE": store.database.uuid,
-            "SEARCH_PERSISTENCE_MODULE": f"{module}SearchViewFactory",
-        }
-        super().__init__(_KeepIndex, SearchView, env)
+        super().__init__(store.database, SearchView(store))

@@ -49,7 +49,7 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
     path = tmp_path / "audit.db"
     with open_store(url) as store:
         say(store, "c1", 1_200)
-        with AuditFollower(store, url, path) as follower:
+        with AuditFollower(store, path) as follower:
             follower.catch_up(PATIENCE_S)
             assert asked(path, "SELECT count(*) FROM events") == [(1_200,)]
             say(store, "c1", 1)
@@ -70,7 +70,7 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
     with open_store(url) as store:
         say(store, "c1", 3)
         say(store, "c2", 3)
-        with AuditFollower(store, url, path) as follower:
+        with AuditFollower(store, path) as follower:
             follower.catch_up(PATIENCE_S)
             follower.view.refresh()
             name = f"audit database {path}"
@@ -93,7 +93,7 @@ def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
     with open_store(url) as store:
         for total in (2, 4):
             say(store, "c1", 2)
-            with AuditFollower(store, url, path) as follower:
+            with AuditFollower(store, path) as follower:
                 follower.catch_up(PATIENCE_S)
             assert asked(path, "SELECT version FROM conversations") == [(total,)]
         assert asked(path, "SELECT id FROM events ORDER BY id") == [(0,), (1,), (2,), (3,)]
@@ -123,7 +123,7 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             assert store.version("c1") == 1_000 * (round_ + 1)
-        with AuditFollower(store, url, path) as follower:
+        with AuditFollower(store, path) as follower:
             follower.catch_up(PATIENCE_S)
     assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [(3_000, 3_000, 2_999)]
 

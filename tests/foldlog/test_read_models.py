@@ -118,7 +118,7 @@ def test_an_audit_database_that_has_a_fork_gets_them_for_this_conversation_too(s
 @OPENED_TWICE
 def test_a_follower_of_the_audit_database_adds_them(url: str, store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
-    with AuditFollower(store, url, path) as follower:
+    with AuditFollower(store, path) as follower:
         follower.catch_up(PATIENCE_S)
         assert audited(path) == AT_FIRST
         detach(store)

@@ -83,7 +83,7 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
         raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
     from foldlog.reports.audit_follow import AuditFollower
 
-    with open_existing(db) as store, AuditFollower(store, db, to) as follower, terminal.progress() as bars:
+    with open_existing(db) as store, AuditFollower(store, to) as follower, terminal.progress() as bars:
         bar = bars.add_task(str(to), unit="events", total=None)
         try:
             follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
