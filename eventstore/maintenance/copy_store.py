@@ -23,7 +23,7 @@ from eventstore.stored.staging import discard_staged
 from eventstore.values.arguments import whole
 
 _JOBS_MAX = 64
-"""The number of conversations that are copied at the same time."""
+"""The most conversations that may be copied at the same time."""
 
 
 class Moved(NamedTuple):
@@ -97,14 +97,14 @@ def compare_stores(source: Store, target: Store) -> Iterator[UnequalConversation
 def _move(source: Database, target: Database, found: Conversation) -> Moved:
     there = _found(target, found.id)
     if there is not None and _same(found, there):
-        return Moved(found.id, 0, _version(found))
+        return Moved(found.id, 0, found.end[0])
     try:
         if there is None:
             discard_staged(target.recorder, found.id)
         copied = copy_conversation(source, target, found.id)
     except (CorruptEvent, HistoryDiverged, ConversationErased, VersionConflict) as error:
         problem = error.problem if isinstance(error, ConversationErased) else str(error)
-        return Moved(found.id, 0, 0 if there is None else _version(there), problem)
+        return Moved(found.id, 0, 0 if there is None else there.end[0], problem)
     return Moved(found.id, copied.added, copied.version, tombstones=copied.tombstones)
 
 
@@ -121,18 +121,10 @@ def _found(database: Database, conversation: str) -> Conversation | None:
     return database.recorder.query(lambda reader: database.find(reader, conversation))
 
 
-def _version(found: Conversation) -> int:
-    return found.version if found.erasure is None else found.erasure.events
-
-
-def _head(found: Conversation) -> bytes | None:
-    return found.head if found.erasure is None else found.erasure.head
-
-
 def _same(one: Conversation, other: Conversation) -> bool:
-    return (_version(one), _head(one), one.erasure is None) == (_version(other), _head(other), other.erasure is None)
+    return (one.end, one.erasure is None) == (other.end, other.erasure is None)
 
 
 def _measure(found: Conversation) -> str:
-    head = (_head(found) or b"").hex()[:12]
-    return f"{_version(found)} events with head {head}…{'' if found.erasure is None else ', erased'}"
+    version, head = found.end
+    return f"{version} events with head {(head or b'').hex()[:12]}…{'' if found.erasure is None else ', erased'}"

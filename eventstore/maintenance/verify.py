@@ -208,9 +208,7 @@ def _verdict(
         erased = _erased_since(database, found)
         if erased is not None:
             return _verdict(database, erased, kept)
-    version = found.version if found.erasure is None else found.erasure.events
-    head = found.head if found.erasure is None else found.erasure.head
-    return Verdict(found.id, version, head, found.erasure, tuple(findings))
+    return Verdict(found.id, *found.end, found.erasure, tuple(findings))
 
 
 def _erased_since(database: Database, found: Conversation) -> Conversation | None:

@@ -142,6 +142,11 @@ class Conversation(NamedTuple):
         """The id of the first event that is stored under its own key."""
         return 0 if self.parent is None else self.parent_version or 0
 
+    @property
+    def end(self) -> tuple[int, bytes | None]:
+        """The version and the last head; of an erased conversation those that its tombstone keeps."""
+        return (self.version, self.head) if self.erasure is None else (self.erasure.events, self.erasure.head)
+
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
         return self._replace(

@@ -113,13 +113,12 @@ def listed(
     found: Conversation, *, bytes_pending: bool = False, generation: int = 0, unconfirmed: Sequence[str] = ()
 ) -> ConversationRow:
     """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
-    erasure = found.erasure
-    head = found.head if erasure is None else erasure.head
+    erasure, (version, head) = found.erasure, found.end
     # The events of a fork may all be older than the fork.
     updated_at = max(found.created_at, found.updated_at or 0) if erasure is None else erasure.erased_at
     return ConversationRow(
         id=found.id,
-        version=found.version if erasure is None else erasure.events,
+        version=version,
         created_at=from_microseconds(found.created_at),
         updated_at=from_microseconds(updated_at),
         head="" if head is None else head.hex(),

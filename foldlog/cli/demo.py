@@ -175,14 +175,14 @@ def _show(db: str, shown: _Shown) -> None:
     console = terminal.console()
     where = terminal.printable(without_password(db))
     what = "imported into" if shown.added else "already in"
-    _heading("A history")
+    terminal.print_heading("A history")
     console.print(
         f"{shown.imported:,} events {what} {where}: an agent fixes a flaky test of an invented project, then adds one "
         f"feature after another. Below, foldlog records the same work again as {LIVE} and condenses every View of more "
         f"than 80 events. This log has {shown.events:,} events: {len(shown.condensations)} condensations of foldlog "
         f"take the place of {shown.replaced} imported condensations and requests."
     )
-    _heading("Before and after")
+    terminal.print_heading("Before and after")
     columns = (Column(""), Column("events", justify="right"), Column("≈ tokens", justify="right"))
     rows = [
         ("the log, where nothing is lost", f"{shown.events:,}", f"{shown.log_tokens:,}"),
@@ -191,7 +191,7 @@ def _show(db: str, shown: _Shown) -> None:
         (f"sent in {shown.calls:,} calls with it", "", f"{shown.sent:,}"),
     ]
     print_rows(console, columns, rows)
-    _heading("What was forgotten, and why")
+    terminal.print_heading("What was forgotten, and why")
     for action, why in shown.condensations:
         forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)
         console.print(f"  {action.id:>4}  forgot {forgotten} events: {why}")
@@ -202,17 +202,13 @@ def _show(db: str, shown: _Shown) -> None:
     if answer.summary is not None:
         told = terminal.printable(" ".join(answer.summary.content.split()), one_line=True)
         console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
-    _heading("Try next")
+    terminal.print_heading("Try next")
     commands = [(terminal.printable(typed), what) for typed, what in _commands(shown)]
     room = max(len(typed) for typed, _ in commands)
     narrow = terminal.has_edge() and console.width < 2 + room + 2 + max(len(what) for _, what in commands)
     for typed, what in commands:
         between = "\n      " if narrow else " " * (room - len(typed) + 2)
         console.print(f"  {typed}{between}{what}", soft_wrap=True)
-
-
-def _heading(text: str) -> None:
-    terminal.console().print(Text(f"\n{text}", style="bold"))
 
 
 def _commands(shown: _Shown) -> list[tuple[str, str]]:

@@ -113,6 +113,13 @@ def print_indented(console: Console, text: Text, columns: int) -> None:
         console.print(" " * columns, line, sep="", soft_wrap=True)
 
 
+def print_heading(text: str) -> None:
+    """Print an empty line and a heading."""
+    from rich.text import Text
+
+    console().print(Text(f"\n{text}", style="bold"))
+
+
 class PrintedLines:
     """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them; for any number of lines. ``width``
     is the number of columns of a line; ``UNLIMITED`` unless stdout is a terminal.

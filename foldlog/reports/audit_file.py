@@ -159,8 +159,7 @@ def _make(store: Store, path: Path) -> None:
             )
             table_of(database, "events").create_index(["kind", "tool"])
             table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(part)
         if empty:
             os.replace(part, target)
         else:

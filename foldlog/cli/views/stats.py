@@ -89,16 +89,12 @@ def _show(stats: Stats, title: str) -> None:
     _show_view(stats)
 
 
-def _heading(text: str) -> None:
-    terminal.console().print(Text(f"\n{text}", style="bold"))
-
-
 def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0) -> None:
     """Print a line for each row: name, number, a bar, and the rest of the row."""
     lines = [(terminal.printable(str(row[0]), one_line=True), int(str(row[1])), str((*row, "", "")[2])) for row in rows]
     if not lines:
         return
-    _heading(heading)
+    terminal.print_heading(heading)
     out = terminal.PrintedLines()
     widest = min(max(len(name) for name, _, _ in lines), max(10, terminal.console().width // 3))
     largest = max(number for _, number, _ in lines)
@@ -115,7 +111,7 @@ def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0
 def _show_models(stats: Stats) -> None:
     if not stats.models:
         return
-    _heading("tokens and cost by model and day")
+    terminal.print_heading("tokens and cost by model and day")
     rows = [
         (
             day,
@@ -139,7 +135,7 @@ def _show_models(stats: Stats) -> None:
 def _show_condensations(stats: Stats) -> None:
     if not stats.condensations:
         return
-    _heading("condensations by strategy")
+    terminal.print_heading("condensations by strategy")
     rows = [
         (
             terminal.printable(name, one_line=True),
@@ -171,7 +167,7 @@ def _show_view(stats: Stats) -> None:
     if not stats.view_tokens or not max(stats.view_tokens):
         return
     sizes = stats.view_tokens
-    _heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
+    terminal.print_heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
     out = terminal.PrintedLines()
     for line in curve(sizes, min(100, terminal.console().width - 4)):
         out.write((f"  {line}", "magenta"))
