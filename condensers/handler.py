@@ -64,7 +64,7 @@ class CondenseHandler:
         self._remembered: dict[str, Remembered] = {}
 
     def handle(self, conversation: str, generation: Generation | None = None) -> View | Condensation:
-        """One step: the View to go on with, or a condensation that has been appended; ask again for the View after it.
+        """Take one step: return the View to go on with, or a condensation that has been appended; then ask again.
 
         Reports of a step without a condensation are appended as an ``Annotation``; the report of a mask only if its
         rule is new. If a model failed and condensing can wait, it is asked again some events later: see ``Remembered``.
@@ -72,8 +72,8 @@ class CondenseHandler:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler then appends a
         declined condensation: it answers the request, and the next step goes on. While it is the newest condensation
         and the prompt is still too long, later steps raise the same error and append nothing: see ``Declines``. Raises
-        the store's errors, too; ``generation`` is that of ``Store.append``. Durability: appended
-        events are on disk. Cost: the View, and the condenser's work.
+        the store's errors, too. ``generation`` is that of ``Store.append``. Durability: appended events are on disk.
+        Cost: the View, and the condenser's work.
         """
         append = partial(self._store.append, conversation, generation=generation)
         while True:
@@ -122,9 +122,7 @@ class CondenseHandler:
         return remembered
 
     def _step(self, append: Append, view: View, condenser: Condenser) -> Step:
-        """Return the condenser's answer. Raise ``NoCondensationAvailable`` also for a condensation that would change
-        nothing: every later step would make the same one.
-        """
+        """Return the condenser's answer. If it fails with another error, append what the calls of its model cost."""
         try:
             return self._decide(view, condenser)
         except NoCondensationAvailable:
@@ -135,6 +133,7 @@ class CondenseHandler:
             raise
 
     def _decide(self, view: View, condenser: Condenser) -> Step:
+        """Return the condenser's answer. Refuse a condensation that changes nothing: each later step would make it."""
         step = condenser.step(view, self._agent_llm)
         if isinstance(step.result, Condensation) and not Plan(step.result.action, view).forgets_something():
             raise NoCondensationAvailable(
@@ -246,7 +245,7 @@ class Remembered:
         self._ask_again_at = 0
 
     def may_ask(self, version: int) -> bool:
-        """Whether a model may be asked for a condensation that can wait."""
+        """Return whether a model may be asked for a condensation that can wait."""
         return version >= self._ask_again_at
 
     def failed(self, version: int) -> None:

@@ -163,8 +163,8 @@ class Transaction(Reader, Protocol):
         """
 
     def change(self, key: int, change: Change) -> None:
-        """Change a conversation that exists. ``IntegrityError``, here or at the commit, where a ``NewKey`` names a
-        wrapped key that is not the present one.
+        """Change a conversation that exists. Raises ``IntegrityError``, here or at the commit, where a ``NewKey`` names
+        a wrapped key that is not the present one.
         """
 
     def delete(self, key: int, limit: int) -> bool:
@@ -174,12 +174,12 @@ class Transaction(Reader, Protocol):
         """
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
-        """Store what a new idempotency key stands for. A key that exists: ``IntegrityError``. ``again``: store a new
-        proof for a key that exists.
+        """Store what a new idempotency key stands for. With ``again``, store a new proof for a key that exists; without
+        it, such a key raises ``IntegrityError``.
         """
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        """Keep records; a record of the same version is replaced. ``replace_all``: all others are deleted."""
+        """Keep records. A record of the same version is replaced; with ``replace_all``, all others are deleted."""
 
     @property
     def index(self) -> WritableIndex:

@@ -58,7 +58,7 @@ Place = Callable[[], int]
 
 
 def unplaced() -> int:
-    """Be the ``Place`` of staged rows: they get positions when they are published."""
+    """Stand for the ``Place`` of staged rows, which get positions when they are published."""
     raise AssertionError("a staged event has no position yet")
 
 

@@ -91,7 +91,7 @@ def absolute_hint(path: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """``url`` as it may be shown to people and kept in logs."""
+    """Return ``url`` as it may be shown to people and kept in logs."""
     url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 

@@ -208,7 +208,7 @@ def key_missing(what: str, key_id: str | None, keys: KeyRing | None) -> KeyUnava
 
 
 def cipher(key: bytes) -> AESGCM:
-    """AES-256-GCM. Raises ``KeyUnavailable`` where the package ``cryptography`` is missing."""
+    """Return AES-256-GCM with this key. Raises ``KeyUnavailable`` where the package ``cryptography`` is missing."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:

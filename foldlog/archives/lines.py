@@ -123,7 +123,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def line(fields: dict[str, Any]) -> bytes:
-    """One line. It is ASCII, so that it can hold a name with lone surrogates."""
+    """Return a line. It is ASCII, so that it can hold a name with lone surrogates."""
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
 

@@ -59,7 +59,7 @@ def is_empty(path: str, status: os.stat_result) -> bool:
 
 
 def open_reader(path: str, *, patience_s: float = PATIENCE_S, writable: bool = True) -> sqlite3.Connection:
-    """``writable`` says whether the file may be written at all: then a reader helps to recover it after a crash.
+    """Open a connection for a reader. ``writable``: the file may be written, so it helps to recover it after a crash.
 
     SQLite waits up to ``patience_s`` for its own locks. Only other programs make it wait: foldlog's writers wait for
     the write lock first.
@@ -104,7 +104,7 @@ def is_on_read_only_disk(path: str) -> bool:
 
 
 def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
-    """``durable``: a commit is on disk when it returns. Else a power cut may lose the newest commits, each whole."""
+    """Open a writer's connection. Unless it is ``durable``, a power cut may lose the newest commits, each whole."""
     connection = open_reader(path, patience_s=patience_s)
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != b"wal":

@@ -160,7 +160,7 @@ class SQLiteReader:
         return self._whole(rows, key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Live rows have positions of their own; those of imported rows follow from where the import was published."""
+        """Return rows with their positions; those of imported rows follow from where the import was published."""
         if self._check_file is not None:
             self._check_file()
         erasures = self._execute(SQL["erasures_after"], (after_position, limit)).fetchall()
