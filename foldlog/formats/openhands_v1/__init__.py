@@ -26,19 +26,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog.formats.format import Format, Options
+from foldlog.formats.format import Format, Options, RecordDecoder
 from foldlog.formats.openhands_v1.branches import find_branches
-from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder
+from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder, WholeHistoryDecoder
 from foldlog.formats.openhands_v1.recognition import accepts, matches
 from foldlog.formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
+def _decoder(records: Iterable[Any], options: Options) -> RecordDecoder:
     if options.past is not None:
         return OpenHandsV1Decoder(first_id=options.first_id, past=options.past)
-    return OpenHandsV1Decoder(branches=find_branches(records, options.leaf))
+    if options.leaf is not None:
+        return OpenHandsV1Decoder(branches=find_branches(records, options.leaf))
+    return WholeHistoryDecoder(records)
 
 
 def _source_id(record: Any) -> Any:

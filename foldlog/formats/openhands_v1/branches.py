@@ -45,10 +45,10 @@ class Branches:
     """The steps of a log that branches, while its records are read in order. Memory: some words for each record.
 
     ``leaf`` is the id of the step in which the active branch ends; None means the last step. ``last`` is the number of
-    the last event.
+    the last event, where there is a leaf.
     """
 
-    def __init__(self, leaf: str | None, last: int) -> None:
+    def __init__(self, leaf: str | None = None, last: int = -1) -> None:
         self._leaf, self._last = leaf, last
         self._places: dict[str, Place | None] = {}
         self._newest: Place | None = None
@@ -82,28 +82,35 @@ class Branches:
         return self._places.get(parent) if type(parent) is str else self._previous
 
 
-def find_branches(records: Iterable[Any], leaf: str | None = None) -> Branches | None:
-    """Return the branches of a log; None if it has one branch, which ends in ``leaf`` if that is given.
+class Trunk:
+    """Follows the parents of records as long as the log has one branch."""
 
-    Cost: one pass.
-    """
-    last_id: str | None = None
-    last_step: str | None = None
-    last, is_linear = -1, True
-    for number, record in enumerate(records):
+    def __init__(self) -> None:
+        self.ends: tuple[Any, Any] = (None, None)
+        """The id of the last record, and that of the last step."""
+        self._has_begun = False
+
+    def takes(self, record: Any) -> bool:
+        """Return whether the next record continues the one branch. Then it is the last one."""
         if type(record) is not dict or type(record.get("kind")) is not str:
-            continue
+            return True  # it is not an event
         parent = record.get("parent_id")
-        if parent == _ROOT:
-            is_linear = is_linear and last < 0
-        elif type(parent) is str and parent != last_id and parent != last_step:
-            is_linear = False
-        last, last_id = number, record.get("id")
-        if _is_step(record):
-            last_step = last_id
-    if is_linear and (leaf is None or leaf in (last_id, last_step)):
-        return None
-    return Branches(leaf, last)
+        if type(parent) is str and (self._has_begun if parent == _ROOT else parent not in self.ends):
+            return False
+        own_id = record.get("id")
+        self.ends = (own_id, own_id if _is_step(record) else self.ends[1])
+        self._has_begun = True
+        return True
+
+
+def find_branches(records: Iterable[Any], leaf: str) -> Branches | None:
+    """Return the branches of a log; None if it has one branch, which ends in ``leaf``. Cost: one pass."""
+    trunk, last, is_linear = Trunk(), -1, True
+    for number, record in enumerate(records):
+        if type(record) is dict and type(record.get("kind")) is str:
+            last = number
+            is_linear = is_linear and trunk.takes(record)
+    return None if is_linear and leaf in trunk.ends else Branches(leaf, last)
 
 
 def _is_step(record: dict[str, Any]) -> bool:

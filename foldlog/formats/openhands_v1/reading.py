@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -27,7 +30,7 @@ from eventstore.events import (
 from foldlog.formats.calls import REJECTED, OpenCalls
 from foldlog.formats.format import Past
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
-from foldlog.formats.openhands_v1.branches import Branches, Place
+from foldlog.formats.openhands_v1.branches import Branches, Place, Trunk
 from foldlog.formats.openhands_v1.standing import StandingIds
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
@@ -264,6 +267,28 @@ class OpenHandsV1Decoder:
             if type(record.get("id")) is str:
                 self._standing.note("came", record["id"] + SUMMARY, summary_id(fields["id"]))
         return CondensationAction(forgotten_event_ids=tuple(ids), **fields)
+
+
+class WholeHistoryDecoder:
+    """The records of one history to events. As long as the log has one branch, nothing is kept of its branches: most
+    logs have one. At the first record of another branch, the records before it are read again, with their branches.
+    """
+
+    def __init__(self, records: Iterable[Any]) -> None:
+        self._records = records
+        self._decoder = OpenHandsV1Decoder()
+        self._trunk: Trunk | None = Trunk()
+        self._records_read = 0
+
+    def events(self, record: Any) -> list[Event]:
+        """Do what ``OpenHandsV1Decoder.events`` does."""
+        if self._trunk is not None and not self._trunk.takes(record):
+            self._trunk, self._decoder = None, OpenHandsV1Decoder(branches=Branches())
+            for earlier in islice(self._records, self._records_read):
+                with suppress(NotAnEvent):
+                    self._decoder.events(earlier)
+        self._records_read += 1
+        return self._decoder.events(record)
 
 
 def _text(value: Any) -> str:
