@@ -272,7 +272,7 @@ class Store:
 
     def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:
         for place, event in enumerate(events):
-            if event.id not in (NOT_RECORDED, place):
+            if event.id != place and event.id != NOT_RECORDED:
                 raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
             try:
                 yield self._encode(event, finite=False)

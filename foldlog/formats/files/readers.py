@@ -24,6 +24,9 @@ class Located(NamedTuple):
     problem: str | None = None
 
 
+_new = tuple.__new__  # what Located(...) calls, without the call around it
+
+
 class RecordReader(Protocol):
     """The records of one history, to be iterated any number of times."""
 
@@ -48,7 +51,7 @@ class JsonLines:
         return self._path.stat().st_size
 
     def __iter__(self) -> Iterator[Located]:
-        with self._path.open("rb") as file:
+        with self._path.open("rb", _BUFFER) as file:
             number = offset = 0
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
@@ -150,6 +153,8 @@ class Held:
         return f"{self._path}:{self._line}, record {located.line}"
 
 
+_BUFFER = 2**18
+"""With less, most lines continue beyond the buffer, and are put together of two parts."""
 _PADDING = b" \t\n\r\0"
 """The characters around a line. After a crash of the machine, a growing file may have NUL bytes."""
 
@@ -186,6 +191,6 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
 
 def _parsed(text: bytes, line: int, offset: int) -> Located:
     try:
-        return Located(line, offset, parse(text))
+        return _new(Located, (line, offset, parse(text), None))
     except UnreadableJson as error:
         return Located(line, offset, None, str(error) if text.strip() else "empty")

@@ -380,4 +380,7 @@ def _observed(observation: dict[str, Any], marks: Marks) -> tuple[Content, dict[
 
 
 def _is_blocks(value: list[Any]) -> bool:
-    return all(type(block) is dict and type(block.get("type")) is str for block in value)
+    for block in value:  # noqa: SIM110  all() would make a generator for each event
+        if type(block) is not dict or type(block.get("type")) is not str:
+            return False
+    return True
