@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from eventstore import ANY_VERSION, Event, Recorded, Store
 from eventstore.values.outcome import Outcome
 from eventstore.writing import together
 from eventstore.writing.appending import Appending
 from foldlog.history import ExpectedVersion, History
-
-T = TypeVar("T")
 
 _EVENTS_MAX: Final = 100
 """The most events of an append that other appends wait for: encoding them takes a millisecond."""
@@ -56,17 +54,10 @@ class PendingAppend:
 
 def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[tuple[Recorded, ...]]]:
     """Make short appends to histories of a store, in their order. Return the outcome of each, as if it were alone."""
-    prepared = [_outcome(append.prepare) for append in appends]
+    prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.unwrap() for outcome in prepared if outcome.error is None]
     appended = iter(together.append_all(store.database, works))
     return [
-        Outcome(error=before.error) if before.error is not None else _outcome(partial(append.finish, next(appended)))
+        Outcome(error=before.error) if before.error is not None else Outcome.of(partial(append.finish, next(appended)))
         for append, before in zip(appends, prepared, strict=True)
     ]
-
-
-def _outcome(work: Callable[[], T]) -> Outcome[T]:
-    try:
-        return Outcome(work())
-    except BaseException as error:  # noqa: BLE001 - it is raised where the append came from
-        return Outcome(error=error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, zip_longest
 from typing import NamedTuple
 
-from eventstore import ConversationNotFound, Event, HistoryDiverged, Store
+from eventstore import Event, HistoryDiverged, Store
 from foldlog.formats import Source, UnknownFormat, encode
 from foldlog.formats.delta import delta
 
@@ -54,7 +54,7 @@ def import_source(store: Store, source: Source, conversation: str | None = None,
     """
     if conversation is not None:
         return _ingest(store, source, conversation, watch)
-    if _is_there(store, source.name):
+    if store.version(source.name) > 0:
         return _ingest(store, source, source.name, watch)
     for former in _former_names(store, source):
         if _holds(store, former, source):
@@ -62,23 +62,14 @@ def import_source(store: Store, source: Source, conversation: str | None = None,
     return _ingest(store, source, source.name, watch)
 
 
-def _is_there(store: Store, conversation: str) -> bool:
-    """Return whether the conversation exists. Raises ``ConversationErased`` if it was erased."""
-    try:
-        next(store.events(conversation, 0, 1), None)
-    except ConversationNotFound:
-        return False
-    return True
-
-
 def _former_names(store: Store, source: Source) -> Iterator[str]:
     """Yield the conversations that may be this history under a former name. A number was added to a name in use."""
     for name in source.former_names:
-        if _is_there(store, name):
+        if store.version(name) > 0:
             yield name
             numbered = (f"{name}#{number}" for number in count(2))
             for again in numbered:
-                if not _is_there(store, again):
+                if store.version(again) == 0:
                     break
                 yield again
 

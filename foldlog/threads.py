@@ -52,10 +52,7 @@ class _Call(Generic[T]):
             return False
 
     def run(self) -> None:
-        try:
-            self.outcome = Outcome(self.work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
-            self.outcome = Outcome(error=error)
+        self.outcome = Outcome.of(self.work)
 
 
 class ThreadPool:

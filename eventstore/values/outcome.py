@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -14,6 +15,14 @@ class Outcome(Struct, Generic[T], frozen=True):
 
     value: T | None = None
     error: BaseException | None = None
+
+    @staticmethod
+    def of(work: Callable[[], T]) -> Outcome[T]:
+        """Return the outcome of a call, which this thread makes now."""
+        try:
+            return Outcome(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
+            return Outcome(error=error)
 
     def unwrap(self) -> T:
         """Return the value, or raise the error."""

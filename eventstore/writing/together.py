@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from eventstore.recorders.base import CommitsTogether
@@ -25,12 +26,9 @@ def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[t
     recorder = cast(CommitsTogether, database.recorder)
     with translated():
         outcomes = recorder.transact_all([(work, work.any_thread) for work in works])
-    return [_recorded(work, outcome) for work, outcome in zip(works, outcomes, strict=True)]
+    return [Outcome.of(partial(_recorded, work, outcome)) for work, outcome in zip(works, outcomes, strict=True)]
 
 
-def _recorded(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> Outcome[tuple[Recorded, ...]]:
-    try:
-        with translated():
-            return Outcome(work.recorded(outcome.unwrap()))
-    except BaseException as error:  # noqa: BLE001  it is raised where the append came from
-        return Outcome(error=error)
+def _recorded(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> tuple[Recorded, ...]:
+    with translated():
+        return work.recorded(outcome.unwrap())

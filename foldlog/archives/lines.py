@@ -19,6 +19,7 @@ from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 from eventstore.stored.hash_chain import is_redacted
 from eventstore.stored.past import Link
 from eventstore.stored.row_codec import PLAIN
+from eventstore.values.arguments import YEAR_10000
 from eventstore.values.bodies import Body, attachment_of, attachments_of
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed
 
@@ -27,7 +28,7 @@ VERSION = 3
 
 T = TypeVar("T")
 
-_Moment = Annotated[int, Meta(ge=0, lt=253_402_300_800_000_000)]
+_Moment = Annotated[int, Meta(ge=0, lt=YEAR_10000)]
 """Microseconds since 1970, before the year 10000."""
 _Whole = Annotated[int, Meta(ge=0, le=2**53)]
 _Head = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]

@@ -36,7 +36,7 @@ from foldlog.formats.calls import OpenCalls
 from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
 from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.record import NotAnEvent, described, rest_of
+from foldlog.formats.record import NotAnEvent, described, joined_text, rest_of
 
 NAME = "langchain"
 
@@ -274,7 +274,7 @@ def _predicted(events: list[Event], marks: Marks) -> dict[str, Any]:
     elif isinstance(event, Message):
         kind, thinking = _TYPES[event.source], event.thinking
     named = marks.get("type", kind)
-    data["content"] = [*thinking, *_parts(content)] if "parts" in marks else _text(content)
+    data["content"] = [*thinking, *_parts(content)] if "parts" in marks else joined_text(content)
     data["type"] = named
     source_id = None if event.origin is None else event.origin.id
     name = None
@@ -301,10 +301,6 @@ def _call(action: Action) -> dict[str, Any]:
     call_id = action.call_id if action.call_id is not None or action.origin is not None else f"call_{action.id}"
     arguments = action.arguments if isinstance(action.arguments, dict) else {}
     return {"name": action.tool, "args": arguments, "id": call_id, "type": "tool_call"}
-
-
-def _text(content: Content) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:

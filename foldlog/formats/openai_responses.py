@@ -42,7 +42,7 @@ from foldlog.formats.codex.parts import content_of
 from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
 from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.record import NotAnEvent, described, rest_of
+from foldlog.formats.record import NotAnEvent, described, joined_text, rest_of
 from projections.messages.turns import arguments_of
 
 NAME = "openai-responses"
@@ -254,7 +254,7 @@ def _predicted(event: Event, marks: Marks) -> dict[str, Any]:
                 role = "user"
             typed = "plain" not in marks
             in_parts = ("parts" in marks) != (role == "assistant" and typed)
-            item["content"] = _parts(event.content, role) if in_parts else _text(event.content)
+            item["content"] = _parts(event.content, role) if in_parts else joined_text(event.content)
             item["role"] = role
             if typed:
                 item |= {"status": "completed"} if role == "assistant" else {}
@@ -265,7 +265,7 @@ def _predicted(event: Event, marks: Marks) -> dict[str, Any]:
             kind = marks.get("type", "function_call_output")
             call_id = event.call_id if event.origin is not None or event.cause is None else f"call_{event.cause}"
             item[_ANSWERED.get(kind, "call_id")] = event.call_id or call_id
-            item["output"] = _parts(event.content, "user") if "parts" in marks else _text(event.content)
+            item["output"] = _parts(event.content, "user") if "parts" in marks else joined_text(event.content)
             item["type"] = kind
         case Annotation():
             item |= event.data if isinstance(event.data, dict) else {}
@@ -289,10 +289,6 @@ def _predict_call(event: Action, kind: str, item: dict[str, Any]) -> None:
     if "id" in item:
         item["id"] = item.pop("id")  # where the SDKs write it
     item["status"] = "completed"
-
-
-def _text(content: Content) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def _parts(content: Content, role: str) -> list[dict[str, Any]]:

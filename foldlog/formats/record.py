@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import force_setattr
 
 from eventstore.errors import EventStoreError
-from eventstore.events import Event, Origin
+from eventstore.events import Content, Event, Origin
 
 
 class NotAnEvent(EventStoreError, ValueError):
@@ -34,6 +34,16 @@ def described(value: Any) -> str:
     if name is None:
         return "null" if value is None else f"a {type(value).__name__}"
     return f"an {name}" if name[0] in "ao" else f"a {name}"
+
+
+def text_or_empty(value: Any) -> str:
+    """Return a text of a record; an empty one where the record has none, or another value."""
+    return value if type(value) is str else ""
+
+
+def joined_text(content: Content) -> str:
+    """Return the text of a content, without its images."""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def read_time(text: Any) -> tuple[datetime | None, str | None]:

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 from eventstore.recorders.base import Reader, Transaction
@@ -81,13 +81,7 @@ class MemoryRecorder:
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
         if mark_of(self._uuid) in INSIDE:
             raise nested(_NAME)
-        return [self._outcome(work) for work, _ in works]
-
-    def _outcome(self, work: Callable[[Transaction], T]) -> Outcome[T]:
-        try:
-            return Outcome(self.transact(work))
-        except BaseException as error:  # noqa: BLE001  it is raised where the call came from
-            return Outcome(error=error)
+        return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
     @contextmanager
     def read(self) -> Iterator[Reader]:

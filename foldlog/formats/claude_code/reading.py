@@ -28,7 +28,7 @@ from foldlog.formats.claude_code.switches import Switches
 from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
 from foldlog.formats.format import Options
-from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
+from foldlog.formats.record import NotAnEvent, described, linked_to, read_time, text_or_empty
 
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
@@ -132,16 +132,12 @@ class ClaudeCodeDecoder:
         ]
 
 
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
-
-
 def _text_in(content: Any) -> str:
     """Return the text of a summary: for blocks, one line for each text."""
     if type(content) is list:
         parts = (part_of(block) or {} for block in content)
         return "\n".join(part["text"] for part in parts if "text" in part)
-    return _text(content)
+    return text_or_empty(content)
 
 
 class _Line:
@@ -289,7 +285,7 @@ class _Line:
         arguments, call_id = block.get("input"), block.get("id")
         self._events.append(
             Action(
-                tool=_text(block.get("name")),
+                tool=text_or_empty(block.get("name")),
                 arguments=arguments if type(arguments) is dict else None,
                 call_id=call_id if type(call_id) is str else None,
                 response_id=response_id,

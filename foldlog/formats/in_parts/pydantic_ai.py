@@ -33,7 +33,7 @@ from eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of, value_of
-from foldlog.formats.record import NotAnEvent, described, read_time, time_text
+from foldlog.formats.record import NotAnEvent, described, joined_text, read_time, time_text
 from projections.messages.turns import arguments_of
 
 NAME = "pydantic-ai"
@@ -153,9 +153,9 @@ def _part(event: Event) -> dict[str, Any]:
     match event:
         case SystemMessage():
             other = {"dynamic_ref": None, "context_id": None, "scope": "conversation", "metadata": None}
-            return {"content": _joined(event.content), **time, **other, "part_kind": "system-prompt"}
+            return {"content": joined_text(event.content), **time, **other, "part_kind": "system-prompt"}
         case Message(source="agent"):
-            return {"content": _joined(event.content), **_UNSAID, "citations": None, "part_kind": "text"}
+            return {"content": joined_text(event.content), **_UNSAID, "citations": None, "part_kind": "text"}
         case Message(source="environment") if event.origin is not None:
             return {"content": event.content, "tool_name": None, **time, "part_kind": "retry-prompt"}
         case Message() | CondensationSummary():
@@ -179,10 +179,6 @@ def _part(event: Event) -> dict[str, Any]:
             data = event.data if isinstance(event.data, dict) else {}
             return {**data, "part_kind": event.name}
     return {}
-
-
-def _joined(content: Content) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def _item(part: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import Dialect, Marks, OpenAI
 from foldlog.formats.openai_chat.lookalikes import lookalike_of
 from foldlog.formats.openai_chat.writing import predicted
-from foldlog.formats.record import NotAnEvent, described, read_time
+from foldlog.formats.record import NotAnEvent, described, read_time, text_or_empty
 
 
 class OpenAIChatDecoder:
@@ -101,7 +101,7 @@ class OpenAIChatDecoder:
                     "id": self._next_id + place,
                     "origin": Origin(format=self._dialect.format) if place else fields["origin"],
                 },
-                tool=_text(function.get("name")),
+                tool=text_or_empty(function.get("name")),
                 arguments=arguments if type(arguments) is str or type(arguments) is dict else None,
                 call_id=call_id if type(call_id) is str and "function" not in marks else None,
                 response_id=f"message-{self._next_id}",
@@ -118,7 +118,7 @@ class OpenAIChatDecoder:
     def _observations(
         self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any], marks: Marks
     ) -> list[Event]:
-        call_ids, tool = self._dialect.answers(record), _text(record.get("name"))
+        call_ids, tool = self._dialect.answers(record), text_or_empty(record.get("name"))
         if not call_ids:
             cause, called = (self._open_functions.close(tool) if role == "function" else None) or (None, "")
             return [Observation(content=content, tool=tool or called, cause=cause, **fields)]
@@ -154,15 +154,11 @@ def _calls(message: dict[str, Any], marks: Marks) -> list[dict[str, Any]]:
     return []
 
 
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
-
-
 def _content(value: Any) -> Content:
     """Return text or parts unchanged; any other value is not content."""
     if type(value) is list and all(type(part) is dict for part in value):
         return tuple(value)
-    return _text(value)
+    return text_or_empty(value)
 
 
 def _thinking(blocks: Any) -> tuple[dict[str, Any], ...]:

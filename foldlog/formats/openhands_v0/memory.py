@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventstore.events import Content
+from foldlog.formats.record import text_or_empty
 
 _USER_RAN = "User executed the command:\n"
 _USER_READ = "User requested to read file: "
@@ -80,7 +81,7 @@ def _around(before: str, content: str, after: str) -> Telling:
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
     """Return the part of its last action that the model is shown besides the call: its thought and its text."""
-    thought, final = _text(args.get("thought")), _text(args.get("final_thought"))
+    thought, final = text_or_empty(args.get("thought")), text_or_empty(args.get("final_thought"))
     call = call_of(metadata)
     if call is None:
         return final or thought
@@ -104,7 +105,8 @@ def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) 
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
     if name == "run" and type(metadata) is dict:
-        before, after = _text(metadata.get("prefix")), f"{_text(metadata.get('suffix'))}{_ending(metadata)}"
+        before = text_or_empty(metadata.get("prefix"))
+        after = text_or_empty(metadata.get("suffix")) + _ending(metadata)
     if name == "run" and by_user:
         before = f"{_USER_GOT}{before}"
     return _around(before, content, after)
@@ -113,13 +115,9 @@ def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) 
 def _ending(metadata: dict[str, Any]) -> str:
     lines = []
     for key, label in (("working_dir", "Current working directory"), ("py_interpreter_path", "Python interpreter")):
-        if _text(metadata.get(key)):
+        if text_or_empty(metadata.get(key)):
             lines.append(f"\n[{label}: {metadata[key]}]")
     exit_code = metadata.get("exit_code", -1)
     if type(exit_code) is int and exit_code != -1:
         lines.append(f"\n[Command finished with exit code {exit_code}]")
     return "".join(lines)
-
-
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""

@@ -31,7 +31,7 @@ from foldlog.formats.openhands_v0.writing import (
     predicted,
     usual_naming,
 )
-from foldlog.formats.record import NotAnEvent, described, read_time
+from foldlog.formats.record import NotAnEvent, described, read_time, text_or_empty
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment"}
 _BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
@@ -119,7 +119,7 @@ class OpenHandsV0Decoder:
         if name == "system":
             tools = args.get("tools")
             return SystemMessage(
-                content=_text(args.get("content")), tools=tuple(tools) if type(tools) is list else (), **fields
+                content=text_or_empty(args.get("content")), tools=tuple(tools) if type(tools) is list else (), **fields
             )
         if name in _BOOKKEEPING or (name in _STRUCTURAL and outside):
             return _annotation("action", record, fields, marks)
@@ -153,10 +153,10 @@ class OpenHandsV0Decoder:
             if told:
                 marks["told"] = True
             return Action(tool=name, arguments=arguments, thought=told, **fields)
-        thought = _text(args.get("thought"))
+        thought = text_or_empty(args.get("thought"))
         if thought:
             arguments = {key: value for key, value in args.items() if key != "thought"}
-        tool = (_text(metadata.get("function_name")) if type(metadata) is dict else "") or name
+        tool = (text_or_empty(metadata.get("function_name")) if type(metadata) is dict else "") or name
         if tool != name:
             marks["named"] = name
         return Action(tool=tool, arguments=arguments, thought=thought, **fields)
@@ -167,7 +167,7 @@ class OpenHandsV0Decoder:
         fields["shown"] = self._as_history or not (outside or name in _BOOKKEEPING or extras.get("hidden") is True)
         if name in OBSERVED_BOOKKEEPING and not self._as_history:
             return _annotation("observation", record, fields, marks)
-        content = _text(record.get("content"))
+        content = text_or_empty(record.get("content"))
         if name == "condense":
             return CondensationSummary(content=content, **fields)
         call_id, _ = _call(record.get("tool_call_metadata"))
@@ -214,10 +214,6 @@ def _payload(record: dict[str, Any], key: str, envelope: frozenset[str], marks: 
     return payload
 
 
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
-
-
 def _finish(args: dict[str, Any], metadata: Any, fields: dict[str, Any], marks: Marks) -> Message:
     words = final_words(args, metadata)
     marks["text"] = next((key for key in ("thought", "final_thought") if args.get(key) == words), "")
@@ -229,7 +225,7 @@ def _with_images(text: str, urls: list[str]) -> Content:
 
 
 def _message(args: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Message:
-    content: Content = _text(args.get("content"))
+    content: Content = text_or_empty(args.get("content"))
     spellings = [name for name in ("image_urls", "images_urls") if args.get(name)]
     if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
         content = _with_images(args["content"], args[spellings[0]])

@@ -33,7 +33,7 @@ from foldlog.formats.openhands_v1.blocks import content_of, parts_of
 from foldlog.formats.openhands_v1.branches import Branches, Place, Trunk
 from foldlog.formats.openhands_v1.standing import StandingIds
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
-from foldlog.formats.record import NotAnEvent, described, read_time
+from foldlog.formats.record import NotAnEvent, described, read_time, text_or_empty
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
 _USUAL_SOURCE: dict[str, Source] = {
@@ -202,7 +202,7 @@ class OpenHandsV1Decoder:
                     marks["kind"] = kind
                 return _system(record, fields, marks)
             case "CondensationSummaryEvent":
-                return CondensationSummary(content=_text(record.get("summary")), **fields)
+                return CondensationSummary(content=text_or_empty(record.get("summary")), **fields)
             case "Condensation":
                 return self._condensation(record, {**fields, "shown": False})
             case "CondensationRequest":
@@ -217,10 +217,10 @@ class OpenHandsV1Decoder:
         cause = self._before.event_id(record.get("action_id"))
         fields["cause"] = self._caller(call_id) if cause is None else cause
         fields["call_id"] = call_id
-        fields["tool"] = _text(record.get("tool_name"))
+        fields["tool"] = text_or_empty(record.get("tool_name"))
         if kind != "ObservationEvent":
             marks["kind"] = kind
-            answer = _text(record.get(ANSWERS[kind]))
+            answer = text_or_empty(record.get(ANSWERS[kind]))
             if kind == "UserRejectObservation" and not answer.strip():
                 answer = REJECTED
             return Observation(content=answer, is_error=kind == "AgentErrorEvent", **fields)
@@ -248,7 +248,7 @@ class OpenHandsV1Decoder:
         marks["kind"] = "MessageEvent"
         return Observation(
             content=content_of(said.get("content")),
-            tool=_text(said.get("name")),
+            tool=text_or_empty(said.get("name")),
             call_id=call_id,
             cause=self._caller(call_id),
             **fields,
@@ -289,10 +289,6 @@ class WholeHistoryDecoder:
                     self._decoder.events(earlier)
         self._records_read += 1
         return self._decoder.events(record)
-
-
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
 
 
 def _answers(record: dict[str, Any]) -> str | None:
@@ -346,7 +342,7 @@ def _action(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Act
         record.get("thinking_blocks"),
     )
     return Action(
-        tool=_text(record.get("tool_name")),
+        tool=text_or_empty(record.get("tool_name")),
         arguments=arguments,
         call_id=call_id if type(call_id) is str else None,
         response_id=response_id if type(response_id) is str else None,
