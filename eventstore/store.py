@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.codec import Encoded, encode
@@ -236,9 +235,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     if not TYPE_CHECKING:

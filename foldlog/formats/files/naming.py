@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,11 +97,11 @@ class Names:
         yield from ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
 
 
-def _conversation_in(container: Mapping[str, Any]) -> str | None:
+def _conversation_in(container: Mapping[str, Any], keys: Sequence[str] = _CONVERSATION) -> str | None:
     """Return the name that an object gives the conversation in it."""
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
-        for key in _CONVERSATION:
+        for key in keys:
             name = named.get(key)
             if type(name) is str and name:
                 return name
@@ -123,14 +123,8 @@ def _numbers_in(container: Mapping[str, Any]) -> str | None:
 
 def _old_name(container: Mapping[str, Any], stem: str) -> str | None:
     """Return the name that version 0.1.0 gave to a container."""
-    about = container.get("conversation")
-    for named in (container, about if type(about) is dict else {}):
-        for key in _OLD_CONVERSATION:
-            name = named.get(key)
-            if type(name) is str and name:
-                return name
-    numbers = _numbers_in(container)
-    return f"{stem}:{numbers}" if numbers is not None else None
+    name, numbers = _conversation_in(container, _OLD_CONVERSATION), _numbers_in(container)
+    return f"{stem}:{numbers}" if name is None and numbers is not None else name
 
 
 def _clean(name: str) -> str:
