@@ -35,7 +35,8 @@ def open_store(
     ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such as ``history.db``.
     ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
     is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds
-    for other writers, instead of 60. ``postgresql://user@h1,h2/database`` takes all options of libpq, and ours:
+    for other writers, instead of 60. ``?plain=allowed`` lets a process without a key begin plain conversations beside
+    encrypted ones. ``postgresql://user@h1,h2/database`` takes all options of libpq, and ours:
     ``docs/POSTGRESQL.md``.
 
     ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut may lose the newest
@@ -56,12 +57,25 @@ def open_store(
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
     if clock is not None and not callable(clock):
         raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
-    settings = WriteSettings.chosen(compression, keys)
     try:
-        recorder = open_recorder(url, durability=durability)
+        recorder, settings = recorder_and_settings(url, durability, compression, keys)
         return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
     except RecorderError as error:  # as ``translated``, without a generator in a new process
         raise unavailable(error) from error
+
+
+def recorder_and_settings(
+    url: str | os.PathLike[str],
+    durability: Literal["full", "relaxed"] = "full",
+    compression: Compression | None = None,
+    keys: KeyRing | None = None,
+) -> tuple[Recorder, WriteSettings]:
+    """Return the recorder that ``url`` names, and the settings for what is written to it: see ``open_store``."""
+    settings = WriteSettings.chosen(compression, keys)
+    location = urls.parse(urls.as_url(url))
+    if "plain" in location.options:
+        settings = settings._replace(plain_allowed=True)
+    return _recorder(location, durability), settings
 
 
 def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None) -> Restored:
@@ -85,7 +99,10 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
 
 def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
     """Return the recorder that ``url`` names, without a store on it. Its module and its driver are imported here."""
-    location = urls.parse(urls.as_url(url))
+    return _recorder(urls.parse(urls.as_url(url)), durability)
+
+
+def _recorder(location: urls.Location, durability: str) -> Recorder:
     if durability not in ("full", "relaxed"):
         raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
     if location.scheme == "memory":

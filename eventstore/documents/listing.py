@@ -102,7 +102,7 @@ def recent_conversations(
             )
 
         listed = recorder.query(page)
-        if wanted and listed.after is None:  # on the last page: it reads a row of each conversation
+        if wanted and listed.after is None:
             _check_keys(recorder.value("key_ids").split(), keys)
         return listed
 

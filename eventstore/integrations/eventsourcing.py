@@ -35,9 +35,8 @@ from eventstore import codec
 from eventstore.events import Event
 from eventstore.integrations.recorders import EventRecorder, PollingSubscription, SnapshotRecorder, kind_and_schema
 from eventstore.integrations.tracking import StoreRecorder, TrackingView
-from eventstore.opening import open_recorder
+from eventstore.opening import recorder_and_settings
 from eventstore.stored.database import Database
-from eventstore.stored.row_codec import WriteSettings
 from eventstore.stored.rows import with_times
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
@@ -107,8 +106,8 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
                 "foldlog's store encrypts and compresses events itself; "
                 "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
-        recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
-        self._recorder = StoreRecorder(Database(recorder, WriteSettings.chosen(None, None)))
+        recorder, settings = recorder_and_settings(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
+        self._recorder = StoreRecorder(Database(recorder, settings))
 
     def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
         return super().mapper(transcoder, mapper_class or ConversationMapper)

@@ -217,7 +217,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 
 def _found_or_begun(database: Database, transaction: Transaction, conversation: str, now: int) -> Conversation:
     found = database.find(transaction, conversation)
-    return begin_new(transaction, conversation, now) if found is None else found
+    return begin_new(transaction, database, conversation, now) if found is None else found
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:

@@ -24,7 +24,7 @@ from eventstore.stored.read_transaction import ReadTransaction, find_again
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.stored.staging import REST_S, delete_rows, staged
-from eventstore.stored.write_transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction, check_plain
 from eventstore.values.bodies import size_of
 from eventstore.writing.generation import tombstones_before
 
@@ -278,6 +278,7 @@ class CopyTarget:
 
     def _begin(self, transaction: Transaction) -> Conversation:
         what = self._what
+        check_plain(transaction, self._target, what.id)
         begun = transaction.begin(Beginning(what.id, what.created_at, what.salt, staged=True, replaces=self._replaces))
         if what.past:
             writing = WriteTransaction(transaction, begun, self._target)

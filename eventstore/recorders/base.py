@@ -87,6 +87,9 @@ class Reader(Protocol):
     store, so code that changes a mark updates this cache too.
     """
 
+    def value(self, name: str) -> str:
+        """Return a fact about the store; see ``Recorder.value``."""
+
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         """Return the visible conversation with this id, or the one with this key, staged or visible.
 
@@ -226,7 +229,7 @@ class Recorder(Protocol):
         ``uuid``; ``last_position``, the highest position that was given; ``data_version``, a number that changes when
         another connection has committed, cheap to poll; ``bytes_pending``; ``event_bytes_max``; ``tracking NAME``, the
         position of a projection of the eventsourcing library; ``key_ids``, the names of the wrapping keys of visible
-        conversations, with spaces between (cost: one row of every conversation).
+        conversations, with spaces between.
         """
 
     def close(self) -> None: ...

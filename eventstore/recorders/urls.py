@@ -18,12 +18,18 @@ _EXAMPLES = (
 _POSTGRESQL_OPTIONS = {
     "mode": ("rwc", "rw", "ro"),
     "durability": ("full", "relaxed"),
+    "plain": ("allowed",),
     "pooler": ("none", "transaction"),
     "schema": None,
     "connections_max": None,
     "patience_s": None,
 }
-_SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed"), "patience_s": None}
+_SQLITE_OPTIONS = {
+    "mode": ("rwc", "rw", "ro"),
+    "durability": ("full", "relaxed"),
+    "plain": ("allowed",),
+    "patience_s": None,
+}
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
 _SQLITE_MEMORY = ":memory:"

@@ -66,10 +66,12 @@ class WriteSettings(NamedTuple):
     """The settings of a store for the bodies that it writes. The bodies that it can read depend only on its keys.
 
     ``compression`` is None if none was chosen: new rows are not compressed, and rows that are compressed stay so.
+    ``plain_allowed``: without keys, a plain conversation may be begun in a store that has encrypted ones.
     """
 
     compression: Compression | None = None
     keys: KeyRing | None = None
+    plain_allowed: bool = False
 
     @classmethod
     def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:

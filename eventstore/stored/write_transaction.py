@@ -12,14 +12,14 @@ from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from eventstore.codec import Encoded
-from eventstore.errors import InvalidArgument
+from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
 from eventstore.recorders import changes
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Known, encrypted, translated
-from eventstore.stored.keys import DataKey
+from eventstore.stored.keys import SET_A_KEY, DataKey
 from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.read_transaction import (
@@ -32,7 +32,16 @@ from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
 from eventstore.values.bodies import Body
 
-__all__ = ["InlineProjection", "Record", "WriteTransaction", "append_plain", "begin_new", "past_under", "project"]
+__all__ = [
+    "InlineProjection",
+    "Record",
+    "WriteTransaction",
+    "append_plain",
+    "begin_new",
+    "check_plain",
+    "past_under",
+    "project",
+]
 
 T = TypeVar("T")
 
@@ -224,6 +233,7 @@ def past_under(transaction: Transaction, found: Conversation, key: DataKey | Non
 
 def begin_new(
     transaction: Transaction,
+    database: Database,
     conversation: str,
     now: int,
     *,
@@ -231,13 +241,27 @@ def begin_new(
     fork: Fork | None = None,
     replaces: int | None = None,
 ) -> Conversation:
-    """Begin a conversation with a new salt, as ``Transaction.begin`` does. Raises ``InvalidArgument`` for an empty id.
+    """Begin a conversation with a new salt, as ``Transaction.begin`` does. Raises ``InvalidArgument`` for an empty id,
+    and what ``check_plain`` raises.
 
     A copy of a store does not use this function, because it keeps ids and salts.
     """
     if not conversation:
         raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
+    check_plain(transaction, database, conversation)
     return transaction.begin(Beginning(conversation, now, hash_chain.new_salt(), staged, fork, replaces))
+
+
+def check_plain(transaction: Transaction, database: Database, conversation: str) -> None:
+    """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has encrypted ones, unless the
+    store was opened so that it may be.
+    """
+    settings = database.settings
+    if settings.keys is None and not settings.plain_allowed and transaction.value("key_ids"):
+        raise KeyUnavailable(
+            f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; {SET_A_KEY}, "
+            f"or open the store with ?plain=allowed in its URL"
+        )
 
 
 def append_plain(

@@ -134,7 +134,7 @@ class Appending(Struct, eq=False):
             check_version(State(self.conversation, version), self.expected_version)
         now = database.now()
         if found is None:
-            found = begin_new(transaction, self.conversation, now, replaces=replaces)
+            found = begin_new(transaction, database, self.conversation, now, replaces=replaces)
             self.met = found.key
         writing = WriteTransaction(transaction, found, database, codec)
         place, recorded_at = writing.append(batch, now)

@@ -51,7 +51,7 @@ def begin_fork(
     if not rows:
         raise CorruptEvent(owner.id, at - 1, "it is missing")
     fork = Fork(owner, sound(owner.id, rows[0]))
-    begun = begin_new(transaction, new_id, database.now(), fork=fork, replaces=replaces)
+    begun = begin_new(transaction, database, new_id, database.now(), fork=fork, replaces=replaces)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     writing.end()

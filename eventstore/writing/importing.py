@@ -141,7 +141,7 @@ class Ingestion:
     def _stage(self, first: list[Encoded], second: list[Encoded], history: Iterator[Encoded]) -> tuple[int, int]:
         now = self._now()
         staged = self._recorder.transact(
-            lambda transaction: begin_new(transaction, self._conversation, now, staged=True)
+            lambda transaction: begin_new(transaction, self._database, self._conversation, now, staged=True)
         )
         try:
             chunk = first
@@ -193,7 +193,7 @@ class Ingestion:
             raise VersionConflict(self._conversation, at, version)
         now = self._now()
         if found is None:
-            found = begin_new(transaction, self._conversation, now)
+            found = begin_new(transaction, self._database, self._conversation, now)
         rows, _ = chained(found, chunk, now)
         writing = WriteTransaction(transaction, found, self._database)
         if writing.redactions:

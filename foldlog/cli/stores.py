@@ -12,8 +12,6 @@ from pathlib import Path
 from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, open_store
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
-from eventstore.stored.database import translated
-from eventstore.stored.keys import SET_A_KEY
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
@@ -51,24 +49,12 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     store = _opened(db)
     try:
         with store:
-            _tell_of_plain_text(store)
             yield store
             is_new = is_new and not may_be_empty
     finally:
         if is_new:
             with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news
                 remove_empty(location.path)
-
-
-def _tell_of_plain_text(store: Store) -> None:
-    """Note that what is added is not encrypted, if the store has encrypted conversations and no key is given."""
-    with translated():
-        is_mixed = store.database.settings.keys is None and store.database.recorder.value("key_ids")
-    if is_mixed:
-        terminal.note(
-            f"conversations of this store are encrypted, and no key is given: new ones are stored as plain text; "
-            f"{SET_A_KEY} to encrypt them, and 'foldlog rekey' encrypts the stored ones"
-        )
 
 
 def _opened(url: str) -> Store:

@@ -155,7 +155,7 @@ def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store: Store, m
         earlier.setattr(
             appending,
             "begin_new",
-            lambda transaction, conversation, now, replaces: transaction.begin(
+            lambda transaction, database, conversation, now, replaces: transaction.begin(
                 Beginning(conversation, now, new_salt())
             ),
         )

@@ -155,8 +155,8 @@ def test_an_erased_history_leaves_every_list_at_once(histories: Histories):
 
 def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(recorder: Recorder):
     plain, encrypted = (Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS))
-    encrypted.create("secret", {"user": "u1"})
     plain.create("open", {"user": "u1"})
+    encrypted.create("secret", {"user": "u1"})
     assert set(names(encrypted.recent({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
     with pytest.raises(KeyUnavailable, match=r"may have these attributes too are encrypted under .*; set FOLDLOG_KEY"):
         plain.recent({"user": "u1"}, age_max_s=0)
@@ -223,14 +223,14 @@ def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
         """body = CAST('{"user":"u2"}' AS BLOB)""",
         "checksum = checksum + 1",
         "encoding = 3",
-        "conversation = (SELECT max(key) FROM conversations)",
+        "conversation = (SELECT min(key) FROM conversations)",
     ],
 )
 def test_attributes_that_were_changed_in_the_file_are_never_listed(tmp_path: Path, keys: KeyRing | None, change: str):
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         histories = Histories(Store(recorder, WriteSettings(keys=keys)))
-        histories.create("a", {"user": "u1"})
         Store(recorder).append("b", said("b"), expected_version=0)
+        histories.create("a", {"user": "u1"})
         assert [one.attributes for one in histories.recent({"user": "u1"}).conversations] == [{"user": "u1"}]
         with closing(sqlite3.connect(recorder.path)) as connection, connection:
             connection.execute(f"UPDATE records SET {change} WHERE projection = 'attributes'")

@@ -20,6 +20,8 @@ from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained
 from eventstore.stored.staging import staged as staged_in
 
+from .conftest import OpenRecorder
+
 T = TypeVar("T")
 
 OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
@@ -56,6 +58,32 @@ def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPa
         return result
 
     monkeypatch.setattr(recorder, "transact", acted)
+
+
+@pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
+def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recorder: OpenRecorder, begin: str):
+    recorder, source = open_recorder(), Store(open_recorder())
+    begun: dict[str, Callable[[Store], object]] = {
+        "append": lambda store: store.append("new", said("x"), expected_version=0),
+        "ingest": lambda store: store.ingest("new", [said("x")]),
+        "long ingest": lambda store: store.ingest("new", [said("x")] * (copy.CHUNK + 1)),
+        "fork": lambda store: store.fork("plain", 1, "new"),
+        "copy": lambda store: copy.copy_conversation(source.database, store.database, "new"),
+    }
+    source.append("new", said("x"), expected_version=0)
+    plain = Store(recorder)
+    plain.append("plain", said("x"), expected_version=0)
+    store_on(recorder, OLD).append("c1", said("x"), expected_version=0)
+    with pytest.raises(KeyUnavailable, match=r"'new' would be stored as plain text, .*plain=allowed"):
+        begun[begin](plain)
+    assert {row.id for row in plain.conversations()} == {"plain", "c1"}
+    plain.append("plain", said("y"), expected_version=1)
+    store_on(recorder, NEW).append("c2", said("x"), expected_version=0)
+    assert sorted(recorder.value("key_ids").split()) == sorted(KeyRing([OLD, NEW]).names)
+    begun[begin](Store(recorder, WriteSettings(plain_allowed=True)))
+    assert {row.id for row in plain.conversations()} == {"plain", "c1", "c2", "new"}
+    list(store_on(recorder, NEW, OLD).rekey(decrypt=True))
+    plain.append("after the keys", said("x"), expected_version=0)
 
 
 def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(

@@ -109,7 +109,8 @@ def test_forks_of_one_conversation_are_begun_without_asking_for_it_again(tmp_pat
         store.fork("f", 4, "g")
         del statements[:]
         store.fork("f", 4, "h")
-        assert len(statements) == 5  # begin, is there another one, the last shared event, the new row, commit
+        # begin, is there another one, the last shared event, are there keys, the new row, commit
+        assert len(statements) == 6
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -176,6 +176,16 @@ def test_a_store_of_schema_10_reads_the_same_and_its_erasures_get_an_entry_when_
         assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
 
 
+def test_a_store_of_schema_11_knows_its_keys(tmp_path: Path):
+    """The last schema before the index of keys. Each key has a conversation, and one that is erased."""
+    with open_store(f"sqlite:///{unpacked('schema-11.db', tmp_path)}", keys=KEYS) as store:
+        assert store.database.recorder.value("key_ids").split() == sorted([*KEYS.names, *KeyRing(["22" * 32]).names])
+        assert [row.version for row in store.conversations() if row.erased_at is None] == [2, 2, 2]
+        erase(store, "under key 1", reason="test")
+        assert store.database.recorder.value("key_ids").split() == KeyRing(["22" * 32]).names
+        assert [verdict.findings for verdict in store.verify("plain") if verdict.findings] == []
+
+
 @pytest.mark.parametrize(
     "file, names, heads",
     [

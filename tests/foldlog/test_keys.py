@@ -90,15 +90,22 @@ def test_a_variable_that_is_set_and_empty_is_refused(foldlog, five_messages, mon
     assert not Path("foldlog.db").exists()
 
 
-def test_an_import_into_an_encrypted_store_says_that_it_stores_plain_text(foldlog, five_messages, monkeypatch):
+def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_text(
+    foldlog, five_messages, monkeypatch
+):
     monkeypatch.setenv("FOLDLOG_KEY", KEY)
-    assert "plain text" not in foldlog("import", five_messages).err
-    assert "plain text" not in foldlog("import", five_messages, "--conversation", "b").err
+    assert foldlog("import", five_messages, "--conversation", "b").status == 0
     monkeypatch.delenv("FOLDLOG_KEY")
     ran = foldlog("import", five_messages, "--conversation", "c")
-    assert ran.status == 0
-    assert f"no key is given: new ones are stored as plain text; {SET_IT} to encrypt them" in ran.err
-    assert "plain text" not in foldlog("import", five_messages, "--db", "plain.db").err
+    assert (ran.status, ran.out) == (2, "")
+    assert f"'c' would be stored as plain text, and others of this store are encrypted; {SET_IT}, or open" in ran.err
+    assert [one["id"] for one in foldlog("list", "--json").document["conversations"]] == ["b"]
+    plain = "sqlite:///foldlog.db?plain=allowed"
+    assert foldlog("import", five_messages, "--conversation", "c", "--db", plain).status == 0
+    assert foldlog("import", five_messages, "--conversation", "c").status == 0  # it is there
+    assert foldlog("import", five_messages, "--db", "plain.db").status == 0
+    assert foldlog("copy", "plain.db", "foldlog.db").status == 2
+    assert foldlog("copy", "plain.db", plain).status == 0
 
 
 def test_the_columns_of_recent_are_aligned(foldlog):

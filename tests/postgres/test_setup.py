@@ -337,7 +337,7 @@ def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
         f"ALTER TABLE {schema}.idempotency_keys DROP COLUMN proof; "
         f"DROP INDEX {schema}.events_of_documents, {schema}.idempotency_keys_of_sources; "
         f"DROP TABLE {schema}.listing, {schema}.listed, {schema}.facts, {schema}.attachments, {schema}.attached; "
-        f"DROP INDEX {schema}.conversations_by_parent; "
+        f"DROP INDEX {schema}.conversations_by_parent, {schema}.conversations_by_key; "
         f"ALTER TABLE {schema}.conversations DROP COLUMN grown, DROP COLUMN past, DROP COLUMN replaces, "
         f"DROP COLUMN redactions, DROP COLUMN erased_position; "
         f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "

@@ -16,7 +16,7 @@ from eventstore.recorders.types import new_store_uuid
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 NEWEST: Final = newest_schema("sqlite")
-FINGERPRINT: Final = "20790367151e0da8deb7fe0f3344e0c6"
+FINGERPRINT: Final = "45571a6cd9ee9a653ebd6b456c251892"
 """A fingerprint of the schema that the migrations make. It is compared instead of running them in memory, which takes
 longer than opening a View. A test holds it to the migrations.
 """

@@ -486,8 +486,16 @@ SET code = excluded.code, base = excluded.base, body = excluded.body, encoding =
 -- name: delete_records
 DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2::bigint
 
+-- From one key to the next: DISTINCT would walk the entries of all conversations.
 -- name: key_ids
-SELECT DISTINCT key_id FROM {schema}.conversations WHERE visible AND key_id IS NOT NULL ORDER BY key_id
+WITH RECURSIVE used (key_id) AS (
+    (SELECT key_id FROM {schema}.conversations WHERE visible AND key_id IS NOT NULL ORDER BY key_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.key_id FROM {schema}.conversations c
+            WHERE c.visible AND c.key_id IS NOT NULL AND c.key_id > used.key_id ORDER BY c.key_id LIMIT 1)
+    FROM used WHERE used.key_id IS NOT NULL
+)
+SELECT key_id FROM used WHERE key_id IS NOT NULL
 
 -- name: trackings_behind
 SELECT application FROM {schema}.tracking GROUP BY application HAVING max(notification_id) < $1::bigint ORDER BY application

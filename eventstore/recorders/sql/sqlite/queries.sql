@@ -468,8 +468,17 @@ DELETE FROM tracking WHERE application = ?
 -- name: max_tracking_id
 SELECT max(notification_id) FROM tracking WHERE application = ?
 
+-- From one key to the next: DISTINCT would walk the entries of all conversations.
 -- name: key_ids
-SELECT DISTINCT key_id FROM conversations WHERE visible AND key_id IS NOT NULL ORDER BY key_id
+WITH RECURSIVE used (key_id) AS (
+    SELECT (SELECT key_id FROM conversations INDEXED BY conversations_by_key
+            WHERE visible AND key_id IS NOT NULL ORDER BY key_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.key_id FROM conversations c INDEXED BY conversations_by_key
+            WHERE c.visible AND c.key_id IS NOT NULL AND c.key_id > used.key_id ORDER BY c.key_id LIMIT 1)
+    FROM used WHERE used.key_id IS NOT NULL
+)
+SELECT key_id FROM used WHERE key_id IS NOT NULL
 
 -- name: trackings_behind
 SELECT application FROM tracking GROUP BY application HAVING max(notification_id) < ? ORDER BY application
