@@ -143,7 +143,8 @@ class Histories:
         The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at once. Give ``after`` of
         one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
         ``StoreUnavailable``, and ``KeyUnavailable`` if the key of a history is not given, which may have the attributes
-        too. Cost: the histories returned; if the list is older than ``age_max_s``, also the histories with newer events; the first list of a store reads each history once.
+        too. Cost: the histories returned; if the list is older than ``age_max_s``, also the histories with newer
+        events; the first list of a store reads each history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s

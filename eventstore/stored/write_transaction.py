@@ -259,8 +259,8 @@ def check_plain(transaction: Transaction, database: Database, conversation: str)
     settings = database.settings
     if settings.keys is None and not settings.plain_allowed and transaction.value("key_ids"):
         raise KeyUnavailable(
-            f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; {SET_A_KEY}, "
-            f"or open the store with ?plain=allowed in its URL"
+            f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
+            f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"
         )
 
 

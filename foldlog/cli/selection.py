@@ -27,7 +27,11 @@ Kinds = Annotated[
 NoNotes = Annotated[bool, typer.Option("--no-notes", help="Leave out annotations.")]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h."),
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a time are left out.",
+    ),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only events before this time.")]
 
@@ -58,6 +62,11 @@ class Selection(NamedTuple):
         if at is None:
             return False
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+    def lacks_time(self, event: Event, recorded_at: datetime) -> bool:
+        """Return whether the event is left out only because it has no time."""
+        timeless = self._replace(since=None, until=None)
+        return timeless != self and timeless.takes(event, recorded_at) and happened_at(event, recorded_at) is None
 
 
 def selection(

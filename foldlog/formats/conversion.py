@@ -84,7 +84,7 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     ahead = iter(events)
     first = list(islice(ahead, 1))
     for event in first:
-        _check_origin(event, format)
+        check_origin(event, format)
     return _encoded(chain(first, ahead), format, encoder, notes)
 
 
@@ -96,7 +96,7 @@ def _encoded(
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         if event.origin is not None:
-            _check_origin(event, format)
+            check_origin(event, format)
         if event.origin is None or event.origin.format != format:
             unmarked += isinstance(event, Observation) and event.is_error and not marks_errors
             uncounted += not _COUNTS.isdisjoint(event.meta)
@@ -114,6 +114,7 @@ def _several(number: int, word: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
 
 
-def _check_origin(event: Event, format: str) -> None:
+def check_origin(event: Event, format: str) -> None:
+    """Raise ``OtherFormat`` for an event that cannot be written in this format."""
     if event.origin is not None and event.origin.format != format and format != ANY_HISTORY:
         raise OtherFormat(format, event.origin.format)

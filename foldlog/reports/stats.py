@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeGuard
 
 from condensers import event_tokens
-from eventstore import Action, CondensationAction, Event, EventStoreError, Observation, Store
-from foldlog.formats import encode
+from eventstore import Action, CondensationAction, Event, EventStoreError, InvalidEvent, Logged, Observation, Store
+from foldlog.formats import Encoder, UnusableFormat
+from foldlog.formats.conversion import check_origin
 from foldlog.kinds import label
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.unreadable import sound
 from foldlog.reports.usage import ModelCall, calls_of_event, calls_of_records
 from foldlog.words.times import happened_at
 from projections import Views
+from projections.lifetimes.fold import LifetimesFold
 
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"
@@ -116,42 +119,81 @@ def collect_stats(
 ) -> Stats:
     """Return the figures of conversations. An event that cannot be read is a finding, and the rest is counted.
 
-    Raises ``ConversationNotFound``, ``ConversationErased``. Cost: every event, once more for imported conversations,
-    and once more for those with condensations.
+    Raises ``ConversationNotFound``, ``ConversationErased``. Cost: every event, once.
     """
     stats = Stats()
-    counted = 0
     for conversation in conversations:
         stats.conversations += 1
-        formats, made = set[str](), list[CondensationAction]()
         end = store.conversation(conversation).version
         store.version(conversation)  # of an erased one nothing is counted
-        for recorded_at, event in sound(store, conversation, 0, end, stats.findings):
-            _count(stats, recorded_at, event, formats, made)
-            counted += 1
-            if counted % _TELL_EVERY == 0:
-                on_events(_TELL_EVERY)
-        for call in _imported_calls(store, conversation, formats, stats.findings):
-            _add_call(stats, call)
-        if made or len(conversations) == 1:
-            try:
-                sizes = views.lifetimes(conversation, event_tokens).sizes
-            except EventStoreError as error:
-                stats.findings.append(f"conversation {conversation!r}: the sizes of its View are not counted: {error}")
-                continue
-            for condensation in made:
-                figures = stats.condensations[_strategy(condensation)]
-                figures.tokens_saved = (figures.tokens_saved or 0) + (saving_of(condensation, sizes).tokens or 0)
-            stats.view_tokens = sizes if len(conversations) == 1 else ()
+        sizes = _Sizes(store, views, conversation, end, wanted=len(conversations) == 1)
+        events = _counted(stats, sound(store, conversation, 0, end, stats.findings), sizes, on_events)
+        _count_imported_calls(stats, conversation, events)
+        sizes.add_to(stats)
     return stats
 
 
-def _count(
-    stats: Stats, recorded_at: datetime, event: Event, formats: set[str], made: list[CondensationAction]
-) -> None:
+class _Sizes:
+    """The sizes of the Views of one conversation, which are folded while its events are counted: if ``wanted``, or if
+    it has condensations.
+    """
+
+    def __init__(self, store: Store, views: Views, conversation: str, version: int, *, wanted: bool) -> None:
+        self._conversation, self._version, self._wanted = conversation, version, wanted
+        self._made: list[CondensationAction] = []
+        self._fold: LifetimesFold | None = None
+        self._problem: str | None = None
+        try:
+            if wanted or store.query(conversation, lambda log: any(map(_is_made, log.structural_events(0, version)))):
+                self._fold = views.lifetimes_fold(conversation, version, event_tokens)
+        except EventStoreError as error:
+            self._problem = str(error)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Fold the next events, among which one may be missing that cannot be read."""
+        self._made += filter(_is_made, events)
+        fold = self._fold
+        try:
+            if fold is not None and fold.version == events[-1].id + 1 - len(events):
+                fold.take(events)
+        except EventStoreError as error:
+            self._fold, self._problem = None, str(error)
+
+    def add_to(self, stats: Stats) -> None:
+        """Add the sizes, and what the condensations saved; or a finding."""
+        if self._fold is not None and self._fold.version < self._version:
+            self._problem = f"not every event from {self._fold.version} on can be read"
+        if self._problem is not None:
+            stats.findings.append(
+                f"conversation {self._conversation!r}: the sizes of its View are not counted: {self._problem}"
+            )
+        elif self._fold is not None:
+            sizes = self._fold.result().sizes
+            for condensation in self._made:
+                figures = stats.condensations[_strategy(condensation)]
+                figures.tokens_saved = (figures.tokens_saved or 0) + (saving_of(condensation, sizes).tokens or 0)
+            stats.view_tokens = sizes if self._wanted else ()
+
+
+def _is_made(event: Event) -> TypeGuard[CondensationAction]:
+    return isinstance(event, CondensationAction) and not is_declined(event)
+
+
+def _counted(
+    stats: Stats, logged: Iterator[Logged], sizes: _Sizes, on_events: Callable[[int], object]
+) -> Iterator[Event]:
+    """Count events, and yield them, some at a time."""
+    while some := list(islice(logged, _TELL_EVERY)):
+        for recorded_at, event in some:
+            _count(stats, recorded_at, event)
+        events = [event for _, event in some]
+        sizes.take(events)
+        on_events(len(some))
+        yield from events
+
+
+def _count(stats: Stats, recorded_at: datetime, event: Event) -> None:
     stats.events[label(event)] += 1
-    if event.origin is not None:
-        formats.add(event.origin.format)
     at = happened_at(event, recorded_at)
     stats.days[NO_DAY if at is None else at.date().isoformat()] += 1
     if at is not None:
@@ -164,8 +206,6 @@ def _count(
             _tool(stats, tool).errors += 1
         case CondensationAction():
             _count_condensation(stats, event)
-            if not is_declined(event):
-                made.append(event)
     if event.origin is None:
         for call in calls_of_event(recorded_at, event):
             _add_call(stats, call)
@@ -209,12 +249,28 @@ def _add_call(stats: Stats, call: ModelCall) -> None:
         figures.costs_recorded += call.calls
 
 
-def _imported_calls(store: Store, conversation: str, formats: set[str], findings: list[str]) -> Iterator[ModelCall]:
-    """Yield the calls that imported events hold: their usage is in the records from which they were imported. If these
-    cannot be made again, that is a finding.
+def _count_imported_calls(stats: Stats, conversation: str, events: Iterator[Event]) -> None:
+    """Read all events, and count the calls that imported ones hold: their usage is in the records from which they were
+    imported. If these cannot be made again, that is a finding.
     """
-    for format in sorted(formats):
-        try:
-            yield from calls_of_records(encode(store.events(conversation), format), format)
-        except (EventStoreError, ValueError) as error:
-            findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
+    numbered = enumerate(events)
+    for number, first in numbered:
+        if first.origin is not None:
+            format = first.origin.format
+            try:
+                for call in calls_of_records(_records(chain(((number, first),), numbered), format), format):
+                    _add_call(stats, call)
+            except (ValueError, UnusableFormat) as error:  # not the errors of a store that cannot be read
+                stats.findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
+            deque(numbered, maxlen=0)
+
+
+def _records(numbered: Iterator[tuple[int, Event]], format: str) -> Iterator[Any]:
+    """Yield the records of events of one format, none of which may be missing."""
+    encoder = Encoder(format)
+    for expected, event in numbered:
+        if event.id != expected:
+            raise InvalidEvent(f"event {expected} cannot be read")
+        check_origin(event, format)
+        yield from encoder.records(event)
+    yield from encoder.end()

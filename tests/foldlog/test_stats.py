@@ -17,6 +17,7 @@ from eventstore import (
     CondensationAction,
     Message,
     Observation,
+    codec,
     open_store,
 )
 from foldlog import open as open_histories
@@ -235,3 +236,39 @@ def test_a_cost_that_is_not_known_is_not_nothing(foldlog):
     assert lines["unknown"] == ["not", "recorded"]
     assert lines["partly"] == ["$0.5000", "(of", "1)"]
     assert lines["free"] == ["$0.0000"]
+
+
+def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlog, tmp_path, monkeypatch):
+    def record(number):
+        usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+        return {"type": "ai", "data": {"content": f"m{number}", "type": "ai", "usage_metadata": usage}}
+
+    with open_histories("foldlog.db") as histories:
+        histories.create("ours", {"app": "x"})
+        for number in range(600):
+            histories["ours"].append_records([record(number)], format="langchain")
+        histories["ours"].append(CondensationAction(forgotten_event_ids=[1, 2]))
+        decoded: list[int] = []
+        decode_all = codec.decode_all
+
+        def counting(kinds, schemas, bodies, ids):
+            decoded.extend(ids)
+            return decode_all(kinds, schemas, bodies, ids)
+
+        monkeypatch.setattr(codec, "decode_all", counting)
+        stats = histories["ours"].stats()
+        assert decoded.count(1) == decoded.count(600) == 1
+    assert (stats.findings, sum(one.calls for one in stats.models.values())) == ([], 600)
+    assert len(stats.view_tokens) == 603
+    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 590")
+    ran = foldlog("stats", "--json")
+    assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (1, 601, [])
+    findings = ran.document["findings"]
+    assert ["event 590" in findings[0], findings[1:]] == [
+        True,
+        [
+            "conversation 'ours': its imported usage is not counted: event 590 cannot be read",
+            "conversation 'ours': the sizes of its View are not counted: not every event from 500 on can be read",
+        ],
+    ]

@@ -25,7 +25,7 @@ from foldlog.cli.styles import LABEL_COLUMNS, STYLES
 from foldlog.kinds import label
 from foldlog.reports.unreadable import sound
 from foldlog.words.event_json import event_document
-from foldlog.words.gist import gist
+from foldlog.words.gist import count, gist
 
 _POLL_S = 0.2
 _SPAN = 500
@@ -80,6 +80,11 @@ def run(
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
                 _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)
+    if reading.without_time:
+        terminal.note(
+            f"{count(reading.without_time, 'event')} without a time left out: their source wrote none, and --since and "
+            f"--until select by it"
+        )
     for finding in reading.findings:
         terminal.warn(finding)
     return DONE
@@ -97,6 +102,7 @@ class _Reading:
         store.events(conversation, stop=0)
         self.version = store.version(conversation)
         self.findings: list[str] = []
+        self.without_time = 0
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -107,6 +113,8 @@ class _Reading:
         for one in sound(self._store, self._conversation, start, end, self.findings):
             if everything or takes(one.event, one.recorded_at):
                 yield one
+            else:
+                self.without_time += self._wanted.lacks_time(one.event, one.recorded_at)
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
         """Return the last ``number`` of these events. Cost: the events from the first of them on."""

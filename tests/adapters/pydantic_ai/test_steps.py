@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.conversation_store import ConversationConflict
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
@@ -20,6 +21,10 @@ from tests.adapters.pydantic_ai.scripted import problem_of, said, scripted
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
+
+
+class Unit(BaseModel):
+    unit: str
 
 
 def measure(unit: str) -> str:
@@ -153,6 +158,31 @@ async def test_a_run_whose_model_failed_can_be_run_again(store, turns):
     result = await agent_of(store, steps(0)).run("more", message_history=history, conversation_id="c")
     assert (await store.load("c")).messages == result.all_messages()
     assert len(result.all_messages()) == len(history) + 2
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_a_run_goes_on_after_an_answer_of_the_caller_to_the_output_tool(store, as_json):
+    """The SDK marks the changed message in no way: all messages before it have to be given."""
+
+    def script(messages, number):
+        return ModelResponse(parts=[ToolCallPart("final_result", {"unit": "km"}, f"c{number}")])
+
+    def agent():
+        return agent_of(store, script, output_type=Unit)
+
+    result = await agent().run("go", conversation_id="c")
+    before = await store.read_record("c")
+    history = result.all_messages(output_tool_return_content="well done")
+    if as_json:
+        history = ModelMessagesTypeAdapter.validate_json(
+            result.all_messages_json(output_tool_return_content="well done")
+        )
+    with pytest.raises(ConversationConflict):
+        await agent().run("more", message_history=history[1:], conversation_id="c")
+    result = await agent().run("more", message_history=history, conversation_id="c")
+    assert (await store.load("c")).messages == result.all_messages()
+    assert "well done" in str(result.all_messages()[len(history) - 1])
+    assert (await store.read_record("c")).branches == [*before.branches, before.head_id]
 
 
 async def test_a_run_with_the_last_messages_only_goes_on_after_all(store):
