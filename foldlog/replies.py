@@ -22,16 +22,7 @@ from eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.reply_parts import (
-    Part,
-    blocks_of,
-    content_of,
-    dicts_of,
-    joined_contents,
-    not_a_reply,
-    plain,
-    text_or_none,
-)
+from foldlog.reply_parts import Part, blocks_of, content_of, dicts_of, joined_contents, not_a_reply, plain, text_or_none
 
 _REQUEST_TOOL = "request_condensation"
 _THINKING = ("thinking", "redacted_thinking")

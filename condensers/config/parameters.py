@@ -9,13 +9,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from condensers.base import Condenser
-from condensers.config.registry import (
-    CondenserConfig,
-    config_types,
-    from_config,
-    parse_config,
-    register_config,
-)
+from condensers.config.registry import CondenserConfig, config_types, from_config, parse_config, register_config
 from condensers.errors import InvalidCondenser
 from condensers.models.agents_model import AGENTS_MODEL
 from condensers.models.client import LLM

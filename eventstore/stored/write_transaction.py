@@ -22,12 +22,7 @@ from eventstore.stored.database import Database, Known, encrypted, translated
 from eventstore.stored.keys import SET_A_KEY, DataKey
 from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
-from eventstore.stored.read_transaction import (
-    HasDatabase,
-    ReadTransaction,
-    find_existing,
-    hidden_key,
-)
+from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
 from eventstore.values.bodies import Body

@@ -16,13 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import to_builtins
 
-from eventstore import (
-    ConversationErased,
-    ConversationNotFound,
-    ConversationRow,
-    ReadTransaction,
-    VersionConflict,
-)
+from eventstore import ConversationErased, ConversationNotFound, ConversationRow, ReadTransaction, VersionConflict
 from eventstore.documents.values import newest_values
 from eventstore.recorders.types import Conversation, RecalledKey
 from eventstore.stored.moment import Moment, beginning_with, query_all

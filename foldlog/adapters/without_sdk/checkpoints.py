@@ -28,14 +28,7 @@ from eventstore import (
 )
 from eventstore.events import ATTRIBUTES
 from eventstore.stored.moment import query_all
-from foldlog.adapters.without_sdk.checkpoint_branches import (
-    CHECKPOINT,
-    HIDDEN,
-    Checkpoint,
-    copied,
-    keep,
-    numbered,
-)
+from foldlog.adapters.without_sdk.checkpoint_branches import CHECKPOINT, HIDDEN, Checkpoint, copied, keep, numbered
 from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, WholeCheckpoint, shown
 from foldlog.adapters.without_sdk.record_lists import RecordList, Span, changes, ranges
 from foldlog.formats import Decoder

@@ -13,14 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog.formats.claude_code.branches import (
-    PREVIOUS,
-    SAID,
-    calls_of,
-    is_result,
-    is_side,
-    parent_of,
-)
+from foldlog.formats.claude_code.branches import PREVIOUS, SAID, calls_of, is_result, is_side, parent_of
 from foldlog.formats.claude_code.compaction import Kept, ShownMembers, is_boundary
 
 
