@@ -16,7 +16,7 @@ The rules of every command:
     hints       a command that a message names is made by ``hints.command``: it names the store that was given
     text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 
-    histories/ views/ forgetting/ trust/ upkeep/ demo.py    the commands, by their heading in the help
+    histories/ views/ forgetting/ trust/ maintenance/ demo.py    the commands, by their heading in the help
     options.py selection.py moments.py stores.py outputs.py what commands take: options, filters, times, --db, files
     terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
     outcome.py hints.py mistakes.py                         how they end; the commands that their messages name

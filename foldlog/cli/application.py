@@ -38,7 +38,7 @@ _FOLDERS: Mapping[str, str] = {
     "Histories": "histories.",
     "Views": "views.",
     "Forgetting": "forgetting.",
-    "The store": "upkeep.",
+    "The store": "maintenance.",
     "Trust": "trust.",
 }
 """The folder of each heading's commands."""

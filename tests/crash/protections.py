@@ -142,7 +142,7 @@ PROTECTIONS = {
     "log-begins-again": Protection(
         "a log that is always written, and written back beside the commits, begins again",
         f"{SQLITE}/log/checkpoints.py",
-        "            return AT if upkeep.restart_log(writer) else int(frames) + AT",
+        "            return AT if maintenance.restart_log(writer) else int(frames) + AT",
         "            return AT",
         "tests/eventstore/test_checkpoints.py -k always_written",
     ),
@@ -615,7 +615,7 @@ PROTECTIONS = {
     ),
     "copy-marked": Protection(
         "a backup is marked as a copy, also for when it gets the inode of its store",
-        f"{SQLITE}/upkeep.py",
+        f"{SQLITE}/maintenance.py",
         "            mark_copy(target)\n",
         "            pass\n",
         "tests/eventstore/test_epochs.py -k misses_nothing",

@@ -103,7 +103,7 @@ PROTECTIONS = {
     ),
     "positions-number": Protection(
         "a count of positions is a number, not a text that a sum takes for one",
-        "eventstore/recorders/sqlite/upkeep.py",
+        "eventstore/recorders/sqlite/maintenance.py",
         " or not is_a_number:",
         ":",
         f"{_VERIFICATION} -k is_a_text",
@@ -162,7 +162,7 @@ PROTECTIONS = {
     ),
     "hidden": Protection(
         "a conversation that was seen cannot be hidden",
-        "eventstore/recorders/sqlite/upkeep.py",
+        "eventstore/recorders/sqlite/maintenance.py",
         'for (name,) in reader.execute(SQL["hidden"]):',
         "for (name,) in ():",
         _VERIFICATION,

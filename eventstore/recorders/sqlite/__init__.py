@@ -14,7 +14,7 @@
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
     erased_bytes  erased bytes in unused parts of pages are overwritten
-    upkeep        what is done to the file as a whole; replacing: another file in its place
+    maintenance   copy, rewrite and check the file as a whole; replacing: put another file in its place
     damaged       what is left of a damaged file
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file

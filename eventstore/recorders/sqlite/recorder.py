@@ -16,7 +16,7 @@ from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
-from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
+from eventstore.recorders.sqlite import epochs, maintenance, process_forks, schema
 from eventstore.recorders.sqlite.checked import checked_in
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
@@ -151,7 +151,7 @@ class SQLiteRecorder:
             INSIDE.add(mark)
             with translated(f"purge {self.path}"):
                 with self._alone() as connection:
-                    upkeep.empty_wal(connection)
+                    maintenance.empty_wal(connection)
                 with self._scrubbing:
                     return self._scrubber.scrub(self._alone, self._readers.connection, self._file.check_open)
         finally:
@@ -159,14 +159,14 @@ class SQLiteRecorder:
 
     def check(self) -> Iterator[str]:
         with _ReadTransaction(self, "check") as connection:
-            yield from upkeep.findings(connection)
+            yield from maintenance.findings(connection)
 
     def beside(self, path: str) -> SQLiteRecorder:
         return SQLiteRecorder(path, writable=False)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
         with _ReadTransaction(self, f"copy to {path} from") as connection:
-            upkeep.copy(connection, path, on_progress)
+            maintenance.copy(connection, path, on_progress)
 
     def lost_after(self, position: int) -> int | None:
         with _ReadTransaction(self, "read") as connection:
@@ -178,11 +178,11 @@ class SQLiteRecorder:
 
     def left_of_erased(self) -> Sequence[int]:
         with _ReadTransaction(self, "read") as connection:
-            return upkeep.left_of_erased(connection)
+            return maintenance.left_of_erased(connection)
 
     def compact(self) -> bool:
         with translated(f"compact {self.path}"), self._alone() as connection:
-            return upkeep.compact(connection)
+            return maintenance.compact(connection)
 
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.

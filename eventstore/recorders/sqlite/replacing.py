@@ -19,7 +19,7 @@ from pathlib import Path
 
 from eventstore.recorders.base import PATIENCE_S
 from eventstore.recorders.errors import DatabaseError, RecorderError
-from eventstore.recorders.sqlite import schema, upkeep
+from eventstore.recorders.sqlite import maintenance, schema
 from eventstore.recorders.sqlite.connections import open_reader, open_writer
 from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.reader import SQL
@@ -38,7 +38,7 @@ def copy_of(path: str, into: str) -> None:
         reader.execute("BEGIN")
         schema.check_is_store(reader, path)
         with translated(f"copy {path} to {into}"):
-            upkeep.copy(reader, into, lambda done, of: None)
+            maintenance.copy(reader, into, lambda done, of: None)
 
 
 def check_replaceable(path: str) -> None:
@@ -117,7 +117,7 @@ def _alone_in(file: StoreFile) -> Iterator[sqlite3.Connection | None]:
             raise DatabaseError(f"{file.path} is empty")
         connection = file.connect(partial(open_writer, durable=True))
         with suppress(RecorderError):
-            upkeep.empty_wal(connection)
+            maintenance.empty_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection if connection is not None and connection.in_transaction else None

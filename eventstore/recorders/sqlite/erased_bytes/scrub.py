@@ -31,7 +31,7 @@ from functools import partial
 from typing import Final
 
 from eventstore.recorders.errors import StillRead
-from eventstore.recorders.sqlite import upkeep
+from eventstore.recorders.sqlite import maintenance
 from eventstore.recorders.sqlite.connections import open_writer
 from eventstore.recorders.sqlite.erased_bytes.page_space import is_tree_page, suspicious, unused_parts
 from eventstore.recorders.sqlite.reader import SQL
@@ -156,7 +156,7 @@ class _Scrub:
             pages = {*found, *self._pages_of_the_log()}
             self._reader.rollback()
             try:
-                upkeep.empty_wal(self._connection)
+                maintenance.empty_wal(self._connection)
                 return self._overwrite(pages, pending)
             finally:
                 self._watch_the_log()

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.sqlite import upkeep
+from eventstore.recorders.sqlite import maintenance
 from eventstore.recorders.sqlite.store_file import StoreFile
 
 THREAD: Final = "foldlog-checkpoint"
@@ -113,7 +113,7 @@ class LogCheckpoints:
         if frames - done >= AT:  # a reader needs it, or another process is at it
             return int(frames) + AT
         with self._alone() as writer:
-            return AT if upkeep.restart_log(writer) else int(frames) + AT
+            return AT if maintenance.restart_log(writer) else int(frames) + AT
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
