@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from eventstore.errors import EventStoreError
 from eventstore.events import Content, Event, Origin
+
+_encode = msgspec.json.Encoder().encode
 
 
 class NotAnEvent(EventStoreError, ValueError):
@@ -63,9 +66,12 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     """Return the text that ``read_time`` most likely read: naive text unchanged, an aware time in UTC with a Z."""
     if timestamp is None:
         return None if origin is None else origin.time
-    precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
     aware = timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)
-    return aware.isoformat(timespec=precision)[: -len("+00:00")] + "Z"
+    text = _encode(aware)[1:-1].decode()  # what ``isoformat`` returns, in a tenth of the time
+    microsecond = aware.microsecond
+    if microsecond % 1000:
+        return text
+    return text[: -len("000Z")] + "Z" if microsecond else text[: -len("Z")] + ".000Z"
 
 
 def linked_to(parent: str, event: Event) -> None:

@@ -10,6 +10,7 @@ import foldlog
 from eventstore import CondensationAction, Message, Origin
 from foldlog import open as foldlog_open
 from foldlog.formats import Decoder, registry
+from foldlog.formats.record import read_time, time_text
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECORDS = {
@@ -77,3 +78,13 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
         histories["c"].append(Message(source="user", content="the gauge", origin=Origin(format="of-a-package")))
     assert foldlog("log", "c").out.count("the gauge") == 1
     assert len(foldlog("search", "gauge", "--json").document["hits"]) == 1
+
+
+@pytest.mark.parametrize("fraction", ["000", "001", "120", "999", "000001", "120500", "859208"])
+@pytest.mark.parametrize("year", ["0001", "1969", "2026", "9999"])
+def test_a_time_is_written_as_it_was_read(year, fraction):
+    text = f"{year}-03-01T12:00:59.{fraction}Z"
+    timestamp, _ = read_time(text)
+    assert time_text(timestamp, None) == text
+    at_noon_elsewhere, _ = read_time(text.replace("T12", "T14").replace("Z", "+02:00"))
+    assert time_text(at_noon_elsewhere, None) == text
