@@ -275,10 +275,11 @@ def encode_ours(event: Event) -> Encoded:
     if len(body) > _DEPTH_MAX:
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
-    shape = tuple(map(type, astuple(event)))
-    if shape == tuple(map(type, astuple(read_back))) and _is_flat(event):
-        _FLAT[type(event)].shapes.add(shape)
-    return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
+    if (flat := _FLAT.get(type(event))) is not None:
+        shape = tuple(map(type, astuple(event)))
+        if shape == tuple(map(type, astuple(read_back))) and _is_flat(event):
+            flat.shapes.add(shape)
+    return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
 
 
 def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event]:
