@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,22 @@ class Sources:
         self._paths = tuple(paths)
         self._recognize = recognize
         self._prefix = prefix
+        self._begun: Iterator[Found | ImportFinding] | None = None
+        """The histories of the path, where it is the only one: the first of them has been read."""
         for path in self._paths:
-            self._check(path)
+            self._begun = self._begin(path)
+        if len(self._paths) > 1:
+            self._begun = None
 
-    def _check(self, path: Path) -> None:
-        """Raise ``NotAHistory`` if the path has no history."""
-        problems = []
+    def _begin(self, path: Path) -> Iterator[Found | ImportFinding]:
+        """Return the histories of a path. Raises ``NotAHistory`` if it has none."""
+        found = histories(path, self._recognize)
+        problems: list[ImportFinding] = []
         try:
-            for found in histories(path, self._recognize):
-                if isinstance(found, Found):
-                    return
-                problems.append(found)
+            for each in found:
+                if isinstance(each, Found):
+                    return chain(iter((*problems, each)), found)  # which lets go of the first when it was taken
+                problems.append(each)
         except OSError as error:
             raise NotAHistory(path, f"cannot be read: {error.strerror}") from error
         if problems:
@@ -59,8 +65,9 @@ class Sources:
     def __iter__(self) -> Iterator[Source]:
         self.findings.clear()
         for path in self._paths:
+            begun, self._begun = self._begun, None
             try:
-                for found in histories(path, self._recognize):
+                for found in begun or histories(path, self._recognize):
                     if isinstance(found, Found):
                         yield Source(found._replace(name=found.name.prefixed(self._prefix)), self._prefix)
                     else:
