@@ -52,7 +52,8 @@ from eventstore import (
 from eventstore.events import MAY_BE_STRUCTURAL
 from eventstore.stored.crc import crc32
 from eventstore.stored.keys import KEY
-from foldlog.formats import decode, encode
+from foldlog.formats import encode, open_sources
+from foldlog.importing import import_source
 from projections import View, Views, well_formed
 
 Work = Callable[[int], float]
@@ -322,8 +323,8 @@ def _importing(folder: Path) -> Floor:
         store.close()
 
     def ours(n: int) -> None:
-        with open_store(f"sqlite:///{folder}/imported-{n}.db") as store, source.open() as lines:
-            store.ingest("c1", decode(map(json.loads, lines), "openhands-v1"))
+        with open_store(f"sqlite:///{folder}/imported-{n}.db") as store:
+            deque((import_source(store, found) for found in open_sources([source])), maxlen=0)
 
     return Floor(
         "import a history",

@@ -12,13 +12,14 @@ from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from eventstore import open_store
-from foldlog.formats import decode, encode
+from foldlog.formats import encode, open_sources
+from foldlog.importing import import_source
 
 EVENTS = 5_000
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A JSONL file in the shape of OpenHands V1, made from the workload."""
+    """A JSONL file in the shape of OpenHands V1, made from the workload, as ``foldlog import`` reads it."""
     source = folder / "history.jsonl"
     length = min(EVENTS, scale.usual)
     records = encode(history(length), "openhands-v1")
@@ -30,8 +31,8 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
         raw_seconds = time.perf_counter() - begun
         raw.close()
         begun = time.perf_counter()
-        with open_store(f"sqlite:///{folder}/ours-{n}.db") as store, source.open() as lines:
-            added = store.ingest("c1", decode(map(json.loads, lines), "openhands-v1")).added
+        with open_store(f"sqlite:///{folder}/ours-{n}.db") as store:
+            added = sum(import_source(store, found).added for found in open_sources([source]))
         our_seconds = time.perf_counter() - begun
         if added != count:
             raise AssertionError(f"imported {added} events, by hand {count}")
