@@ -8,7 +8,8 @@ import tracemalloc
 
 import pytest
 
-from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources
+from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources, sources
+from foldlog.formats.files.histories import histories
 from foldlog.formats.files.json_text import RECORD_SIZE_MAX
 from projections import View
 
@@ -474,3 +475,16 @@ def test_memory_does_not_grow_with_the_file(tmp_path, container):
     assert count == 3_000
     assert source.findings == []
     assert peak < 6 * 2**20, f"{peak:,} bytes"
+
+
+def test_the_first_history_of_one_path_is_looked_for_once(write, monkeypatch):
+    looked = []
+    monkeypatch.setattr(sources, "histories", lambda path, how: (looked.append(path.name), histories(path, how))[1])
+    one = open_sources([write("a.jsonl", v1("a"), v1("b"))])
+    assert [len(list(source.events())) for source in one] == [2]
+    assert looked == ["a.jsonl"]
+    assert [len(list(source.events())) for source in one] == [2]
+    assert looked == ["a.jsonl", "a.jsonl"]
+    two = open_sources(["a.jsonl", write("b.json", [v0(0)])])
+    assert [len(list(source.events())) for source in two] == [2, 1]
+    assert looked[2:] == ["a.jsonl", "b.json", "a.jsonl", "b.json"]  # many would take the memory of many
