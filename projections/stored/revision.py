@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain, compress, count
 from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -20,7 +20,7 @@ from eventstore.events import (
     CondensationAction,
     Event,
     Retraction,
-    UnknownEvent,
+    is_structural,
     summary_id,
     summary_of,
 )
@@ -87,12 +87,14 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
     each structural one the View at that moment, for a retraction also the View that it returns to.
     """
-    if MAY_BE_STRUCTURAL.isdisjoint(map(type, events)):
+    places = list(compress(count(), map(MAY_BE_STRUCTURAL.__contains__, map(type, events))))
+    if not places:
         return fold_shown(start, events, version), []
     folded, records = start, []
     done = 0
-    for place, event in enumerate(events):
-        if not (event.structural or (type(event) is UnknownEvent and event.is_structural)):
+    for place in places:
+        event = events[place]
+        if not is_structural(event):
             continue
         if isinstance(event, Retraction):
             folded = _return(fold_shown(folded, events[done:place], event.id), event, past)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
+from operator import sub
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -179,7 +180,7 @@ def _body(record: Record) -> _Body:
 
 def _gaps(values: Ints, step: int = 1) -> Ints:
     """Return each value's difference to the one ``step`` before it."""
-    return (*values[:step], *(after - before for before, after in zip(values, values[step:], strict=False)))
+    return (*values[:step], *map(sub, values[step:], values))
 
 
 def _sums(gaps: Ints, step: int = 1) -> Ints:
