@@ -91,5 +91,13 @@ def following(scale: Scale, folder: Path) -> Iterator[Round]:
 
 QUESTIONS = [
     Question("search 100,000 events", "ms", 2.0, "at most", searches, raw="FTS5 query with snippets"),
-    Question("indexed when a writer of batches of 20 ends", "events", 0.9, "at least", following, raw="written"),
+    Question(
+        "indexed when a writer of batches of 20 ends",
+        "events",
+        0.9,
+        "at least",
+        following,
+        raw="written",
+        explained="Following a writer",
+    ),
 ]
