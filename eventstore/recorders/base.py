@@ -291,9 +291,9 @@ class RecorderOfFile(Protocol):
         restored from an earlier backup. Return None if this file itself gave it.
         """
 
-    def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the next position at which an event stands, its conversation and its id, from indexes alone: for a
-        file whose rows cannot be read there. None if no event follows. Cost: the index of all events.
+    def places_after(self, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
+        """Return the next positions at which events stand, with conversation and id, from indexes alone: for a file
+        whose rows cannot be read there. Cost: the index of all events.
         """
 
     def left_of_erased(self) -> Sequence[int]:

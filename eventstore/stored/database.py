@@ -30,6 +30,7 @@ from eventstore.values.arguments import YEAR_10000, to_microseconds
 T = TypeVar("T")
 
 _KNOWN_MAX = 10_000
+_PLACES = 1_000
 _LIMIT = "event_bytes_max"
 _new = tuple.__new__  # what Segment(...) calls, without the call around it
 
@@ -61,6 +62,14 @@ class Segment(NamedTuple):
     has_records: bool = True
 
 
+class PlacesBehind(NamedTuple):
+    """The next places after a position in a damaged file, from its index, at a moment of the file."""
+
+    after: int
+    moment: str
+    places: Sequence[tuple[int, str, int]]
+
+
 class Database:
     """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe.
 
@@ -85,6 +94,7 @@ class Database:
         self._at_rest: Callable[[str], Conversation | None] | None = getattr(recorder, "at_rest", None)
         self.written: dict[str, list[Batch]] = {}
         """What was appended to the conversations that somebody watches."""
+        self._behind_damage = PlacesBehind(-1, "", ())
         self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
 
     @property
@@ -329,10 +339,10 @@ class Database:
 
     def readable_places(self, after_position: int, limit: int) -> tuple[Sequence[DecodedRow], bool]:
         """Read rows as ``placed_rows``, and return whether there may be more. Where the file is damaged, a damaged row
-        stands in the place of each row that cannot be read. Cost: one query; for each row that cannot be read about ten
-        queries and a walk through an index of all events.
+        stands in the place of each row that cannot be read. Cost: one query. At the first row that cannot be read about
+        ten queries and a walk through an index of all events; at those that follow it, one query.
         """
-        size = limit
+        size = 1 if self._behind_damage.after == after_position else limit
         while True:
             try:
                 read = partial(self.placed_rows, after_position=after_position, limit=size)
@@ -343,14 +353,23 @@ class Database:
                 if size > 1:
                     size //= 2
                     continue
-                place = self.recorder.place_after(after_position)
-                if place is None:
+                places = self._places_after(self.recorder, after_position)
+                if not places:
                     return (), False
-                position, conversation, event_id = place
+                position, conversation, event_id = places[0]
+                self._behind_damage = self._behind_damage._replace(after=position, places=places[1:])
                 problem = place_unreadable(error).encode()
                 lost = Row(event_id, "", 0, False, False, 0, DAMAGED, problem, b"")
                 return (DecodedRow(position, conversation, lost),), True
             return rows, len(rows) == size
+
+    def _places_after(self, recorder: RecorderOfFile, position: int) -> Sequence[tuple[int, str, int]]:
+        """Return the next places in a damaged file; many at a time, as long as nothing is committed."""
+        known, moment = self._behind_damage, self.recorder.value("data_version")
+        if known.after == position and known.moment == moment and known.places:
+            return known.places
+        self._behind_damage = PlacesBehind(position, moment, recorder.places_after(position, _PLACES))
+        return self._behind_damage.places
 
     # -- the limit ----------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ class AuditTables(BatchView):
         self._redacted = False
         self._to_confirm = True
         """Whether something was removed from the store before the present position, and that is not confirmed."""
+        self._to_look_for_erased = True
+        """Whether a conversation may be erased whose entry was not met: one of an earlier version, or a damaged one."""
         self._name = name_of(path)
         self._database = open_database(store, path)
 
@@ -55,6 +57,7 @@ class AuditTables(BatchView):
                 self._track(tracking)
             self.events += len(sound)
             self.damaged += lost
+            self._to_look_for_erased |= bool(lost)
             removals = (r for r in batch.events if isinstance(r, Recorded) and isinstance(r.event, Erased | Redaction))
             self._to_confirm |= any(removals)
             self.touched.update(r.conversation for r in batch.events)
@@ -63,13 +66,15 @@ class AuditTables(BatchView):
         """Write the rows of conversations that got events or were erased. Return the number of these conversations."""
         with self.writing:
             touched, self.touched = self.touched, set()
-            known = {name for (name,) in self._database.execute("SELECT id FROM conversations WHERE erased_at NOTNULL")}
-            erased, is_whole = erased_in(self.store)
-            touched |= erased - known
+            if self._to_look_for_erased:
+                known = self._database.execute("SELECT id FROM conversations WHERE erased_at NOTNULL")
+                erased, is_whole = erased_in(self.store)
+                touched |= erased - {name for (name,) in known}
+                self._to_look_for_erased = not is_whole
             gone, lost = describe(self.store, self._database, touched)
             self.damaged += [one for one in lost if one not in self.damaged]
             self.touched.update(one.conversation for one in lost)
-            self._to_confirm |= bool(lost) or not is_whole  # what was erased of them may still be here
+            self._to_confirm |= bool(lost) or self._to_look_for_erased  # what was erased of them may still be here
             if gone or self._redacted:
                 purge(self._database)
                 self._redacted = False

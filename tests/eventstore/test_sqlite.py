@@ -8,7 +8,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -60,7 +60,7 @@ def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
 
 
 @pytest.mark.parametrize("of", ["live", "imported"])
-def test_a_follower_goes_on_around_an_unreadable_page(path: str, of: str):
+def test_a_follower_goes_on_around_an_unreadable_page(path: str, of: str, monkeypatch: pytest.MonkeyPatch):
     with open_store(path) as store:
         live = [Message(source="user", content=f"live {n:04} " + "x" * 300) for n in range(100)]
         store.append("first", live, expected_version=0)
@@ -72,8 +72,17 @@ def test_a_follower_goes_on_around_an_unreadable_page(path: str, of: str):
             content[page : page + 4_096] = b"\xff" * 4_096
             break
     Path(path).write_bytes(content)
+    walks: list[int] = []
+    places_after = SQLiteRecorder.places_after
+
+    def walk(recorder: SQLiteRecorder, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
+        walks.append(position)
+        return places_after(recorder, position, limit)
+
+    monkeypatch.setattr(SQLiteRecorder, "places_after", walk)
     with open_store(path) as store:
         met = list(followed(store, 0))
+        assert len(walks) == 1
         in_batches, _ = store.database.readable_places(0, 500)
     lost = [one for one in met if isinstance(one, CorruptEvent)]
     conversation = "first" if of == "live" else "second"

@@ -17,6 +17,8 @@ from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import ANY_VERSION, Message, Store, open_store
 from eventstore.maintenance.redact import redact
+from foldlog.reports import audit_follow
+from foldlog.reports.audit_database import erased_in
 from foldlog.reports.audit_file import check
 from foldlog.reports.audit_follow import AuditFollower, AuditTables
 
@@ -58,6 +60,7 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
             follower.view.describe()
             assert asked(path, "SELECT id, version FROM conversations ORDER BY id") == [("c1", 1_201), ("c2", 3)]
             store.erase("c2", reason="asked for")
+            follower.catch_up(PATIENCE_S)
             follower.view.describe()
             assert follower.view.damaged == []
         assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("c1", 1_201)]
@@ -86,6 +89,24 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
             (2, "word 2"),
         ]
         assert b"word 1" not in path.read_bytes()
+
+
+def test_the_list_of_conversations_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lists: list[Store] = []
+
+    def listed(store: Store) -> tuple[set[str], bool]:
+        lists.append(store)
+        return erased_in(store)
+
+    monkeypatch.setattr(audit_follow, "erased_in", listed)
+    with open_store(tmp_path / "history.db") as store, AuditFollower(store, tmp_path / "audit.db") as follower:
+        for name in ("c1", "c2", "c3"):
+            say(store, name, 3)
+            store.erase(name, reason="asked for")
+            follower.catch_up(PATIENCE_S)
+            follower.view.refresh()
+            assert store.conversation(name).unconfirmed == ()
+    assert len(lists) == 1
 
 
 def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):

@@ -116,6 +116,7 @@ def test_what_is_no_backup_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
     for name, problem in (
         ("five.jsonl", "file is not a database"),
+        ("five.jsonl", "'foldlog salvage five.jsonl NEW.db'"),
         ("nothing.db", "the backup nothing.db does not exist"),
     ):
         refused = foldlog("restore", name)

@@ -167,8 +167,8 @@ class SQLiteReader:
         try:
             rows = self._placed_rows(after_position, limit)
         except sqlite3.DatabaseError:
-            place = self.place_after(after_position) if erasures and limit == 1 else None
-            if place is None or erasures[0][0] > place[0]:
+            places = self.places_after(after_position, 1) if erasures and limit == 1 else ()
+            if not places or erasures[0][0] > places[0][0]:
                 raise
             rows = []  # who reads around a damaged row must meet the erasure before it
         return in_order(rows, map(_placed_erasure, erasures), limit) if erasures else rows
@@ -197,24 +197,26 @@ class SQLiteReader:
             after_position = before
         return placed
 
-    def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Find the next place as ``_placed_rows`` does, without the rows."""
-        while True:
+    def places_after(self, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
+        """Find the next places as ``_placed_rows`` does, without the rows."""
+        places: list[tuple[int, str, int]] = []
+        while len(places) < limit:
             block = self._publication(position)
             if block is not None and block[2] <= position + 1:
                 key, conversation_id, first, size, erased = block
-                found = None if erased else self._execute(SQL["id_in_index"], (key, position + 1 - first)).fetchone()
-                if found is not None and found[0] < size:
-                    return first + found[0], conversation_id, found[0]
+                if not erased:
+                    bounds = (key, position + 1 - first, size, limit - len(places))
+                    ids = self._execute(SQL["ids_in_index"], bounds).fetchall()
+                    places += [(first + event_id, conversation_id, event_id) for (event_id,) in ids]
                 position = first + size - 1
                 continue
             before = _POSITION_MAX if block is None else block[2] - 1
-            place = self._execute(SQL["place_in_index"], (position, before)).fetchone()
-            if place is not None:
-                return place[0], self._id(place[1]), place[2]
+            found = self._execute(SQL["places_in_index"], (position, before, limit - len(places))).fetchall()
+            places += [(place, self._id(key), event_id) for place, key, event_id in found]
             if block is None:
-                return None
+                break
             position = before
+        return places
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False

@@ -172,9 +172,9 @@ class SQLiteRecorder:
         with _ReadTransaction(self, "read") as connection:
             return epochs.lost_after(connection, position)
 
-    def place_after(self, position: int) -> tuple[int, str, int] | None:
+    def places_after(self, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
         with _ReadTransaction(self, "read") as connection:
-            return SQLiteReader(connection).place_after(position)
+            return SQLiteReader(connection).places_after(position, limit)
 
     def left_of_erased(self) -> Sequence[int]:
         with _ReadTransaction(self, "read") as connection:

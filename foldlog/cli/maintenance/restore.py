@@ -9,7 +9,7 @@ import typer
 
 from eventstore import StoreUnusable, restore_store
 from foldlog.cli import terminal
-from foldlog.cli.hints import command
+from foldlog.cli.hints import command, use_store
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.words.gist import count
@@ -32,6 +32,7 @@ def run(
     try:
         done = restore_store(db, str(backup))
     except StoreUnusable as error:  # of the backup: nothing was replaced
+        use_store(str(backup))  # the commands that it names
         raise Refused(str(error)) from error
     if as_json:
         fields = done._asdict()
