@@ -34,14 +34,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Trust": ("verify", "head", "salvage", "rekey", "erase", "redact"),
 }
 """Commands by the heading that the help puts them under, in its order."""
-_FOLDERS: Mapping[str, str] = {
-    "Histories": "histories.",
-    "Views": "views.",
-    "Forgetting": "forgetting.",
-    "The store": "maintenance.",
-    "Trust": "trust.",
-}
-"""The folder of each heading's commands."""
+_FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
+"""The folders of commands that are not named like their heading."""
 _ALIASES: Mapping[str, str] = {"seal": "rekey"}
 """Earlier names of commands, which the help does not show."""
 
@@ -134,7 +128,7 @@ def build(only: str | None = None) -> typer.Typer:
 
 def module_of(name: str) -> str:
     """Return the full name of a command's module."""
-    (folder,) = (_FOLDERS.get(heading, "") for heading, names in COMMANDS.items() if name in names)
+    (folder,) = (_FOLDERS.get(heading, f"{heading.lower()}.") for heading, names in COMMANDS.items() if name in names)
     return f"foldlog.cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{folder}{name}"
 
 
