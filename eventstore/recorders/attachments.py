@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
 from eventstore.recorders.types import BareRow
 from eventstore.values.bodies import Attachment, Body
 
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
+
+_encoding = itemgetter(6)
+
+
+def any_with_bytes(rows: Sequence[BareRow]) -> bool:
+    """Return whether bytes may stand beside the body of one of these rows. No bytecode is executed for a row."""
+    return any(type(encoding) is int and encoding & _WITH_BYTES for encoding in set(map(_encoding, rows)))
 
 
 def keyed(rows: Iterable[BareRow], key: int, intervals: Sequence[tuple[int, ...]]) -> list[tuple[int, BareRow]]:
@@ -28,14 +36,12 @@ def with_attachments(
     """Return rows with the attachments of their bodies. A missing attachment is left out: the row codec finds that.
 
     ``attached`` returns the ids, names and encodings of the attachments of a conversation's events, ``attachment`` the
-    bytes of one. Each attachment is read once, and rows share it. Cost for rows without attachments: one test of each.
+    bytes of one. Each attachment is read once, and rows share it.
     """
     wanted: dict[int, list[int]] = {}
     for key, row in rows:
         if _has_attachments(row):
             wanted.setdefault(key, []).append(row[0])
-    if not wanted:
-        return [row for _, row in rows]
     known: dict[tuple[int, bytes, int], Attachment | None] = {}
     of_row: dict[tuple[int, int], list[Attachment]] = {}
     for key, ids in wanted.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from eventstore.errors import InvalidOption, install_command
@@ -90,8 +91,13 @@ class _Zstd:
             ) from error
         self._error: type[Exception] = zstandard.ZstdError
         self._content_size = zstandard.frame_content_size
-        self._compressor: zstandard.ZstdCompressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
         self._decompressor: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+
+    @cached_property
+    def _compressor(self) -> zstandard.ZstdCompressor:  # a process that only reads needs none
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
 
     def compress(self, body: bytes) -> bytes:
         return self._compressor.compress(body)

@@ -52,9 +52,10 @@ class KeyRing:
         keys = [_key(each if isinstance(each, str) else each.get_secret_value(), where) for each in secrets]
         if not keys:
             raise KeyUnavailable(f"{where} holds no key; {_HOW_TO_MAKE_ONE}")
-        self._ciphers = {_name(key): cipher(key) for key in keys}
-        self._digest_keys = {_name(key): blake2b(key=key, person=b"foldlog lookup").digest() for key in keys}
-        self.current = _name(keys[0])
+        named = {_name(key): key for key in keys}
+        self._ciphers = {name: cipher(key) for name, key in named.items()}
+        self._digest_keys = {name: blake2b(key=key, person=b"foldlog lookup").digest() for name, key in named.items()}
+        self.current = next(iter(named))
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:

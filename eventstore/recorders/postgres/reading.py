@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.attachments import keyed, with_attachments
+from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
 from eventstore.recorders.postgres.binary import BIGINT, array, bigint, smallint, text_bytes, to_text
 from eventstore.recorders.postgres.results import (
     TRUE,
@@ -27,7 +26,6 @@ from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, Pl
 if TYPE_CHECKING:
     from eventstore.recorders.postgres.index import PostgresIndex
 
-_encoding: Final = itemgetter(6)
 _NO_POSITION: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}
 
@@ -157,14 +155,14 @@ class PostgresReader:
         value = values(result)
         names = [to_text(result.get_value(n, 13) or b"") for n in range(result.ntuples)]
         rows = rows_of(result)
-        if any(map(_encoding, rows)):
+        if any_with_bytes(rows):
             keys = [unsigned(value(n, 14)) for n in range(result.ntuples)]
             rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
         return [PlacedRow(unsigned(value(n, 12)), names[n], row) for n, row in enumerate(rows)]
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
         """Return rows with their attachments; most rows have none."""
-        if not any(map(_encoding, rows)):
+        if not any_with_bytes(rows):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventstore.recorders.attachments import keyed, with_attachments
+from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import statements
@@ -36,7 +36,6 @@ _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""
 _POSITION_MAX: Final = 2**63 - 1
 _first: Final = itemgetter(0)
-_encoding: Final = itemgetter(6)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
@@ -188,7 +187,7 @@ class SQLiteReader:
             before = block[2] - 1 if block is not None else self._last_position()
             live = self._execute(SQL["live_rows_from"], (after_position + 1, before, limit - len(placed))).fetchall()
             rows = [row[:12] for row in live]
-            if any(map(_encoding, rows)):
+            if any_with_bytes(rows):
                 keys = [row[13] for row in live]
                 rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
             placed += [PlacedRow(row[12], self._id(row[13]), one) for row, one in zip(live, rows, strict=True)]
@@ -239,7 +238,7 @@ class SQLiteReader:
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
         """Return rows with their attachments; most rows have none."""
-        if not any(map(_encoding, rows)):
+        if not any_with_bytes(rows):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 
