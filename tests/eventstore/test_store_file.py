@@ -280,7 +280,7 @@ def test_a_file_that_is_really_mounted_alone_is_not_opened(path: Path, tmp_path:
         ["unshare", "-m", "sh", "-c", command, "sh", str(path), str(target), sys.executable, opening],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     if mounted.returncode != 0 and "eventstore" not in mounted.stderr:
@@ -324,7 +324,7 @@ class Agent:
         return self._process.stdout.readline().strip()
 
     def end(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=300)
         assert self._process.returncode == 0
 
 

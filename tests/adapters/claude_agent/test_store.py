@@ -279,7 +279,7 @@ asyncio.run(write(*sys.argv[1:]))
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_two_processes_on_one_session_store_each_entry_once(url):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in "ab"]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
     async with FoldlogSessionStore(url) as store:
         entries = await store.load({"project_key": "p", "session_id": "s"})
     ids = [entry["uuid"] for entry in entries]

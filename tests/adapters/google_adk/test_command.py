@@ -68,7 +68,7 @@ def served(folder):
             body = None if data is None else json.dumps(data).encode()
             about = {"content-type": "application/json"}
             request = urllib.request.Request(f"http://127.0.0.1:{port}/{path}", data=body, headers=about)
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return json.loads(answer.read())
 
         try:

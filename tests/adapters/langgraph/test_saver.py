@@ -504,7 +504,7 @@ with FoldlogSaver(url) as saver:
 )
 async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url, durability):
     command = [sys.executable, "-c", DIES, url, durability]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, env={**os.environ})
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ})
     assert died.returncode == -9, died.stderr
     shown = [int(line) for line in died.stdout.split()]
     async with FoldlogSaver(url) as saver:
@@ -547,7 +547,7 @@ with FoldlogSaver(url) as saver:
 def test_two_processes_on_one_thread_lose_no_checkpoint(url):
     command = [sys.executable, "-c", WRITER, url]
     writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True, cwd=ROOT) for name in "ab"]
-    told = [writer.communicate(timeout=60)[0] for writer in writers]
+    told = [writer.communicate(timeout=300)[0] for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0]
     with FoldlogSaver(url) as saver:
         for name, lines in zip("ab", told, strict=True):

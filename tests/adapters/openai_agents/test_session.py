@@ -320,7 +320,7 @@ asyncio.run(main(sys.argv[1]))
 async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
     root = Path(__file__).parents[3]
     died = subprocess.run(
-        [sys.executable, "-c", DIES, url], cwd=root, capture_output=True, text=True, timeout=60, env={**os.environ}
+        [sys.executable, "-c", DIES, url], cwd=root, capture_output=True, text=True, timeout=300, env={**os.environ}
     )
     assert died.returncode == -9, died.stderr
     async with FoldlogSession("s", url) as session:
@@ -350,7 +350,7 @@ asyncio.run(write(*sys.argv[1:]))
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_two_processes_on_one_session_lose_nothing(url):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in "ab"]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
     async with FoldlogSession("s", url) as session:
         texts = [item["content"] for item in await session.get_items()]
     for name in "ab":
