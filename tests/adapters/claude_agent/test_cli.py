@@ -69,7 +69,7 @@ def agent(url, server, home, folder, prompt, *resume):
         prompt,
         *resume,
     ]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def conversation(url):
@@ -135,7 +135,7 @@ def test_the_example_runs(world, tmp_path):
     environment = {**os.environ, **quiet, "FOLDLOG_DB": url, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
     environment |= {"HOME": (made := home()), "CLAUDE_CONFIG_DIR": f"{made}/config"}
     run = [sys.executable, str(path), "hello"]
-    ran = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert ran.stdout.startswith("finished\n"), ran.stderr
     assert "events are shown; resume with: " in ran.stdout
     server.close()

@@ -348,7 +348,7 @@ asyncio.run(main(sys.argv[1]))
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
     died = subprocess.run(
-        [sys.executable, "-c", DIES, url], cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ}
+        [sys.executable, "-c", DIES, url], cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ}
     )
     assert died.returncode == -9, died.stderr
     shown = [int(line) for line in died.stdout.split()]
@@ -392,7 +392,7 @@ async def test_two_processes_on_one_session_lose_nothing(url):
     async with FoldlogSessionService(url) as service:
         await service.create_session(**S)
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], cwd=ROOT) for name in "ab"]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
     async with FoldlogSessionService(url) as service:
         session = await service.get_session(**S)
     ids = [event.id for event in session.events]

@@ -237,7 +237,7 @@ def test_two_processes_on_one_conversation_lose_nothing(url):
     with FoldlogFileStore(url, "c1") as store:
         EventLog(store).append(said("begin"))
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], cwd=root) for name in "ab"]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
     with FoldlogFileStore(url, "c1") as store:
         log = EventLog(store)
         texts = [event.llm_message.content[0].text for event in log]

@@ -119,7 +119,7 @@ talk.run()
 def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url, workspace, serve):
     dies = serve(lambda messages, number: call(f"c{number}", what="die" if number == 3 else "this"))
     arguments = [sys.executable, "-c", DIES, url, str(ID), dies.url, str(workspace)]
-    died = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ})
+    died = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ})
     assert died.returncode == -9, died.stderr[-2_000:]
     written = [line for line in died.stdout.splitlines() if line.startswith("events/")]
     assert len(dies.prompts) == 4

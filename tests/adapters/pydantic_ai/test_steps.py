@@ -248,7 +248,7 @@ asyncio.run(main(sys.argv[1]))
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_an_agent_that_is_killed_in_a_tool_goes_on_at_the_pending_calls(url):
     died = subprocess.run(
-        [sys.executable, "-c", DIES, url], cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ}
+        [sys.executable, "-c", DIES, url], cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ}
     )
     assert died.returncode == -9, died.stderr
     shown = [int(line) for line in died.stdout.split()]

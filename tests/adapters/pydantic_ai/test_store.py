@@ -307,7 +307,7 @@ asyncio.run(write(*sys.argv[1:]))
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_two_processes_on_one_conversation_lose_nothing(url):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in "ab"]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
     async with FoldlogConversationStore(url) as store:
         texts = [message.parts[0].content for message in (await store.load("c")).messages]
         record = await store.read_record("c")
