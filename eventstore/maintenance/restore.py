@@ -26,9 +26,9 @@ _PAGE = 1_000
 
 
 class Restored(NamedTuple):
-    """A store that was restored from a backup. ``kept`` is the new path of the former file, if there was one.
-    ``erased_since`` are the conversations that were erased in the former file after the backup and exist again.
-    ``redacted_since`` are those in which events were redacted after the backup.
+    """A store that was restored from a backup. ``kept`` is the new path of the former file, or of its log where only
+    that was there. ``erased_since`` are the conversations that were erased in the former file after the backup and
+    exist again. ``redacted_since`` are those in which events were redacted after the backup.
     """
 
     path: str
@@ -71,12 +71,12 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
                 found.id for found in before if found.id in names and found.redactions > redactions.get(found.id, 0)
             )
             sync(part)
-            there = replace(path, part, kept)
+            former = replace(path, part, kept)
     finally:
         for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{part}{suffix}")
-    return Restored(path, kept if there else None, conversations, events, erased_since, redacted_since)
+    return Restored(path, former, conversations, events, erased_since, redacted_since)
 
 
 def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str]]:

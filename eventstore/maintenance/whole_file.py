@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eventstore.errors import InvalidOption
+from eventstore.recorders.sqlite.store_file import check_not_moved
+from eventstore.stored.database import translated
 
 _NAME_MAX = 100
 """A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
@@ -87,7 +89,12 @@ def _is_device(path: Path) -> bool:
 
 
 def new_beside(path: Path) -> Path:
-    """Make an empty file of mode 0600 with a random name in the folder of ``path``."""
+    """Make an empty file of mode 0600 with a random name in the folder of ``path``, for a database.
+
+    Raises ``StoreUnavailable`` where a log lies beside ``path`` that is of another file.
+    """
+    with translated():
+        check_not_moved(str(path))
     handle, name = _made_beside(path)
     os.close(handle)
     return Path(name)

@@ -585,6 +585,13 @@ PROTECTIONS = {
         "self._had_log = True\n",
         "tests/eventstore/test_store_file.py -k not_the_file_that_was_opened",
     ),
+    "moved-file": Protection(
+        "no file is made beside the log of a file that was moved away",
+        f"{SQLITE}/recorder.py",
+        "            check_not_moved(self.path)\n",
+        "            pass\n",
+        "tests/eventstore/test_store_file.py -k beside_the_log_of_a_file_that_was_moved",
+    ),
     "empty-log": Protection(
         "… and an empty one does not say that the file has a log",
         f"{SQLITE}/store_file.py",

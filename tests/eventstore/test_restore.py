@@ -179,6 +179,18 @@ def test_conversations_that_were_erased_since_are_named(path: Path, backup: str)
     assert restore_store(f"sqlite:///{path}", backup).erased_since == ("c1",)
 
 
+def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path: Path, backup: str):
+    agent = Agent(path)
+    assert agent.do("in the log") == "done"
+    agent.kill()
+    path.rename(path.with_name("moved.db"))
+    done = restore_store(f"sqlite:///{path}", backup)
+    assert done.kept is not None
+    assert contents(path) == ["in the backup"]
+    path.with_name("moved.db").rename(done.kept.removesuffix("-wal"))
+    assert contents(done.kept.removesuffix("-wal")) == ["in the backup", "after the backup", "in the log"]
+
+
 def test_a_backup_of_an_older_schema_is_brought_up_to_date(tmp_path: Path):
     backup = unpacked("schema-2.db", tmp_path)
     before = backup.read_bytes()

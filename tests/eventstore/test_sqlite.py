@@ -229,13 +229,14 @@ def test_a_relative_path_that_was_meant_to_be_absolute_is_said(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3"]
+    "content", [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3", b"X"]
 )
 def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, content: bytes):
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
-    with pytest.raises(DatabaseError, match="file is not a database; choose another file"):
-        SQLiteRecorder(str(path))
+    for create, writable in ((True, True), (False, True), (False, False)):
+        with pytest.raises(DatabaseError, match="file is not a database; choose another file"):
+            SQLiteRecorder(str(path), create=create, writable=writable)
     assert path.read_bytes() == content
     assert [other.name for other in tmp_path.iterdir()] == ["letter.txt"]
 
@@ -729,6 +730,18 @@ def test_a_store_whose_schema_somebody_changes_takes_in_nothing_more(path: str, 
             connection.executescript(statements)
         with pytest.raises(StoreUnusable, match=problem):
             store.append("c1", HI, expected_version=1)
+
+
+@pytest.mark.parametrize("number", [1, 5, schema.NEWEST - 1, -1])
+def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path: str, number: int):
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", HI, expected_version=0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {number}")
+    with pytest.raises(
+        StoreUnusable, match=rf"says that it has schema {number}, but its .* is that of schema .*salvage"
+    ):
+        open_store(f"sqlite:///{path}")
 
 
 def test_an_index_or_a_table_beside_ours_is_no_harm(path: str):

@@ -230,6 +230,52 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store
             pass
 
 
+# -- a log without its file -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(path: Path) -> Path:
+    """The log of a store whose writer was killed after the file was moved away."""
+    assert kill_after(path, 50) == "done"
+    path.rename(path.with_name("moved.db"))
+    return path.with_name("history.db-wal")
+
+
+def kill_after(path: Path, events: int) -> str:
+    agent = Agent(path)
+    answer = [agent.do(f"{n}") for n in range(events)][-1]
+    agent.kill()
+    return answer
+
+
+@pytest.mark.parametrize("there", ["nothing", "an empty file"])
+def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path: Path, alone: Path, there: str):
+    log = alone.read_bytes()
+    if there == "an empty file":
+        path.touch()
+    for mode in ("rwc", "rw", "ro"):
+        with pytest.raises(StoreUnavailable, match=r"history.db-wal has [0-9,]+ bytes: .*put that file back"):
+            open_store(f"sqlite:///{path}?mode={mode}")
+    with open_store(path.with_name("other.db")) as other:
+        path.unlink(missing_ok=True)
+        with pytest.raises(StoreUnavailable, match=r"does not exist, but .*history.db-wal has"):
+            other.back_up(str(path))
+    assert alone.read_bytes() == log
+    assert not path.exists()
+    path.with_name("moved.db").rename(path)
+    assert contents(path) == [f"{n}" for n in range(50)]
+
+
+def test_a_rollback_journal_of_a_file_that_was_moved_is_kept_and_that_of_a_new_file_is_not(path: Path):
+    journal = path.with_name("history.db-journal")
+    header = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(8)
+    journal.write_bytes(header + (7).to_bytes(4, "big") + bytes(492))
+    with pytest.raises(StoreUnavailable, match=r"history.db-journal has 512 bytes"):
+        open_store(path)
+    journal.write_bytes(header + bytes(496))  # as a process leaves it that is killed while it makes a file
+    open_store(path).close()
+
+
 # -- two names --------------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +368,10 @@ class Agent:
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=60)
 
     def end(self) -> None:
         self._process.communicate(timeout=300)

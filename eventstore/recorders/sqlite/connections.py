@@ -47,10 +47,12 @@ def status_of(path: str) -> os.stat_result | None:
 
 
 def check_is_file(path: str, status: os.stat_result | None) -> None:
-    """Raise ``DatabaseError`` if the path is not a regular file."""
+    """Raise ``DatabaseError`` if the path is not a regular file, or has one byte: SQLite takes it for an empty one."""
     if status is not None and not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
         raise DatabaseError(f"{path} is {kind}, and a store is a regular file; name another file")
+    if status is not None and status.st_size == 1:
+        raise DatabaseError(f"cannot open {path}: file is not a database; choose another file, or restore a backup")
 
 
 def is_empty(path: str, status: os.stat_result) -> bool:

@@ -34,7 +34,7 @@ from eventstore.recorders.sqlite.erased_bytes.scrub import Scrubber
 from eventstore.recorders.sqlite.errors import raise_translated, translated
 from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.reader import SQLiteReader
-from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
 from eventstore.recorders.types import Conversation
@@ -280,6 +280,8 @@ class SQLiteRecorder:
         status = status_of(self.path)
         check_is_file(self.path, status)
         has_content = status is not None and not is_empty(self.path, status)
+        if status is None or not status.st_size:
+            check_not_moved(self.path)
         if not create and status is not None and not has_content:
             raise DatabaseError(
                 f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'"

@@ -26,7 +26,7 @@ from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import Until, WriteLock, lock_path
 
-_BESIDE = ("-wal", "-shm")
+_BESIDE = ("-wal", "-shm", "-journal")
 
 
 def copy_of(path: str, into: str) -> None:
@@ -56,9 +56,9 @@ def check_replaceable(path: str) -> None:
         )
 
 
-def replace(path: str, new: str, kept: str) -> bool:
+def replace(path: str, new: str, kept: str) -> str | None:
     """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep the former file,
-    with its log, as ``kept``. Return whether there was one. Raises ``OSError``.
+    with its log, as ``kept``. Return its name now, or that of the log where only this was there. Raises ``OSError``.
 
     During the replacement no append of a process that has the store open is acknowledged.
     """
@@ -74,15 +74,14 @@ def replace(path: str, new: str, kept: str) -> bool:
                 _give_name(file.path, kept)
             for suffix in _BESIDE:
                 with suppress(FileNotFoundError):
-                    if there:
-                        _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
+                    _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
                     os.unlink(f"{file.path}{suffix}")
             _sync(folder)
             os.rename(new, file.path)
             _sync(folder)
     finally:
         lock.close()
-    return there
+    return next((name for name in (kept, f"{kept}-wal") if os.path.exists(name)), None)
 
 
 def remove_empty(path: str) -> None:

@@ -37,6 +37,10 @@ _MAGIC: Final = b"SQLite format 3\0"
 _NO_LOG: Final = b"\1\1"
 """In a file's header: it is written and read without a write-ahead log."""
 
+_ALONE: Final = {"-wal": slice(16, 24), "-journal": slice(16, 20)}
+"""Where a log has random numbers, and a rollback journal the number of pages that its file had: none while it is made.
+"""
+
 _KNOWN_MAX: Final = 1_000
 _in_its_folder: set[tuple[str, tuple[int, int]]] = set()
 """Files, by path and identity, that were not mounted without their folder."""
@@ -229,7 +233,7 @@ class StoreFile:
         except (FileNotFoundError, NotADirectoryError):
             raise WrongFile(
                 f"{self.name} was removed or renamed while it was open, and nothing was written; "
-                f"put the file back, or open the store again"
+                f"put the file back; what this process can still read, save with 'Store.back_up' before it ends"
             ) from None
         if self._file is not None and not self._file.is_that_of(status):
             raise WrongFile(
@@ -428,6 +432,28 @@ def _descriptors() -> dict[int, tuple[int, int]]:
                 if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & _PATH_ONLY:
                     found[descriptor] = status.st_dev, status.st_ino
     return found
+
+
+def check_not_moved(path: str) -> None:
+    """Raise ``WrongFile`` where no file or an empty one is at a path, and a log or a rollback journal beside it. SQLite
+    would delete that, while the file that it belongs to was moved away, or removed.
+
+    A file gets content before its log does, so the log is looked at first.
+    """
+    for suffix, of_a_file in _ALONE.items():
+        try:
+            with open(f"{path}{suffix}", "rb") as opened:
+                has_content, size = any(opened.read(of_a_file.stop)[of_a_file]), os.fstat(opened.fileno()).st_size
+        except FileNotFoundError:
+            continue
+        if not has_content or (os.path.exists(path) and os.path.getsize(path)):
+            continue
+        state = "is empty" if os.path.exists(path) else "does not exist"
+        raise WrongFile(
+            f"{path} {state}, but {path}{suffix} has {size:,} bytes: "
+            f"it belongs to a file that was moved or removed, and SQLite would delete it with the events in it; put "
+            f"that file back, or move {path}{suffix} away if nothing in it is needed"
+        )
 
 
 def _check_log(file: _Held) -> bool:
