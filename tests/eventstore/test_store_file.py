@@ -175,6 +175,29 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         assert contents(path) == ["in the copy"]
 
 
+def remove_log(path: Path, copy: Path) -> None:
+    path.with_name("history.db-wal").unlink()
+
+
+@pytest.mark.parametrize("change", [remove, rename, remove_log])
+@pytest.mark.parametrize("events", [50, 3_000])
+@pytest.mark.parametrize("opened", ["when it was new", "again"])
+def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_read_nothing(
+    path: Path, tmp_path: Path, change, events: int, opened: str
+):
+    if opened == "again":
+        open_store(path).close()
+    with open_store(path) as store:
+        for _ in range(50):
+            store.append("c1", [message()] * (events // 50), expected_version=ANY_VERSION)
+        change(path, path)
+        with pytest.raises(StoreUnavailable, match=r"nothing was written; .*Store.back_up"):
+            append(store, "never")
+        assert len(list(store.events("c1"))) == events
+        assert store.back_up(str(tmp_path / "saved.db"))[3:] == (events, ())
+    assert len(contents(tmp_path / "saved.db")) == events
+
+
 @pytest.mark.parametrize("log", ["none", "empty"])
 def test_a_file_without_a_log_gets_one_whatever_lies_beside_it(path: Path, log: str):
     """An empty file with the name of the log does not say that SQLite uses it."""

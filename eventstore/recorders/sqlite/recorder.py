@@ -303,6 +303,8 @@ class SQLiteRecorder:
             raise DatabaseError(f"{self.path} is empty or of an older schema; {_TO_WRITE}, once")
         with self._alone() as connection:
             schema.migrate(connection, self.path, self._file.inode)
+        with self._readers.connection() as reader:  # opens the log that was made just now, while it has its name
+            reader.execute("PRAGMA schema_version").fetchone()
 
     def _look(self) -> tuple[bool, bool]:
         """Return whether the file has the newest schema, and whether it has a log. Check the file on a reader's

@@ -98,14 +98,14 @@ def _check_nothing_foreign(path: str, schema: int, found: Sequence[tuple[Any, ..
     """Raise ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
     is of another kind. A trigger, or a table that resolves conflicts, can accept an event and store nothing.
     """
-    ours, newest = _made_by_migrations(schema), _made_by_migrations(NEWEST)
+    ours = _made_by_migrations(schema)
     for kind, name, statement in found:
         kind, name = _text(kind), _text(name)
         expected = ours.get((kind, name))
         is_one_of_ours = any(name == other for _, other in ours)
         if expected == _words(statement):
             continue
-        if newest.get((kind, name)) == _words(statement):
+        if _made_by_migrations(NEWEST).get((kind, name)) == _words(statement):
             raise DatabaseError(
                 f"the header of {path} says that it has schema {schema}, but its {kind} {name!r} is that of schema "
                 f"{NEWEST}: the file is damaged; restore a backup, or copy what is sound with 'foldlog salvage'"
