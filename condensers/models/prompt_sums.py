@@ -56,9 +56,8 @@ class PromptSums:
         before = self._last.get(key)
         if before is not None and before.events is events:
             return before.sums
-        shared = (
-            _shared(before.events, events) if before is not None else 0
-        )  # a mask makes new, equal events at each step
+        # A mask makes new, equal events at each step.
+        shared = _shared(before.events, events) if before is not None else 0
         seam = _seam(before, view, shared) if before is not None else 0
         added = [*before.added[:seam], *[0] * (len(events) - seam)] if before else [0] * len(events)
         place = bisect_left(fit, seam)

@@ -24,6 +24,13 @@ def use_store(db: str | None) -> str | None:
     return db
 
 
+def store_name(db: str) -> str:
+    """Return a store as messages name it: without a password, and the default store by its file."""
+    from eventstore.recorders.urls import without_password
+
+    return "foldlog.db" if db == DEFAULT_DB else without_password(db)
+
+
 def command(name: str, *arguments: object) -> str:
     """Return a command as a person types it, for the store in use."""
     return _complete(" ".join(["foldlog", name, *map(_word, map(str, arguments))]), name)
@@ -35,11 +42,9 @@ def completed(message: str) -> str:
 
 
 def _complete(typed: str, name: str) -> str:
-    from eventstore.recorders.urls import without_password
-
     if _store is None or name in _WITHOUT_STORE or " --db " in typed or " --help" in typed:
         return typed
-    named = _word("foldlog.db" if _store == DEFAULT_DB else without_password(_store))
+    named = _word(store_name(_store))
     if name == "copy":
         return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
     if name == "salvage":

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 """Text in which each character takes one column of a terminal."""
-
+_WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
+"""A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print nothing."""
 
 _as_json = False
 _found = False
@@ -60,11 +61,14 @@ def _checked(stdout: Any) -> io.TextIOWrapper:
 
 def prepare(*, as_json: bool) -> None:
     """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
-    stderr is a JSON object. Raise ``Refused`` if stdout is closed.
+    stderr is a JSON object. A ``COLUMNS`` that is no width of a terminal is removed. Raise ``Refused`` if stdout is
+    closed.
     """
     global _as_json, _found
     _as_json, _found = as_json, False
     _unread.clear()
+    if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "")):
+        os.environ.pop("COLUMNS", None)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     if sys.stdout is None:

@@ -75,9 +75,7 @@ def update(
     conversations.
     """
     is_whole = False
-    with written(path):
-        database = open_database(store, path)
-    with closing(database):
+    with closing(open_database(store, path)) as database:
         with written(path):
             if conversations is None:
                 entries = followed(store, followed_up_to(database.conn))

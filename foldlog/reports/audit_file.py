@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -14,6 +16,7 @@ from sqlite_utils.db import Table
 from eventstore import EventStoreError, Store
 from eventstore.maintenance.status import lost_after as find_lost_after
 from eventstore.maintenance.whole_file import new_beside, sync
+from foldlog.reports.unreadable import followed, logged
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
@@ -72,19 +75,26 @@ class AuditDatabaseAhead(EventStoreError):
 
 
 class NoAuditDatabase(EventStoreError):
-    """The file is not an audit database, or cannot become one. It is unchanged: give another file."""
+    """The file is not an audit database, or cannot become one: give another file. Or its disk is full."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} cannot be the audit database: {problem}; give another file")
+    def __init__(self, path: Path, problem: str, remedy: str = "give another file") -> None:
+        super().__init__(f"{path} cannot be the audit database: {problem}; {remedy}")
 
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Raise ``NoAuditDatabase`` for an error of SQLite in the block."""
+    """Raise ``NoAuditDatabase`` for an error of SQLite or of the system in the block."""
     try:
         yield
     except sqlite3.Error as error:
-        raise NoAuditDatabase(path, f"it cannot be written: {error}") from error
+        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        raise _failed(path, str(error), is_full=is_full) from error
+    except OSError as error:
+        raise _failed(path, error.strerror or str(error), is_full=error.errno == errno.ENOSPC) from error
+
+
+def _failed(path: Path, problem: str, *, is_full: bool) -> NoAuditDatabase:
+    return NoAuditDatabase(path, problem, "free some space") if is_full else NoAuditDatabase(path, problem)
 
 
 def check(store: Store, path: Path) -> None:
@@ -95,18 +105,17 @@ def check(store: Store, path: Path) -> None:
     """
     if not path.exists():
         raise NoAuditDatabase(path, "the file does not exist")
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            _check_connected(store, path, connection)
-            connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.Error as error:
-        raise NoAuditDatabase(path, str(error)) from error
+    with written(path), closing(sqlite3.connect(path)) as connection:
+        _check_connected(store, path, connection)
+        connection.execute("BEGIN IMMEDIATE")
 
 
-def check_target(store: Store, path: Path) -> None:
-    """Check that ``open_database`` can open or make an audit database at ``path``. Call it before long work.
+def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
+    """Check that ``open_database`` can open or make an audit database at ``path``, and for a new one, that the store's
+    first event can be read, or that of the first of some conversations. Call it before long work.
 
-    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``. Nothing is changed.
+    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch``, ``AuditDatabaseAhead`` and ``KeyUnavailable``. Nothing is
+    changed.
     """
     if path.is_dir():
         raise NoAuditDatabase(path, "it is a folder")
@@ -114,6 +123,10 @@ def check_target(store: Store, path: Path) -> None:
         raise NoAuditDatabase(path, f"there is no folder {path.parent}")
     if path.is_file() and path.stat().st_size:
         check(store, path)
+    elif conversations is None:
+        next(followed(store, 0), None)
+    else:
+        next(chain.from_iterable(logged(store, name) for name in conversations), None)
 
 
 def open_database(store: Store, path: Path) -> Database:
@@ -122,21 +135,17 @@ def open_database(store: Store, path: Path) -> Database:
     A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
     file. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``.
     """
-    try:
+    with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
         connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
         try:
             _check_connected(store, path, connection)
+            database = Database(connection)
+            _make_tables(database)  # one that an older version made may lack some
         except BaseException:
             connection.close()
             raise
-    except OSError as error:
-        raise NoAuditDatabase(path, error.strerror or str(error)) from error
-    except sqlite3.Error as error:
-        raise NoAuditDatabase(path, str(error)) from error
-    database = Database(connection)
-    _make_tables(database)  # one that an older version made may lack some
     return database
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sqlite3
 import stat
@@ -201,7 +202,7 @@ def test_an_error_of_the_disk_is_said_of_the_audit_database(
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(audit_database, "add_events", fail)
-    with pytest.raises(NoAuditDatabase, match=r"audit.db cannot be the audit database: it cannot be written: disk I/O"):
+    with pytest.raises(NoAuditDatabase, match=r"audit.db cannot be the audit database: disk I/O"):
         update(store, tmp_path / "audit.db")
 
 
@@ -328,3 +329,17 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
     update(store, audit)
     assert b"why is the cache slow?" not in audit.read_bytes()
     assert not audit.with_name("audit.db-wal").exists()
+
+
+@pytest.mark.parametrize(
+    "error", [sqlite3.OperationalError("database or disk is full"), OSError(errno.ENOSPC, "No space left on device")]
+)
+def test_on_a_full_disk_it_says_to_free_space(store: Store, tmp_path: Path, monkeypatch, error: Exception):
+    def fail(*_: object) -> None:
+        raise error
+
+    if isinstance(error, sqlite3.Error):
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    monkeypatch.setattr(audit_database, "add_events", fail)
+    with pytest.raises(NoAuditDatabase, match=r"; free some space$"):
+        update(store, tmp_path / "audit.db")

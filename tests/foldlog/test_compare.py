@@ -231,6 +231,9 @@ def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, m
     ran = foldlog("compare", "c1", "--plot", "views.png")
     assert ran.status == 0
     assert install_command("llm") in ran.out
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, foldlog("compare", "c1").out.splitlines())) <= 60
+    monkeypatch.delenv("COLUMNS")
     (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
     assert line.split()[-2:] == ["–", "–"]
     assert {row["tokens_sent"] for row in by_name(foldlog("compare", "c1", "--json")).values()} == {None}

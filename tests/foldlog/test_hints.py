@@ -103,7 +103,7 @@ def test_a_file_that_was_cut_off_is_to_be_salvaged(command, size, foldlog, store
     assert "foldlog verify" not in refused
     assert """'foldlog salvage "my store.db" NEW.db'""" in refused
     run_hint(refused)
-    assert foldlog("list", "--db", "NEW.db").status == 0 or size == 4096  # of one page nothing is left
+    assert (foldlog("list", "--db", "NEW.db").status == 0) is (size < 0)  # of the first pages nothing is left
 
 
 def test_the_target_of_a_copy_that_was_cut_off_is_to_be_salvaged_and_not_the_source(foldlog, store, tmp_path):
@@ -157,3 +157,8 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
                     assert name == "condensers" or "my store.db" in arguments or "X" in arguments, f"{path}: {text}"
                     seen += 1
     assert seen > 20
+
+
+def test_the_default_store_is_named_by_its_file(foldlog, five_messages):
+    outputs = [foldlog("import", five_messages).out, foldlog("list", "--match", "nothing").out]
+    assert [("sqlite:" in out, "foldlog.db" in out) for out in outputs] == [(False, True)] * 2

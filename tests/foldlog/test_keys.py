@@ -115,3 +115,37 @@ def test_the_columns_of_recent_are_aligned(foldlog):
     lines = foldlog("recent").out.splitlines()
     starts = {len(line[: line.index("{")].replace("水", "__")) for line in lines[1:]}
     assert starts == {lines[0].index("attributes")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["salvage", "foldlog.db", "new.db"],
+        ["copy", "foldlog.db", "new.db"],
+        ["audit", "--to", "new.db"],
+        ["audit", "--to", "new.db", "a-long"],
+        ["audit", "--to", "new.db", "--follow"],
+        ["report", "a-long-name", "--output", "new.db"],
+        ["export", "a-long-name", "--output", "new.db"],
+        ["export", "--all", "new.db"],
+        ["search", "hello"],
+    ],
+    ids=str,
+)
+def test_a_command_that_can_read_nothing_leaves_no_file_behind(locked, tmp_path, arguments):
+    before = set(tmp_path.iterdir())
+    ran = locked(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_salvage_with_the_key_goes_on_where_it_could_not_without(locked, monkeypatch):
+    assert "nothing of foldlog.db could be copied" in locked("salvage", "foldlog.db", "new.db").err
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    assert locked("salvage", "foldlog.db", "new.db").status == 0
+
+
+def test_a_plain_conversation_is_audited_beside_one_whose_key_is_missing(locked):
+    with face.open("sqlite:///foldlog.db?plain=allowed") as histories:
+        histories["plain"].append(Message(source="user", content="hello"))
+    assert locked("audit", "--to", "new.db", "pl").status == 0

@@ -199,3 +199,8 @@ def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, 
 def test_a_reader_without_script_is_told_one_event(tmp_path):
     text, _ = written(tmp_path, [Message(source="user", content="only this")])
     assert "<p>1 event. This page needs a browser" in text
+
+
+def test_a_report_to_a_device_has_no_size(foldlog, five_messages):
+    foldlog("import", five_messages)
+    assert foldlog("report", "five", "--output", "/dev/null").out == "/dev/null: written\n"

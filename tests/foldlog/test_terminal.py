@@ -225,3 +225,13 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
         assert (store.conversation("c1").erased_at is not None) == erased
     if erased:  # it is finished without a question
         assert in_a_terminal(["erase", "c1", "--reason", "asked to", "--db", url], "")[0] == 0
+
+
+@pytest.mark.parametrize("width", ["", "0", "1", "19", "-5", "ten", "8 0", "9" * 9])
+def test_a_width_that_no_terminal_has_is_treated_as_unset(foldlog, five_messages, monkeypatch, width):
+    foldlog("import", five_messages)
+    for arguments in (["--help"], ["verify"], ["list"], ["log", "five"], ["why", "five", 1], ["audit"], ["adapters"]):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        wanted = foldlog(*arguments).out
+        monkeypatch.setenv("COLUMNS", width)
+        assert foldlog(*arguments).out == wanted != "", arguments

@@ -238,7 +238,7 @@ def _show(
     console.print(table)
     if model is None:
         said = f"Tokens were not counted; for that: {install_command('llm')}"
-        console.print(said, markup=False, highlight=False, soft_wrap=True)
+        console.print(said)
     else:
         console.print(f"Tokens {counted_words(model)}. The store was not changed.")
 

@@ -17,10 +17,9 @@ from rich.progress import Progress, TaskID
 from rich.text import Text
 
 from eventstore import ConversationErased, Event, EventStoreError, HistoryDiverged, InvalidEvent, Store, VersionConflict
-from eventstore.recorders.urls import without_password
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive
 from foldlog.cli import terminal
-from foldlog.cli.hints import command
+from foldlog.cli.hints import command, store_name
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_or_create
@@ -341,7 +340,7 @@ def _tell(imported: ImportedHistory) -> None:
 def _sum_up(db: str, imported: list[ImportedHistory], elsewhere: int) -> None:
     added = sum(one.added for one in imported)
     findings = sum(one.findings_count for one in imported) + elsewhere
-    where = terminal.printable(without_password(db))
+    where = terminal.printable(store_name(db))
     tombstones = sum(one.tombstone == "added" for one in imported)
     histories = sum(one.added > 0 for one in imported) or (0 if tombstones else len(imported))
     words = f"{events_and_tombstones(added, histories, tombstones)} added to {where}"

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from eventstore import ConversationRow, Store
-from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
-from foldlog.cli.hints import command
+from foldlog.cli.hints import command, store_name
 from foldlog.cli.moments import given_moment, moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -196,7 +195,7 @@ class _Column(NamedTuple):
 def _show(db: str, lines: Iterator[_Line], *, tree: bool) -> None:
     page = list(islice(lines, _PAGE))
     if not page:
-        where = terminal.printable(without_password(db))
+        where = terminal.printable(store_name(db))
         terminal.console().print(
             f"No conversations in {where}. Import some: {command('import', 'PATH')}", soft_wrap=True
         )

@@ -49,7 +49,8 @@ def run(
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "file": str(path), "bytes": size})
     else:
-        terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {size / 1e6:,.2f} MB")
+        told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
+        terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {told}")
     return DONE
 
 

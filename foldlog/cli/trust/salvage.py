@@ -17,11 +17,11 @@ from eventstore.recorders.sqlite.damaged.carving import Carved, carve
 from eventstore.recorders.urls import as_url, parse
 from eventstore.stored.database import translated
 from foldlog.cli import terminal
-from foldlog.cli.hints import command, use_store
+from foldlog.cli.hints import command, store_name, use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.outputs import new_file
-from foldlog.cli.stores import events_total, open_existing
+from foldlog.cli.stores import events_total, open_existing, open_or_create
 from foldlog.words.gist import count
 
 _ROW_BYTES_MIN = 64
@@ -43,7 +43,8 @@ def run(
 
     The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
     event that says so replaces each lost event. Undamaged conversations keep their heads. If the end of a conversation
-    may be lost too, the report says so. Exit status 1 if an event is lost or may be, or if the file is cut off.
+    may be lost too, the report says so. Exit status 1 if an event is lost or may be, or if the file is cut off; 2 if
+    nothing can be copied, and then no file is left.
 
     Example: foldlog salvage damaged.db rescued.db
     """
@@ -54,9 +55,10 @@ def run(
     with (
         translated(),
         _readable(_url(source), to) as (old, carved),
-        open_store(to) as new,
+        open_or_create(to) as new,
         terminal.progress() as bars,
     ):
+        use_store(source)
         bar = bars.add_task("salvaging", unit="events", total=events_total(old))
         ends = {} if carved is None else {key: VerifyFinding(*end) for key, end in carved.ends.items()}
         earlier = losses_of(old.database.recorder)
@@ -64,6 +66,9 @@ def run(
         for each in salvage(old, new, lost_max=_lost_max(_path(_url(source))), ends=ends, of_file=of_file):
             bars.advance(bar, each.events)
             done.append(each)
+    if all(each.problem is not None for each in done):
+        _warn(done, source, target, of_file, carved)
+        raise Refused(f"nothing of {store_name(source)} could be copied")
     there, recorded = (0, 0) if carved is None else carved.pages
     read, not_read = (0, 0) if carved is None else carved.frames
     nameless = 0 if carved is None else carved.nameless

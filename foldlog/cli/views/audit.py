@@ -63,11 +63,12 @@ def run(
     from foldlog.reports.audit_file import check_target
 
     with open_existing(db) as store, terminal.progress() as bars:
+        conversations = list(chosen(store, conversations)) if conversations else None
         if to is not None:
-            check_target(store, to)
+            check_target(store, to, conversations)
         audits = _Audits(store, bars)
         update = None if to is None else partial(_update, store, to, conversations, bars)
-        names = chosen(store, conversations)
+        names = conversations or chosen(store, None)
         updated = _emit(audits, names, update) if as_json else _show(audits, names, update)
     for finding in audits.findings:
         terminal.warn(finding)
@@ -81,17 +82,22 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
     """Keep the audit database up to date until Ctrl-C, with the eventsourcing library's runner."""
     if to is None or conversations or as_json:
         raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
+    from foldlog.reports.audit_file import check_target
     from foldlog.reports.audit_follow import AuditFollower
 
-    with open_existing(db) as store, AuditFollower(store, to) as follower, terminal.progress() as bars:
-        bar = bars.add_task(str(to), unit="events", total=None)
-        try:
-            follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
-        except KeyboardInterrupt:
-            follower.view.describe()
-        for lost in follower.view.damaged:
-            terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
-        return DONE
+    with open_existing(db) as store:
+        check_target(store, to)
+        with AuditFollower(store, to) as follower, terminal.progress() as bars:
+            bar = bars.add_task(str(to), unit="events", total=None)
+            try:
+                follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
+            except KeyboardInterrupt:
+                follower.view.describe()
+            for lost in follower.view.damaged:
+                terminal.warn(
+                    f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}"
+                )
+            return DONE
 
 
 def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:
@@ -99,7 +105,7 @@ def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progr
 
     total = None if to.exists() else events_total(store, conversations)  # only new events are added to an existing file
     bar = bars.add_task(str(to), unit="events", total=total)
-    return update(store, to, conversations or None, partial(bars.advance, bar))
+    return update(store, to, conversations, partial(bars.advance, bar))
 
 
 class _Audits:
