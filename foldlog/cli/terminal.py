@@ -61,7 +61,7 @@ def _checked(stdout: Any) -> io.TextIOWrapper:
 
 def prepare(*, as_json: bool) -> None:
     """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
-    stderr is a JSON object. A ``COLUMNS`` that is no width of a terminal is removed. Raise ``Refused`` if stdout is
+    stderr is a JSON object. A ``COLUMNS`` that no terminal has is removed. Raise ``Refused`` if stdout is
     closed.
     """
     global _as_json, _found
