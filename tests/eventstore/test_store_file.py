@@ -470,6 +470,33 @@ def test_a_store_that_is_overwritten_in_place_is_not_written_to_and_never_gets_i
     assert path.read_bytes() == other.read_bytes()
 
 
+@pytest.mark.parametrize("what", ["a backup", "another store", "a database", "a letter"])
+def test_a_store_that_is_only_in_its_log_is_not_taken_for_what_was_copied_over_it(path: Path, what: str):
+    other = path.with_name("other.db")
+    with open_store(other) as store:
+        append(store, "of another store")
+    agent = Agent(path)
+    for n in range(50):
+        assert agent.do(f"{n}") == "done"
+    os.utime(path)  # the file is still ours
+    assert agent.do("50") == "done"
+    if what == "a backup":
+        other.unlink()
+        with open_store(f"sqlite:///{path}?mode=ro") as store:
+            store.back_up(str(other))
+    elif what == "a database":
+        other.unlink()
+        with closing(sqlite3.connect(other)) as connection:
+            connection.execute("CREATE TABLE notes (text)")
+    elif what == "a letter":
+        other.write_bytes(b"a letter, and no database " * 1_000)
+    copy_over(path, other)
+    assert "was overwritten while it was open, and nothing was written" in agent.do("never")
+    assert agent.do("close") == "done"
+    agent.end()
+    assert path.read_bytes() == other.read_bytes()
+
+
 def test_a_store_that_is_overwritten_and_then_closed_never_gets_its_old_log(path: Path):
     agent = Agent(path)
     assert agent.do("first") == "done"

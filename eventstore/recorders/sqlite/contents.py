@@ -28,11 +28,11 @@ _MALFORMED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY,
 """Errors of a file with an unfinished checkpoint, or of the system. Any other error: the file is not a store."""
 
 
-class _OnDisk(NamedTuple):
-    """The statements of a file's content about the file."""
+class _Identity(NamedTuple):
+    """The statements of a file's content about the file. Both are None before it has tables: they are in the log."""
 
-    uuid: str
-    file: str | None
+    uuid: bytes | None
+    file: bytes | None
 
 
 class Contents:
@@ -42,7 +42,11 @@ class Contents:
         self._path = path
         self.changed_at: tuple[int, int] | None = None
         """The time of the file's last change, and its size, at the last check."""
-        self._known: _OnDisk | None = None
+        self._known: _Identity | None = None
+        self._has_tables = False
+        """Whether the file had tables at the last check; those of a new store are only in its log."""
+        self.writer: sqlite3.Connection | None = None
+        """The connection that writes. It knows whose store that is before anything is written back."""
 
     @property
     def are_known(self) -> bool:
@@ -52,28 +56,42 @@ class Contents:
         """Return whether the file can still be the file of the last check. Call it with the file's status, where that
         is not ``changed_at`` any more, as after every checkpoint. Cost: some 0.2 ms.
         """
-        changed_at = (status.st_mtime_ns, status.st_size)
         try:
             found = _on_disk(self._path)
         except sqlite3.DatabaseError as error:
-            if self._known is not None and error.sqlite_errorcode & 0xFF not in _MALFORMED:
+            if error.sqlite_errorcode & 0xFF not in _MALFORMED:
                 return False
-            found = None
-        if found is not None:
-            ours = (None, str(status.st_ino & _INTEGER_MAX))
-            if self._known is not None and (
-                found.uuid != self._known.uuid or found.file not in (self._known.file, *ours)
-            ):
+        else:
+            if not self._is_ours(found, str(status.st_ino & _INTEGER_MAX).encode()):
                 return False
-            self._known = found
-        self.changed_at = changed_at
+        self.changed_at = status.st_mtime_ns, status.st_size
+        return True
+
+    def _is_ours(self, found: _Identity, inode: bytes) -> bool:
+        """Return whether the file can be ours, and remember it. Only the log has what an earlier process wrote last, so
+        at the first check a file may name another inode than the log.
+        """
+        is_first = self._known is None
+        if self._known is None:
+            assert self.writer is not None
+            self._known = _identity(self.writer)
+        if found.uuid is None:
+            return not self._has_tables
+        if found.uuid != self._known.uuid or not (is_first or found.file in (self._known.file, None, inode)):
+            return False
+        self._known, self._has_tables = found, True
         return True
 
 
-def _on_disk(path: str) -> _OnDisk | None:
-    """Return the content of the file without its log; None if its rows cannot be found."""
+def _on_disk(path: str) -> _Identity:
+    """Return the identity that the file has without its log."""
     uri = f"{file_uri(path)}?immutable=1"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-        values = dict(connection.execute(SQL["identity"]))
-    uuid = values.get("uuid")
-    return _OnDisk(uuid, values.get("file")) if type(uuid) is str else None
+        connection.text_factory = bytes
+        has_tables = connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+        return _identity(connection) if has_tables else _Identity(None, None)
+
+
+def _identity(connection: sqlite3.Connection) -> _Identity:
+    values = dict(connection.execute(SQL["identity"]))
+    return _Identity(values.get(b"uuid"), values.get(b"file"))

@@ -128,7 +128,7 @@ class StoreFile:
         """
         with self._one_at_a_time:
             before = _descriptors()
-            connection = self.connect(open_connection)
+            connection = self._contents.writer = self.connect(open_connection)
             found = [log for held in self._log[:1] for log in held.opened_since(before)]
             return connection, found[0] if len(found) == 1 else None
 
@@ -197,8 +197,9 @@ class StoreFile:
         ):
             self._overwritten = True
             raise WrongFile(
-                f"{self.name} was overwritten while it was open, and nothing was written; remove {self.path}-wal and "
-                f"{self.path}-shm, which belong to what it was before, end the process, then open the store again "
+                f"{self.name} was overwritten while it was open, and nothing was written; save what this process can "
+                f"still read with 'Store.back_up', remove {self.path}-wal and {self.path}-shm, which belong to what it "
+                f"was before, end the process, then open the store again "
                 f"('foldlog restore BACKUP' does not need that)"
             )
 
