@@ -99,7 +99,7 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
         where = "" if conversation is None else f"conversation {conversation!r}: "
         raise StoreUnusable(
             f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
-            f"replaced; restore another backup, or copy what is sound with 'foldlog salvage {backup} NEW.db'"
+            f"replaced; restore another backup, or copy what is sound with 'foldlog salvage'"
         )
     named = [verdict for verdict in made if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]

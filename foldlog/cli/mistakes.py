@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from foldlog.cli.hints import command
 
@@ -75,17 +76,21 @@ def _command(given: str, name: str, arguments: Sequence[str]) -> str:
 def _option(given: str, name: str, arguments: Sequence[str]) -> str:
     if given == "--db" and arguments[:1] and arguments[0].partition("=")[0] == "--db":
         return f"options follow the command: 'foldlog {name or 'list'} --db STORE'"
-    likely = _OPTIONS.get(name, {}).get(given, "")
-    return f"did you mean {likely}?" if likely.startswith("-") else likely
+    if likely := _OPTIONS.get(name, {}).get(given, ""):
+        return f"did you mean {likely}?" if likely.startswith("-") else likely
+    long = next((word for word in arguments if word.startswith(given) and word[1:2] != "-" and len(word) > 2), "")
+    return f"an id such as {long!r} comes last, after '--'" if long else ""
 
 
 def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
     words = list(arguments[list(arguments).index(name) + 1 :])
+    if "--" in words:
+        return "options come before '--'" if given.startswith("-") else ""
     store = next(filter(_is_like_a_store, given.split(" ")), None)
     if store is not None and "--db" not in words:
         words.remove(store)
         return f"an option names the store: '{command(name, *words, '--db', store)}'"
-    match name, words:
+    match name, _plain(words):
         case "fork", [parent, at, new, *_] if at.isdigit():
             return f"did you mean '{command(name, parent, new, '--at', at)}'?"
         case "view", [conversation, at, *_] if at.isdigit():
@@ -100,7 +105,7 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
 
 def _missing(missing: str, name: str, arguments: Sequence[str]) -> str:
     words = list(arguments[list(arguments).index(name) + 1 :]) if name else []
-    match name, missing, words:
+    match name, missing, _plain(words):
         case "retract", "--to", [conversation, version, *_]:
             return f"did you mean '{command(name, conversation, '--to', version)}'?"
         case _, "EVENT", [event, *_] if event.isdigit():
@@ -108,6 +113,11 @@ def _missing(missing: str, name: str, arguments: Sequence[str]) -> str:
         case "fork", "NEW", [conversation, *_]:
             return f"a fork needs an id of its own: '{command(name, conversation, f'{conversation}-2')}'"
     return ""
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """Return the words before the first option."""
+    return list(takewhile(lambda word: not word.startswith("-"), words))
 
 
 def _is_like_a_store(word: str) -> bool:

@@ -19,6 +19,7 @@ from foldlog.cli.outcome import Refused
 from foldlog.words.gist import UNLIMITED
 from foldlog.words.safe_text import json_text, well_formed
 from foldlog.words.safe_text import printable as printable
+from foldlog.words.safe_text import typed_id as typed_id
 
 if TYPE_CHECKING:
     from rich.console import Console

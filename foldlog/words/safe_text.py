@@ -31,9 +31,19 @@ def printable(text: str, *, one_line: bool = False) -> str:
     return (_STEERS_OR_BREAKS if one_line else _STEERS).sub(_escape, text)
 
 
+def typed_id(conversation: str) -> str:
+    """Return an id as a person types it in a shell such as bash or zsh: with escapes if it has characters that steer a
+    terminal or break the line, as ``$'tab\\tx'``; otherwise unchanged.
+    """
+    if not _STEERS_OR_BREAKS.search(conversation):
+        return conversation
+    quoted = conversation.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{_STEERS_OR_BREAKS.sub(_escape, quoted)}'"
+
+
 def _escape(match: re.Match[str]) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(match[0]) or (
-        f"\\x{ord(match[0]):02x}" if ord(match[0]) < 0x100 else f"\\u{ord(match[0]):04x}"
+        f"\\x{ord(match[0]):02x}" if match[0].isascii() else f"\\u{ord(match[0]):04x}"
     )
 
 

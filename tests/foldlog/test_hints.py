@@ -6,7 +6,9 @@ import ast
 import json
 import re
 import shlex
+import sqlite3
 import subprocess
+from contextlib import closing
 from importlib import metadata
 from importlib.metadata import PathDistribution
 from pathlib import Path
@@ -106,6 +108,15 @@ def test_a_file_that_was_cut_off_is_to_be_salvaged(command, size, foldlog, store
     assert (foldlog("list", "--db", "NEW.db").status == 0) is (size < 0)  # of the first pages nothing is left
 
 
+def test_a_backup_that_is_not_sound_is_to_be_salvaged_and_not_the_store(foldlog, store, tmp_path, run_hint):
+    with closing(sqlite3.connect(tmp_path / store)) as connection, connection:
+        connection.execute("UPDATE events SET body = '{}' WHERE id = 1")
+    refused = foldlog("restore", store).err
+    assert "is not sound" in refused
+    assert """'foldlog salvage "my store.db" NEW.db'""" in refused
+    assert run_hint(refused) == [1]
+
+
 def test_the_target_of_a_copy_that_was_cut_off_is_to_be_salvaged_and_not_the_source(foldlog, store, tmp_path):
     foldlog("copy", store, "target.db")
     path = tmp_path / "target.db"
@@ -160,5 +171,6 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
 
 
 def test_the_default_store_is_named_by_its_file(foldlog, five_messages):
-    outputs = [foldlog("import", five_messages).out, foldlog("list", "--match", "nothing").out]
+    open_store("sqlite:///foldlog.db").close()
+    outputs = [foldlog("list").out, foldlog("import", five_messages).out]
     assert [("sqlite:" in out, "foldlog.db" in out) for out in outputs] == [(False, True)] * 2

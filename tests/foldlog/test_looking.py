@@ -387,3 +387,17 @@ def test_the_command_tells_of_an_erased_conversation_without_python(foldlog, wor
     assert err.endswith("(asked for); its events are gone\n")
     assert foldlog("show", "beta", 1).err == err
     assert foldlog("fork", "alpha-1", "beta").err == err.replace("gone\n", "gone; give the fork another id\n")
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        (["--match", "zzz"], "matches"),
+        (["--since", "2099-01-01"], "matches"),
+        (["--limit", "0"], "is listed: --limit is 0"),
+        (["--match", "zzz", "--sort", "last"], "matches"),
+    ],
+)
+def test_a_list_in_which_nothing_is_left_tells_how_many_there_are(foldlog, five_messages, options, why):
+    foldlog("import", five_messages)
+    assert foldlog("list", *options).out == f"None of 1 conversation {why}.\n"

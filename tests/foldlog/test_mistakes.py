@@ -50,6 +50,10 @@ MISTAKES = {
     "salvage --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
     "copy typo.db other.db": "the store typo.db does not exist; name the store to copy as FROM",
     "fork c c": "conversation 'c' exists already, at version 6; use another id for a new one",
+    "log -dash": "No such option: -d; an id such as '-dash' comes last, after '--'",
+    "why -dash 5": "has no option '-dash'; an id such as '-dash' comes last, after '--'",
+    "report --db foldlog.db -- -dash --force": "(--force); options come before '--'",
+    "retract --db foldlog.db c 5": "Missing option '--to'. ('foldlog retract --help' shows all options)",
     "retract c 5": "did you mean 'foldlog retract c --to 5'?",
 }
 

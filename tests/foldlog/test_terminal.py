@@ -235,3 +235,16 @@ def test_a_width_that_no_terminal_has_is_treated_as_unset(foldlog, five_messages
         wanted = foldlog(*arguments).out
         monkeypatch.setenv("COLUMNS", width)
         assert foldlog(*arguments).out == wanted != "", arguments
+
+
+@pytest.mark.parametrize(
+    "name", ["tab\tx", "two\nlines", "it's\t\\t", "\x1b[31mred", "\x9b1m", "over\u202eride", "plain é"]
+)
+def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
+    foldlog("import", five_messages, "--conversation", name)
+    for shown in (foldlog("list").out.splitlines()[1], foldlog("recent").out.splitlines()[1].split("  ", 1)[1]):
+        word = shown.split("  ")[0]
+        assert word == printable(word, one_line=True)
+        typed = word if "$" in word else f"'{word}'"
+        pasted = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})
+        assert pasted.stdout.decode() == name

@@ -223,7 +223,7 @@ def _show(
     rows: list[dict[str, Any]],
     verdict: list[str],
 ) -> None:
-    name = terminal.printable(conversation, one_line=True)
+    name = terminal.typed_id(conversation)
     calls = count(rows[0]["turns"], "call")
     console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
     for line in verdict:

@@ -193,7 +193,7 @@ def _show(
 ) -> None:
     action, before, after, requests = made
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
-    name = terminal.printable(conversation, one_line=True)
+    name = terminal.typed_id(conversation)
     intervals, summaries = action.forgotten
     ids = f" ({interval_words(intervals)})" if intervals else ""
     rows = [

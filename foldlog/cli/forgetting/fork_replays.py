@@ -59,7 +59,7 @@ def make_forks(
         terminal.emit({"conversation": conversation, "version": version, "fork_at": at, "forks": rows})
         return DONE
     for row in rows:
-        name = terminal.printable(row["conversation"], one_line=True)
+        name = terminal.typed_id(row["conversation"])
         made = count(row["condensations"], "condensation")
         made += f" ({row['declined']:,} more declined)" if row["declined"] else ""
         left = f"; {count(row['left_out'], 'event')} could not be replayed ({_listed(row)})" if row["left_out"] else ""

@@ -44,7 +44,7 @@ def run(
             {"conversation": conversation, "id": recorded.id, "to": to, "taken_back": version - to, "shown": shown}
         )
         return DONE
-    name = terminal.printable(conversation, one_line=True)
+    name = terminal.typed_id(conversation)
     terminal.console().print(
         f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
         f"'{command('retract', name, '--to', recorded.id)}' reverses it",

@@ -37,7 +37,7 @@ def run(
         terminal.emit({"conversation": conversation, "version": version, "documents": documents})
         return DONE
     if not documents:
-        none = f"{terminal.printable(conversation, one_line=True)} has no documents at version {version}."
+        none = f"{terminal.typed_id(conversation)} has no documents at version {version}."
         terminal.console().print(none, markup=False, soft_wrap=True)
     terminal.print_values({n: json.dumps(value, ensure_ascii=False, default=said) for n, value in documents.items()})
     return DONE

@@ -66,6 +66,6 @@ def run(
             }
         )
         return DONE
-    name, parent = (terminal.printable(each or "", one_line=True) for each in (fork.id, fork.parent))
+    name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
     terminal.console().print(f"{name}: shares {count(fork.version, 'event')} of {parent}", soft_wrap=True)
     return DONE

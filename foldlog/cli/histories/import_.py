@@ -322,7 +322,7 @@ def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Itera
 
 
 def _tell(imported: ImportedHistory) -> None:
-    name = terminal.printable(imported.conversation, one_line=True)
+    name = terminal.typed_id(imported.conversation)
     if not imported.version:
         what, style = "not imported", "red"
     elif imported.tombstone:

@@ -106,9 +106,11 @@ def run(
             lines = _chosen(rows, describe, sort, limit, reverse=reverse)
         if as_json:
             terminal.emit_list({"db": db}, "conversations", map(_as_json, lines))
-        else:
+        elif page := list(islice(lines, _PAGE)):
             with paged():
-                _show(db, lines, tree=sort == "id" and not reverse)
+                _show(page, lines, tree=sort == "id" and not reverse)
+        else:
+            _show_none(db, store, limit)
     if locked and not as_json:
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {locked[0]}")
     return DONE
@@ -192,14 +194,18 @@ class _Column(NamedTuple):
     justify: Literal["left", "right"] = "left"
 
 
-def _show(db: str, lines: Iterator[_Line], *, tree: bool) -> None:
-    page = list(islice(lines, _PAGE))
-    if not page:
+def _show_none(db: str, store: Store, limit: int | None) -> None:
+    there = sum(1 for _ in listed(store))
+    if there:
+        why = "is listed: --limit is 0" if limit == 0 else "matches"
+        said = f"None of {count(there, 'conversation')} {why}."
+    else:
         where = terminal.printable(store_name(db))
-        terminal.console().print(
-            f"No conversations in {where}. Import some: {command('import', 'PATH')}", soft_wrap=True
-        )
-        return
+        said = f"No conversations in {where}. Import some: {command('import', 'PATH')}"
+    terminal.console().print(said, soft_wrap=True)
+
+
+def _show(page: Sequence[_Line], lines: Iterator[_Line], *, tree: bool) -> None:
     if tree and len(page) < _PAGE:  # a longer list is printed while it is read, in the order of ids
         page = _as_tree(page)
     out = terminal.PrintedLines()
@@ -260,8 +266,8 @@ def _columns(width: int, *, long: bool) -> list[_Column]:
 def _name(line: _Line) -> str:
     """Return the id; of a fork also the conversation and the version that it left."""
     row = line.row
-    name = row.id if row.parent is None else f"{row.id} (fork of {row.parent} at {row.parent_version})"
-    return "  " * line.depth + terminal.printable(name, one_line=True)
+    left = "" if row.parent is None else f" (fork of {terminal.typed_id(row.parent)} at {row.parent_version})"
+    return "  " * line.depth + terminal.typed_id(row.id) + left
 
 
 def _write_line(

@@ -68,7 +68,7 @@ def run(
 
 def _show(conversations: Sequence[RecentConversation]) -> None:
     lines = terminal.PrintedLines()
-    names = [terminal.printable(one.id, one_line=True) for one in conversations]
+    names = [terminal.typed_id(one.id) for one in conversations]
     widest = max(map(cell_len, ["conversation", *names]))
     lines.write((f"recorded (UTC)    {padded('conversation', widest)}  attributes", "bold"))
     for one, name in zip(conversations, names, strict=True):

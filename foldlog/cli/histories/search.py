@@ -130,7 +130,7 @@ def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
         which = "No event within --in, --kind, --since and --until" if filtered else "No event"
         console.print(f"{which} has all these words.")
     for hit in hits:
-        name = terminal.printable(hit.conversation, one_line=True)
+        name = terminal.typed_id(hit.conversation)
         at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
         console.print(
             Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")), soft_wrap=True

@@ -48,7 +48,7 @@ def run(
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        name = terminal.printable(conversation, one_line=True)
+        name = terminal.typed_id(conversation)
         views, lineage = Views(store), borders_of(store, conversation)
         if tail is not None and not as_json:
             version, events = views.tail(conversation, tail, at)

@@ -75,7 +75,7 @@ def run(
     if as_json:
         terminal.emit(_document(tombstone, unconfirmed))
     else:
-        name = terminal.printable(tombstone.id, one_line=True)
+        name = terminal.typed_id(tombstone.id)
         said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
         said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
@@ -136,7 +136,7 @@ def _ask(store: Store, conversation: str) -> None:
     """Ask a person. An erased conversation is not asked about: its erasure is finished."""
     row = store.conversation(conversation)
     if row.erased_at is None:
-        name = terminal.printable(row.id, one_line=True)
+        name = terminal.typed_id(row.id)
         begun = row.created_at.isoformat(sep=" ", timespec="seconds")
         shown = f"{name}: {count(row.version, 'event')}, begun {begun}\n{_first_words(store, row.id)}"
         confirm("erase", "erased", shown, "Erase it", f"conversation {conversation!r}")

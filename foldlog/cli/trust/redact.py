@@ -82,17 +82,17 @@ def run(
 
 
 def _show(receipt: RedactionReceipt) -> None:
-    name = terminal.printable(receipt.conversation, one_line=True)
+    name = terminal.typed_id(receipt.conversation)
     for event_id, its_hash in zip(receipt.event_ids, receipt.hashes, strict=True):
         said = f"{name}: event {event_id} redacted at {receipt.at.isoformat()} by {receipt.by}, hash {its_hash}"
         terminal.console().print(terminal.printable(said, one_line=True), soft_wrap=True)
     kept = [quote for quote in receipt.quotes if not quote.redacted]
     for quote in kept:
-        where = terminal.printable(quote.conversation, one_line=True)
+        where = terminal.typed_id(quote.conversation)
         said = f"{where}: the summary of condensation {quote.event_id} stands for it and may quote it"
         terminal.console().print(f"{said}; --with-summaries redacts it", soft_wrap=True)
     if receipt.forks:
-        names = ", ".join(terminal.printable(fork, one_line=True) for fork in receipt.forks)
+        names = ", ".join(terminal.typed_id(fork) for fork in receipt.forks)
         shows = "shows" if len(receipt.forks) == 1 else "show"
         said = f"{count(len(receipt.forks), 'fork')} {shows} it redacted too: {names}"
         terminal.console().print(said, soft_wrap=True)
@@ -103,6 +103,6 @@ def _ask(store: Store, conversation: str, event_id: int) -> None:
     wanted = summary_of(event_id) if event_id < -1 else event_id
     events = list(store.events(conversation, wanted, wanted + 1)) if wanted >= 0 else []
     if events and events[0].redacted is None:
-        name = terminal.printable(conversation, one_line=True)
+        name = terminal.typed_id(conversation)
         shown = f"{name}, event {event_id}: {gist(events[0], erase.WORDS_MAX)}"
         erase.confirm("redact", "redacted", shown, "Erase this content", f"event {event_id} of {conversation!r}")

@@ -129,7 +129,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 def _show_erased(verdict: Verdict) -> None:
     if verdict.erasure is not None:
-        name = terminal.printable(verdict.conversation or "", one_line=True)
+        name = terminal.typed_id(verdict.conversation or "")
         reason = terminal.printable(verdict.erasure.reason, one_line=True)
         when = from_microseconds(verdict.erasure.erased_at)
         events = count(verdict.erasure.events, "event")

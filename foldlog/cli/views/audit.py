@@ -119,7 +119,7 @@ class _Audits:
 
     def audit(self, name: str) -> Auditing | None:
         """Begin the audit of one conversation; None if it cannot be read. Iterate with ``forgettings``."""
-        self._bar = self.bars.add_task(terminal.printable(name, one_line=True), unit="events", total=None)
+        self._bar = self.bars.add_task(terminal.typed_id(name), unit="events", total=None)
         try:
             return Auditing(self.store, name, terminal.completing(self.bars, self._bar))
         except EventStoreError as error:
@@ -243,7 +243,7 @@ def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> N
         told = f"{number:,} condensations so far" if len(page) == _PAGE else count(number, "condensation")
         with terminal.paused(bars):
             console = terminal.console()
-            console.print(Text(f"{terminal.printable(name, one_line=True)}: {told}", style="bold"))
+            console.print(Text(f"{terminal.typed_id(name)}: {told}", style="bold"))
             print_rows(console, columns, [_row(forgetting) for forgetting in page])
         shown = number
 

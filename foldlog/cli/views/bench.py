@@ -99,7 +99,7 @@ def _show(measured: list[dict[str, Any]]) -> None:
     )
     rows = [
         (
-            terminal.printable(one["conversation"], one_line=True),
+            terminal.typed_id(one["conversation"]),
             f"{one['events']:,}",
             f"{one['view']:,}",
             f"{one['open_ms']:.2f} ms",

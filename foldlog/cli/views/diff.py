@@ -115,7 +115,7 @@ def _show(
     difference: Difference,
     requests: Mapping[int, Sequence[CondensationRequest]],
 ) -> None:
-    name = terminal.printable(conversation, one_line=True)
+    name = terminal.typed_id(conversation)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
     console.print(Text(f"{name} {versions}: {entered} entered the View, {left} left it", style="bold"))

@@ -72,7 +72,7 @@ def divergence_document(found: Divergence) -> dict[str, Any]:
 
 def show_divergence(store: Store, found: Divergence) -> None:
     """Print the divergence for people, and the events of each conversation from the first divergent one on."""
-    one, other = (terminal.printable(name, one_line=True) for name in found.conversations)
+    one, other = (terminal.typed_id(name) for name in found.conversations)
     said = f"{one} and {other} share {count(found.shared, 'event')}"
     if found.first is None:
         equal, end = found.versions[0] - found.shared, "neither has another event"

@@ -138,7 +138,7 @@ def _show_condensations(stats: Stats) -> None:
     terminal.print_heading("condensations by strategy")
     rows = [
         (
-            terminal.printable(name, one_line=True),
+            terminal.typed_id(name),
             f"{one.made:,}",
             f"{one.declined:,}" if one.declined else "",
             f"{one.events_forgotten:,}",

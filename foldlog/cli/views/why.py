@@ -103,6 +103,6 @@ def _show_summary(console: Console, words: str, summary: CondensationSummary | N
         shown = lines if left <= 1 else lines[:_SUMMARY_LINES]
         terminal.print_indented(console, Text("\n".join(shown), style="magenta"), 8)
         if left > 1:
-            name = terminal.printable(conversation, one_line=True)
+            name = terminal.typed_id(conversation)
             all_of_it = f"        ({left} more lines: {command('show', name, summary.id)})"
             console.print(Text(all_of_it, style="dim"), soft_wrap=True)
