@@ -160,7 +160,6 @@ def _make(store: Store, path: Path) -> None:
         with closing(sqlite3.connect(part)) as connection:
             database = Database(connection)
             database.execute("PRAGMA synchronous = OFF")  # synced once, as a whole, before it has its name
-            database.enable_wal()
             _make_tables(database)
             table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
             table_of(database, "condensations").enable_fts(
@@ -168,6 +167,7 @@ def _make(store: Store, path: Path) -> None:
             )
             table_of(database, "events").create_index(["kind", "tool"])
             table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
+            database.enable_wal()  # last: without a log, a full disk is an error at once
         sync(part)
         if empty:
             os.replace(part, target)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlite_utils import Database
 
 from eventstore import (
     ANY_VERSION,
@@ -343,3 +344,19 @@ def test_on_a_full_disk_it_says_to_free_space(store: Store, tmp_path: Path, monk
     monkeypatch.setattr(audit_database, "add_events", fail)
     with pytest.raises(NoAuditDatabase, match=r"; free some space$"):
         update(store, tmp_path / "audit.db")
+
+
+def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_of_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tables: list[str] = []
+
+    def fail(database: Database) -> None:
+        tables.extend(database.table_names())
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Database, "enable_wal", fail)
+    with pytest.raises(NoAuditDatabase):
+        update(store, tmp_path / "audit.db")
+    assert {"events", "condensations_fts", "store"} <= set(tables)
+    assert list(tmp_path.glob("audit*")) == []
