@@ -401,3 +401,15 @@ def test_the_command_tells_of_an_erased_conversation_without_python(foldlog, wor
 def test_a_list_in_which_nothing_is_left_tells_how_many_there_are(foldlog, five_messages, options, why):
     foldlog("import", five_messages)
     assert foldlog("list", *options).out == f"None of 1 conversation {why}.\n"
+
+
+def test_an_id_that_does_not_fit_beside_the_others_is_whole_on_a_line_of_its_own(foldlog, five_messages, monkeypatch):
+    name = "x" * 300
+    for each in (name, "short"):
+        foldlog("import", five_messages, "--conversation", each)
+    assert f"  {name}  none\n" in foldlog("recent").out
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = foldlog("recent").out.splitlines()
+    assert name in lines
+    assert max(len(line) for line in lines if line != name) <= 60
+    assert [line.split()[-1] for line in lines if line != name] == ["attributes", "none", "none"]

@@ -20,6 +20,9 @@ from foldlog.cli.tables import padded
 from foldlog.histories import Histories
 from foldlog.words.gist import count
 
+_OTHERS = 36
+"""Columns for the time and some of the attributes, beside an id."""
+
 
 def run(
     attributes: Annotated[
@@ -69,11 +72,15 @@ def run(
 def _show(conversations: Sequence[RecentConversation]) -> None:
     lines = terminal.PrintedLines()
     names = [terminal.typed_id(one.id) for one in conversations]
-    widest = max(map(cell_len, ["conversation", *names]))
+    widths = [width for width in map(cell_len, ["conversation", *names]) if width <= lines.width - _OTHERS]
+    widest = max(widths, default=0)
     lines.write((f"recorded (UTC)    {padded('conversation', widest)}  attributes", "bold"))
     for one, name in zip(conversations, names, strict=True):
         said = "none" if one.attributes is not None else "encrypted"
         said = json.dumps(one.attributes, ensure_ascii=False) if one.attributes else said
+        if cell_len(name) > widest:  # on a line of its own, whole, so that it can be copied
+            lines.write_plain(name)
+            name = ""
         lines.write(
             (f"{one.active_at:%Y-%m-%d %H:%M}  ", "dim"),
             (f"{padded(name, widest)}  ", "bold"),
