@@ -523,7 +523,7 @@ def test_a_file_whose_newest_pages_are_still_in_its_log_is_not_cut_off(path: Pat
 
 
 def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_index(path: Path):
-    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 21)
+    page = next(row.page for row in rows(path) if is_row_of_a_conversation(row))
     content = bytearray(path.read_bytes())
     content[(page - 1) * PAGE : page * PAGE] = b"\xff" * PAGE
     path.write_bytes(content)
@@ -533,6 +533,36 @@ def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_in
         assert [done[name].events for name in NAMES] == [LENGTH, LENGTH, 1_500]
         assert_nothing_else_than_was_written(target, done)
         assert done["erased"].problem == "all of its events are lost"
+
+
+def is_row_of_a_conversation(row: StoredRow) -> bool:
+    return row.rowid is not None and len(row.columns) == 21
+
+
+def test_a_key_is_no_name_of_a_conversation_whose_row_is_lost(tmp_path: Path):
+    path = tmp_path / "history.db"
+    forks = [f"fork {number:03} {'x' * 40}" for number in range(120)]  # names on more pages than keys
+    with open_store(f"sqlite:///{path}", keys=KEYS) as store:
+        store.append("a", event(0), expected_version=0)
+        for name in forks:
+            store.fork("a", 1, name)
+    without_page_of(path, is_row_of_a_conversation)
+    carved = tmp_path / "carved.db"
+    assert carve(str(path), str(carved)).nameless == 0
+    with closing(sqlite3.connect(carved)) as connection:
+        assert [name for (name,) in connection.execute("SELECT id FROM conversations ORDER BY id")] == ["a", *forks]
+
+
+@pytest.mark.parametrize("keys", [None, KEYS])
+def test_a_key_is_no_name_where_the_names_are_lost_too(tmp_path: Path, keys: KeyRing | None):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}", keys=keys) as store:
+        for name in NAMES:
+            store.append(name, event(0), expected_version=0)
+    without_page_of(path, is_row_of_a_conversation)
+    without_page_of(path, lambda row: row.rowid is None and row.columns == [b"a", 1])
+    carved = carve(str(path), str(tmp_path / "carved.db"))
+    assert (carved.conversations, carved.nameless) == (0, 3)
 
 
 def test_a_lost_salt_gives_new_heads_and_the_same_events(path: Path):
@@ -684,7 +714,7 @@ def test_checksums_say_whose_events_are_where_the_row_of_a_conversation_is_damag
     damaged = path.with_name("damaged.db")
     shutil.copy(path, damaged)
     execute(damaged, f"UPDATE conversations SET {change} WHERE id = 'a'")
-    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 21)
+    page = next(row.page for row in rows(path) if is_row_of_a_conversation(row))
     content = bytearray(path.read_bytes())
     content[(page - 1) * PAGE : page * PAGE] = damaged.read_bytes()[(page - 1) * PAGE : page * PAGE]
     path.write_bytes(content)

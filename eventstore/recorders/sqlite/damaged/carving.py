@@ -33,8 +33,8 @@ _OF_THE_STORE = (b"uuid", b"positions_given")
 
 _KEPT = (b"event_bytes_max", b"salvaged")
 """The names in the table ``store`` whose values belong to a copy too."""
-_NO_NAMES = (b"tracking", b"idempotency_keys_of_sources")
-"""The positions of followers, and an index of sources' ids: their entries look like those of the index of names."""
+_INDEXES_OF_NAMES = (b"conversations_by_id", b"conversations_in_staging")
+"""Entries of others look like theirs: those of the keys of conversations, for example."""
 
 
 _IN_AN_INDEX = ("it is lost: an index names it", "they are lost: an index names the last of them")
@@ -125,7 +125,7 @@ class _Names:
         """The rows of conversations, by key; their first column is the key."""
         self._named: dict[int, list[bytes]] = {}
         entries: list[StoredRow] = []
-        no_names: set[int] = set()
+        roots: dict[bytes, int] = {}
         for row in pages.rows():
             columns, texts = row.columns, row.texts
             if (
@@ -138,11 +138,10 @@ class _Names:
                 self._rows.setdefault(row.rowid, (row.rowid, *columns[1:], *added))
             elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
                 entries.append(row)
-            elif row.rowid is not None and len(columns) == 5 and columns[1] in _NO_NAMES and type(columns[3]) is int:
-                no_names |= pages.pages_of_index(columns[3])
-        for entry in entries:
-            if entry.page not in no_names:
-                self._named.setdefault(entry.columns[1], []).append(entry.columns[0])
+            elif row.rowid is not None and texts[:4] == [True, True, True, False] and type(columns[3]) is int:
+                roots[columns[1]] = columns[3]
+        for entry in _of_names(pages, roots, entries):
+            self._named.setdefault(entry.columns[1], []).append(entry.columns[0])
         for key, columns in self._rows.items():
             self._named.setdefault(key, []).insert(0, columns[1])
         self._seeds = {name: _seed(name) for names in self._named.values() for name in names}
@@ -269,6 +268,16 @@ class _Ends:
 
     def _is_there(self, position: int) -> bool:
         return self._target.execute(SQL["carved_row"], (position,)).fetchone() is not None
+
+
+def _of_names(pages: PageFile, roots: dict[bytes, int], entries: Iterable[StoredRow]) -> Iterator[StoredRow]:
+    """Yield the entries of the indexes of names; where these are damaged, those on pages of no other index."""
+    found = [entry for name in _INDEXES_OF_NAMES for entry in pages.in_order(roots.pop(name, 0))]
+    theirs = {entry.page for entry in found if entry is not None}
+    others = set().union(*map(pages.pages_of_index, roots.values())) if None in found else None
+    for entry in entries:
+        if entry.page in theirs or (others is not None and entry.page not in others):
+            yield entry
 
 
 def _typed(columns: Sequence[Any]) -> list[Any]:
