@@ -585,6 +585,27 @@ PROTECTIONS = {
         "self._had_log = True\n",
         "tests/eventstore/test_store_file.py -k not_the_file_that_was_opened",
     ),
+    "log-of-another": Protection(
+        "… nor into another store",
+        f"{SQLITE}/store_file.py",
+        "check_undamaged(file.path) and has_log_of_another(file.path)",
+        "check_undamaged(file.path) and False",
+        "tests/eventstore/test_store_file.py -k killed_writer",
+    ),
+    "signed-log": Protection(
+        "… since each log says whose it is",
+        f"{SQLITE}/writing.py",
+        '            connection.execute(SQL["sign_log"])\n',
+        "",
+        "tests/eventstore/test_store_file.py -k killed_writer",
+    ),
+    "signed-again": Protection(
+        "… also one that begins again",
+        f"{SQLITE}/recorder.py",
+        "            self._writing.sign_again()\n",
+        "",
+        "tests/eventstore/test_store_file.py -k killed_writer",
+    ),
     "moved-file": Protection(
         "no file is made beside the log of a file that was moved away",
         f"{SQLITE}/recorder.py",

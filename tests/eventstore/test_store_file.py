@@ -367,6 +367,9 @@ for line in sys.stdin:
     try:
         if line.strip() == "close":
             store.close()
+        elif line.strip() == "write back":
+            with store._recorder._alone() as connection:
+                connection.execute("PRAGMA wal_checkpoint(RESTART)")
         elif line.strip() == "open":
             store = open_store("sqlite:///" + sys.argv[1])
         else:
@@ -516,6 +519,39 @@ def checkpoint(path: Path) -> None:
     command = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchone()[0])"
     done = subprocess.run([sys.executable, "-c", command, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize("other", ["of its own path", "copied over"])
+@pytest.mark.parametrize("writer", ["of a new store", "of a store that was closed", "of a log that began again"])
+def test_the_log_of_a_killed_writer_is_not_read_into_another_store(path: Path, other: str, writer: str):
+    second = path.with_name("second.db")
+    with open_store(second) as store:
+        for n in range(5):
+            append(store, f"second {n}")
+    if writer == "of a store that was closed":
+        with open_store(path) as store:
+            for n in range(50):
+                append(store, f"{n}")
+    agent = Agent(path)
+    assert agent.do("first") == "done"
+    if writer == "of a log that began again":
+        assert agent.do("write back") == "done"
+    assert agent.do("last") == "done"
+    agent.kill()
+    log = path.with_name("history.db-wal").read_bytes()
+    kept = path.read_bytes()
+    if other == "copied over":
+        copy_over(path, second)
+    else:
+        path.rename(path.with_name("moved.db"))
+        second.rename(path)
+    now = path.read_bytes()
+    for mode in ("rwc", "ro"):
+        with pytest.raises(StoreUnavailable, match=r"history.db-wal is the log of a file that .* has replaced"):
+            open_store(f"sqlite:///{path}?mode={mode}")
+    assert (path.read_bytes(), path.with_name("history.db-wal").read_bytes()) == (now, log)
+    path.write_bytes(kept)
+    assert contents(path)[-1] == "last"
 
 
 def test_a_checkpoint_that_was_killed_is_no_overwriting(path: Path):

@@ -582,8 +582,8 @@ PROTECTIONS = {
     "log-refused": Protection(
         "a store with a damaged log is not opened",
         "eventstore/recorders/sqlite/store_file.py",
-        "    check_undamaged(file.path)\n",
-        "",
+        "check_undamaged(file.path) and has_log",
+        "has_log",
         f"{_SALVAGE} -k no_store_is_opened",
     ),
     "terminal": Protection(

@@ -83,6 +83,24 @@ class Contents:
         return True
 
 
+def has_log_of_another(path: str) -> bool:
+    """Return whether the log beside a store is that of another one: with the log the store has another uuid.
+
+    Neither file may be open in this process.
+    """
+    from eventstore.recorders.sqlite.damaged.pages import PageFile
+
+    try:
+        alone = _on_disk(path).uuid
+    except sqlite3.DatabaseError:
+        return False
+    with PageFile(path) as pages:
+        root = pages.root(b"store")
+        rows = () if root is None else pages.in_order(root)
+        with_log = [row.columns[1] for row in rows if row is not None and row.columns[0] == b"uuid"]
+    return alone is not None and with_log not in ([], [alone])
+
+
 def _on_disk(path: str) -> _Identity:
     """Return the identity that the file has without its log."""
     uri = f"{file_uri(path)}?immutable=1"

@@ -332,6 +332,7 @@ class SQLiteRecorder:
             self._writing.take(job)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
+            self._writing.sign_again()
             with self._checkpoints.none_beside():
                 yield connection
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from eventstore.recorders.errors import InterfaceError, OperationalError
-from eventstore.recorders.sqlite.contents import Contents
+from eventstore.recorders.sqlite.contents import Contents, has_log_of_another
 
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _INTEGER_MAX: Final = 2**63 - 1
@@ -458,9 +458,9 @@ def check_not_moved(path: str) -> None:
 
 
 def _check_log(file: _Held) -> bool:
-    """Return whether a log, maybe an empty one, lies beside a file. Raise ``WrongFile`` if the file is not in WAL mode,
-    such as a backup, and the log has content. That log belongs to the file that had the name before, and SQLite would
-    write it into this one. Raise ``DatabaseError`` if the log is damaged.
+    """Return whether a log, maybe an empty one, lies beside a file. Raise ``WrongFile`` if the log belongs to the file
+    that had the name before, so that SQLite would write it into this one: it has content, and the file is not in WAL
+    mode, such as a backup, or is another store. Raise ``DatabaseError`` if the log is damaged.
 
     A file gets into WAL mode before its log gets content, so the log is looked at first.
     """
@@ -474,14 +474,15 @@ def _check_log(file: _Held) -> bool:
         return True  # to open and close it here would drop the locks of another connection
     with open(file.path, "rb") as opened:
         header = opened.read(20)
-    if header.startswith(_MAGIC) and header[18:] == _NO_LOG:
-        raise WrongFile(
-            f"{file.path}-wal is the log of a file that {file.path} has replaced; remove it and {file.path}-shm, then "
-            f"open the store again ('foldlog restore BACKUP' does that)"
-        )
     from eventstore.recorders.sqlite.log.frames import check_undamaged  # few files have such a log
 
-    check_undamaged(file.path)
+    if (header.startswith(_MAGIC) and header[18:] == _NO_LOG) or (
+        check_undamaged(file.path) and has_log_of_another(file.path)
+    ):
+        raise WrongFile(
+            f"{file.path}-wal is the log of a file that {file.path} has replaced; move it and {file.path}-shm away, "
+            f"then open the store again ('foldlog restore BACKUP' keeps them aside)"
+        )
     return True
 
 

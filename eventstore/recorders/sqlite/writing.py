@@ -20,6 +20,7 @@ from eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, l
 from eventstore.recorders.sqlite.log import checkpoints as log_checkpoints
 from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from eventstore.recorders.sqlite.log.space import LogSpace
+from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.schema import checked_number
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -124,8 +125,9 @@ class SQLiteWriting:
         else:  # a new trigger could take in an event and store nothing
             checked_number(connection, self._path)
             self._schema_version = schema_version
-        if not self._in_its_epoch:
+        if not self._has_signed:
             epochs.begin_where_copied(connection, self._file.inode)
+            connection.execute(SQL["sign_log"])
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -159,7 +161,7 @@ class SQLiteWriting:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._stage, self._commit_failed = _NONE, True
             raise
-        self._in_its_epoch = True
+        self._has_signed = True
         self._file.check_committed()
         self._stage = _COMMITTED
         if self._index is None:
@@ -229,13 +231,18 @@ class SQLiteWriting:
         opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
         self.connection, log = self._file.connect_to_log(opened)
         self._transaction = SQLiteTransaction(self.connection)
-        self._in_its_epoch = False
+        self._has_signed = False
+        """Whether the file is in its own epoch, and the log has the page that says whose it is."""
         self._log_space = LogSpace(log)
         self._left, self._commits, self._pages = None, 0, 0
         self._index = self._file.index_of_log()
         if self._index is not None:
             self.connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         return self.connection
+
+    def sign_again(self) -> None:
+        """Have the next transaction sign the log, which may begin again. The write lock is held."""
+        self._left, self._has_signed = None, False
 
     def close(self) -> None:
         """Close the connection; its open transaction is rolled back."""

@@ -204,6 +204,10 @@ SELECT value FROM store WHERE name = 'file'
 -- name: set_file
 INSERT OR REPLACE INTO store (name, value) VALUES ('file', CAST(? AS TEXT))
 
+-- The same value again: its page is then in the log, which cannot be taken for that of another store.
+-- name: sign_log
+INSERT OR REPLACE INTO store (name, value) SELECT name, value FROM store WHERE name = 'uuid'
+
 -- name: begin_epoch
 INSERT INTO store (name, value) VALUES (CAST(? AS TEXT), CAST(? AS TEXT))
 

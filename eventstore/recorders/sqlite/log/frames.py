@@ -61,16 +61,17 @@ class Frames(NamedTuple):
         return self.committed > self.read
 
 
-def check_undamaged(path: str) -> None:
-    """Raise ``DatabaseError`` if SQLite would delete committed frames of the log of the store at ``path``. To be called
-    before SQLite opens a file that this process does not have open. Cost: the log, where no other process has it open;
-    else two calls of the system, because then SQLite finds the frames by the index.
+def check_undamaged(path: str) -> bool:
+    """Return whether SQLite reads frames of the log of the store at ``path``, which no other process has open. Raise
+    ``DatabaseError`` if it would delete committed ones. To be called before SQLite opens a file that this process does
+    not have open. Cost: the log, where no other process has it open; else two calls of the system, because then SQLite
+    finds the frames by the index.
     """
     frames = _at_rest(path)
     if frames.is_damaged:
         frames = _at_rest(path)  # a process may have begun the log again while it was read
     if not frames.is_damaged:
-        return
+        return frames.read > 0
     raise DatabaseError(
         f"{path}-wal is damaged: SQLite reads {frames.read:,} of its frames, and would delete the "
         f"{frames.committed - frames.read:,} after them; restore a backup, or copy what is sound with 'foldlog salvage'"
