@@ -6,6 +6,8 @@ import gc
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -707,6 +709,42 @@ FOREIGN = {
         "a table 'tracking' that foldlog did not make",
     ),
 }
+
+
+READING = """
+import sys
+from eventstore import StoreUnavailable, open_store
+try:
+    with open_store(f"sqlite:///{sys.argv[1]}?mode=ro") as store:
+        print(len(list(store.events("c1"))))
+except StoreUnavailable as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "of_folder, of_file, said",
+    [(0o555, 0o444, "1\n"), (0o555, 0o644, "or copy the file to a folder"), (0o755, 0o444, "1\n")],
+)
+def test_a_store_that_nobody_may_write_is_read(tmp_path: Path, of_folder: int, of_file: int, said: str):
+    """Where somebody may write it, a reader needs files beside it to be told of that, and this user may make none."""
+    path = tmp_path / "folder" / "store.db"
+    path.parent.mkdir()
+    with open_store(path) as store:
+        store.append("c1", HI, expected_version=0)
+    path.chmod(of_file)
+    path.parent.chmod(of_folder)
+    user = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
+    reader = [sys.executable, "-c", READING, str(path)]
+    try:
+        done = subprocess.run([*user, *reader], capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        pytest.skip("this system has no setpriv")
+    finally:
+        path.parent.chmod(0o755)
+    if done.returncode and not done.stdout:
+        pytest.skip(f"this user may not give up rights: {done.stderr}")
+    assert said in done.stdout
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)

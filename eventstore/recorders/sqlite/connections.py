@@ -94,10 +94,19 @@ def file_uri(path: str) -> str:
 
 
 def _is_read_only(path: str) -> bool:
-    """Return whether the file is on a read-only file system and has no log beside it."""
+    """Return whether no user can write the file, by its file system or by its rights and those of its folder, and none
+    has it open: no log is beside it.
+    """
     if not os.path.exists(path) or os.path.exists(f"{path}-wal"):
         return False
-    return is_on_read_only_disk(path)
+    return is_on_read_only_disk(path) or _is_read_only_for_all(path)
+
+
+def _is_read_only_for_all(path: str) -> bool:
+    """Return whether no user has the right to write the file or its folder; root has it without being given it."""
+    folder = os.path.dirname(os.path.realpath(path))
+    given = os.stat(path).st_mode | os.stat(folder).st_mode
+    return not given & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) and not os.access(folder, os.W_OK)
 
 
 def is_on_read_only_disk(path: str) -> bool:
