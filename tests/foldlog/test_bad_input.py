@@ -154,7 +154,7 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
     assert (alone.status, alone.out) == (2, ""), "nothing was done"
     again = foldlog("import", "many")
     assert again.status == 0
-    assert again.out.splitlines()[-1] == "4 events of 2 conversations added to sqlite:///foldlog.db."
+    assert again.out.splitlines()[-1] == "4 events of 2 conversations added to foldlog.db."
 
 
 def test_an_event_that_is_too_large_is_named_and_the_rest_imported(foldlog, write):
