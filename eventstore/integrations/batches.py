@@ -83,13 +83,19 @@ class BatchFollower(Generic[V]):
 
     def __init__(self, database: Database, view: V) -> None:
         class OfStore(ConversationBatches):
+            name = Conversations.name  # else the library takes that of the class
+
             def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
                 return _OpenStore(env, database)
 
         self.view = view
-        self._runner = BaseProjectionRunner(
-            projection=BatchProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
-        )
+        try:
+            self._runner = BaseProjectionRunner(
+                projection=BatchProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
+            )
+        except BaseException:
+            view.close()
+            raise
 
     def catch_up(self, timeout_s: float) -> None:
         """Wait until every event that is in the store now is in the view. Raises ``TimeoutError``."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Segment, is_moment, translated
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
+from eventstore.stored.write_transaction import check_plain
 
 LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced one by one."""
@@ -85,6 +87,8 @@ def _all_salvaged(source: Store, target: Store, lost_max: int, ends: Mapping[int
             if isinstance(found, Unlisted):
                 yield Salvaged(found.id or "", 0, False, problem=found.problem)
                 continue
+            if found.erasure is None:
+                target.database.query(partial(check_plain, database=target.database, conversation=found.id))
             try:
                 yield _salvaged(source.database, target.database, found, lost_max, ends.get(found.key))
             except EventStoreError as error:

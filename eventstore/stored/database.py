@@ -353,23 +353,22 @@ class Database:
                 if size > 1:
                     size //= 2
                     continue
-                places = self._places_after(self.recorder, after_position)
+                _, moment, places = self._places_after(self.recorder, after_position)
                 if not places:
                     return (), False
                 position, conversation, event_id = places[0]
-                self._behind_damage = self._behind_damage._replace(after=position, places=places[1:])
+                self._behind_damage = PlacesBehind(position, moment, places[1:])
                 problem = place_unreadable(error).encode()
                 lost = Row(event_id, "", 0, False, False, 0, DAMAGED, problem, b"")
                 return (DecodedRow(position, conversation, lost),), True
             return rows, len(rows) == size
 
-    def _places_after(self, recorder: RecorderOfFile, position: int) -> Sequence[tuple[int, str, int]]:
+    def _places_after(self, recorder: RecorderOfFile, position: int) -> PlacesBehind:
         """Return the next places in a damaged file; many at a time, as long as nothing is committed."""
         known, moment = self._behind_damage, self.recorder.value("data_version")
         if known.after == position and known.moment == moment and known.places:
-            return known.places
-        self._behind_damage = PlacesBehind(position, moment, recorder.places_after(position, _PLACES))
-        return self._behind_damage.places
+            return known
+        return PlacesBehind(position, moment, recorder.places_after(position, _PLACES))
 
     # -- the limit ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from eventstore.codec import Encoded
 from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
 from eventstore.recorders import changes
-from eventstore.recorders.base import Transaction
+from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Known, encrypted, translated
@@ -247,12 +247,12 @@ def begin_new(
     return transaction.begin(Beginning(conversation, now, hash_chain.new_salt(), staged, fork, replaces))
 
 
-def check_plain(transaction: Transaction, database: Database, conversation: str) -> None:
+def check_plain(reader: Reader, database: Database, conversation: str) -> None:
     """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has encrypted ones, unless the
     store was opened so that it may be.
     """
     settings = database.settings
-    if settings.keys is None and not settings.plain_allowed and transaction.value("key_ids"):
+    if settings.keys is None and not settings.plain_allowed and reader.value("key_ids"):
         raise KeyUnavailable(
             f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
             f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"

@@ -23,6 +23,7 @@ from eventstore import (
     CondensationAction,
     Event,
     KeyRing,
+    KeyUnavailable,
     Message,
     Observation,
     Store,
@@ -31,6 +32,7 @@ from eventstore import (
     UnknownEventType,
     open_store,
 )
+from eventstore.maintenance.losses import losses_of
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.maintenance.status import confirm
 from eventstore.maintenance.verify import VerifyFinding, verify
@@ -588,6 +590,18 @@ def test_a_sealed_store_is_salvaged_with_its_key_and_named_without(tmp_path: Pat
     with target:
         assert "set FOLDLOG_KEY" in (done["a"].problem or "")
         assert done["erased"].whole
+
+
+def test_a_target_that_takes_no_plain_text_is_no_loss_of_the_source(path: Path, tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'encrypted.db'}"
+    with open_store(url, keys=KEYS) as target:
+        target.append("other", event(0), expected_version=0)
+    with open_store(f"sqlite:///{path}") as source, open_store(url) as target:
+        with pytest.raises(KeyUnavailable, match="'a' would be stored as plain text"):
+            list(salvage(source, target))
+        assert losses_of(target.database.recorder) == []
+    with open_store(f"sqlite:///{path}") as source, open_store(f"{url}?plain=allowed") as target:
+        assert all(each.whole for each in salvage(source, target))
 
 
 def test_what_has_no_rows_gives_none(tmp_path: Path):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import ANY_VERSION, Message, Store, open_store
+from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.maintenance.redact import redact
 from foldlog.reports import audit_follow
 from foldlog.reports.audit_database import erased_in
@@ -118,6 +118,36 @@ def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
                 follower.catch_up(PATIENCE_S)
             assert asked(path, "SELECT version FROM conversations") == [(total,)]
         assert asked(path, "SELECT id FROM events ORDER BY id") == [(0,), (1,), (2,), (3,)]
+
+
+def test_the_library_calls_what_is_followed_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    names = set()
+
+    def asked_for(tables: AuditTables, application_name: str) -> int | None:
+        names.add(application_name)
+        return None
+
+    monkeypatch.setattr(AuditTables, "max_tracking_id", asked_for)
+    with open_store(f"sqlite:///{tmp_path}/history.db") as store, AuditFollower(store, tmp_path / "audit.db"):
+        assert names == {"conversations"}
+
+
+def test_a_follower_that_cannot_begin_closes_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    closed, close = [], AuditTables.close
+
+    def closes(tables: AuditTables) -> None:
+        close(tables)
+        closed.append(tables)
+
+    def fails(tables: AuditTables, application_name: str) -> int | None:
+        raise StoreUnavailable("no position")
+
+    monkeypatch.setattr(AuditTables, "max_tracking_id", fails)
+    monkeypatch.setattr(AuditTables, "close", closes)
+    with open_store(f"sqlite:///{tmp_path}/history.db") as store:
+        with pytest.raises(StoreUnavailable, match="no position"):
+            AuditFollower(store, tmp_path / "audit.db")
+        assert len(closed) == 1
 
 
 def test_a_position_is_written_once(tmp_path: Path):
