@@ -93,12 +93,14 @@ def has_log_of_another(path: str) -> bool:
     try:
         alone = _on_disk(path).uuid
     except sqlite3.DatabaseError:
+        alone = None
+    if alone is None:
         return False
     with PageFile(path) as pages:
         root = pages.root(b"store")
         rows = () if root is None else pages.in_order(root)
         with_log = [row.columns[1] for row in rows if row is not None and row.columns[0] == b"uuid"]
-    return alone is not None and with_log not in ([], [alone])
+    return with_log not in ([], [alone])
 
 
 def _on_disk(path: str) -> _Identity:
