@@ -427,7 +427,7 @@ class History(ShownAsTable):
 
     def stats(self) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
-        condensations by strategy. Cost: the events, once.
+        condensations by strategy. Cost: the events, once; the structural ones once more.
         """
         from foldlog.reports.stats import Stats, collect_stats
 

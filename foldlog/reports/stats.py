@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any, TypeGuard
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 from condensers import event_tokens
-from eventstore import Action, CondensationAction, Event, EventStoreError, InvalidEvent, Logged, Observation, Store
+from eventstore import Action, CondensationAction, Event, EventStoreError, Logged, Observation, Store
 from foldlog.formats import Encoder, UnusableFormat
-from foldlog.formats.conversion import check_origin
 from foldlog.kinds import label
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.unreadable import sound
@@ -24,6 +23,9 @@ from projections.lifetimes.fold import LifetimesFold
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"
 _TELL_EVERY = 500
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -119,7 +121,7 @@ def collect_stats(
 ) -> Stats:
     """Return the figures of conversations. An event that cannot be read is a finding, and the rest is counted.
 
-    Raises ``ConversationNotFound``, ``ConversationErased``. Cost: every event, once.
+    Raises ``ConversationNotFound``, ``ConversationErased``. Cost: every event, once; the structural ones once more.
     """
     stats = Stats()
     for conversation in conversations:
@@ -128,7 +130,7 @@ def collect_stats(
         store.version(conversation)  # of an erased one nothing is counted
         sizes = _Sizes(store, views, conversation, end, wanted=len(conversations) == 1)
         events = _counted(stats, sound(store, conversation, 0, end, stats.findings), sizes, on_events)
-        _count_imported_calls(stats, conversation, events)
+        _count_imported_calls(stats, conversation, events, end)
         sizes.add_to(stats)
     return stats
 
@@ -249,28 +251,47 @@ def _add_call(stats: Stats, call: ModelCall) -> None:
         figures.costs_recorded += call.calls
 
 
-def _count_imported_calls(stats: Stats, conversation: str, events: Iterator[Event]) -> None:
+class _NoRecords(Exception):
+    """The records from which events were imported cannot be made again."""
+
+
+def _count_imported_calls(stats: Stats, conversation: str, events: Iterator[Event], version: int) -> None:
     """Read all events, and count the calls that imported ones hold: their usage is in the records from which they were
     imported. If these cannot be made again, that is a finding.
     """
     numbered = enumerate(events)
-    for number, first in numbered:
-        if first.origin is not None:
-            format = first.origin.format
-            try:
-                for call in calls_of_records(_records(chain(((number, first),), numbered), format), format):
+    format = None
+    try:
+        for number, event in numbered:
+            if event.origin is not None:
+                format = format or event.origin.format
+                records = _records(chain(((number, event),), numbered), format, version)
+                for call in calls_of_records(records, event.origin.format):  # which reads none if they have no usage
                     _add_call(stats, call)
-            except (ValueError, UnusableFormat) as error:  # not the errors of a store that cannot be read
-                stats.findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
-            deque(numbered, maxlen=0)
+    except _NoRecords as error:
+        stats.findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
+        deque(numbered, maxlen=0)
 
 
-def _records(numbered: Iterator[tuple[int, Event]], format: str) -> Iterator[Any]:
-    """Yield the records of events of one format, none of which may be missing."""
-    encoder = Encoder(format)
+def _records(numbered: Iterator[tuple[int, Event]], format: str, version: int) -> Iterator[Any]:
+    """Yield the records of events up to ``version``, of which none may be missing or of another format."""
+    encoder = _encoded(Encoder, format)
+    next_id = version
     for expected, event in numbered:
         if event.id != expected:
-            raise InvalidEvent(f"event {expected} cannot be read")
-        check_origin(event, format)
-        yield from encoder.records(event)
-    yield from encoder.end()
+            raise _NoRecords(f"event {expected} cannot be read")
+        if event.origin is not None and event.origin.format != format:
+            raise _NoRecords(f"event {expected} was imported from {event.origin.format!r}, others from {format!r}")
+        yield from _encoded(encoder.records, event)
+        next_id = expected + 1
+    if next_id < version:
+        raise _NoRecords(f"event {next_id} cannot be read")
+    yield from _encoded(encoder.end)
+
+
+def _encoded(encode: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what a step of an encoder returns: only its errors are findings, not those of the store or the caller."""
+    try:
+        return encode(*args, **kwargs)
+    except (ValueError, UnusableFormat) as error:
+        raise _NoRecords(str(error)) from error

@@ -21,6 +21,7 @@ from eventstore import (
     open_store,
 )
 from foldlog import open as open_histories
+from foldlog.formats import Decoder, UnusableFormat, decode
 from foldlog.reports.bars import bar, curve
 from foldlog.reports.stats import CondensationFigures, ModelFigures, collect_stats
 from foldlog.reports.usage import calls_of_records
@@ -272,3 +273,49 @@ def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlo
             "conversation 'ours': the sizes of its View are not counted: not every event from 500 on can be read",
         ],
     ]
+
+
+def test_the_usage_of_a_history_whose_last_event_cannot_be_read_is_a_finding():
+    usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+    record = {"type": "ai", "data": {"content": "m", "type": "ai", "usage_metadata": usage}}
+    with open_histories("foldlog.db") as histories:
+        for _ in range(4):
+            histories["ours"].append_records([record], format="langchain")
+    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 3")
+    with open_histories("foldlog.db") as histories:
+        stats = histories["ours"].stats()
+    assert "conversation 'ours': its imported usage is not counted: event 3 cannot be read" in stats.findings
+    assert (stats.events.total(), sum(one.calls for one in stats.models.values())) == (3, 3)
+
+
+@pytest.mark.parametrize("formats", [("openai-chat", "codex"), ("codex", "openai-chat")])
+def test_the_usage_of_a_history_of_two_formats_is_a_finding(formats):
+    counts = {"total_token_usage": {"input_tokens": 9}, "last_token_usage": {"input_tokens": 9, "output_tokens": 1}}
+    records = {
+        "openai-chat": {"role": "user", "content": "hi"},
+        "codex": {"type": "event_msg", "payload": {"type": "token_count", "info": counts}},
+    }
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        for format in formats:
+            history.append(Decoder(format, history).events(records[format]))
+        stats = history.stats()
+    first, second = formats
+    assert stats.findings == [
+        f"conversation 'c': its imported usage is not counted: event 1 was imported from {second!r}, others from {first!r}"
+    ]
+    assert stats.events.total() == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("I/O operation on closed file"), UnusableFormat("of the caller")])
+def test_an_error_of_the_caller_or_of_counting_is_raised(error):
+    def told(count):
+        if count < 500:
+            raise error
+
+    record = {"type": "ai", "data": {"content": "m", "type": "ai"}}
+    with open_store("memory:") as store:
+        store.ingest("c", list(decode([record] * 600, "langchain")))
+        with pytest.raises(type(error), match=str(error)):
+            collect_stats(store, ["c"], told, views=Views(store))
