@@ -17,6 +17,9 @@ from foldlog.formats.record import ImportFinding
 from foldlog.formats.registry import AUTO, formats
 from foldlog.formats.source import Source
 
+_Histories = Iterator[Found | ImportFinding]
+_State = tuple[int, ...]
+
 
 class Sources:
     """The histories in some files and folders: iterate it for one ``Source`` after the other.
@@ -29,21 +32,21 @@ class Sources:
         self._paths = tuple(paths)
         self._recognize = recognize
         self._prefix = prefix
-        self._begun: Iterator[Found | ImportFinding] | None = None
-        """The histories of the path, where it is the only one: the first of them has been read."""
+        begun = None
         for path in self._paths:
-            self._begun = self._begin(path)
-        if len(self._paths) > 1:
-            self._begun = None
+            begun = self._begin(path)
+        self._begun = begun if len(self._paths) == 1 else None
+        """The histories of the only path, of which the first has been read, and the state of the file then."""
 
-    def _begin(self, path: Path) -> Iterator[Found | ImportFinding]:
+    def _begin(self, path: Path) -> tuple[_Histories, _State | None]:
         """Return the histories of a path. Raises ``NotAHistory`` if it has none."""
         found = histories(path, self._recognize)
         problems: list[ImportFinding] = []
         try:
+            state = _state(path)
             for each in found:
                 if isinstance(each, Found):
-                    return chain(iter((*problems, each)), found)  # which lets go of the first when it was taken
+                    return chain(iter((*problems, each)), found), state  # it lets go of the first when it was taken
                 problems.append(each)
         except OSError as error:
             raise NotAHistory(path, f"cannot be read: {error.strerror}") from error
@@ -55,6 +58,13 @@ class Sources:
             ".ndjson or .traj; decompress compressed ones first",
         )
 
+    def _taken(self, path: Path) -> _Histories | None:
+        """Return the histories that were begun, once; None if the file has changed since, or for a folder."""
+        begun, self._begun = self._begun, None
+        if begun is None or begun[1] is None or begun[1] != _state(path):
+            return None
+        return begun[0]
+
     def size_bytes(self) -> int:
         """Return the size of the files under the paths in bytes: about the size of what will be read. Cost: the status
         of each file.
@@ -65,9 +75,8 @@ class Sources:
     def __iter__(self) -> Iterator[Source]:
         self.findings.clear()
         for path in self._paths:
-            begun, self._begun = self._begun, None
             try:
-                for found in begun or histories(path, self._recognize):
+                for found in self._taken(path) or histories(path, self._recognize):
                     if isinstance(found, Found):
                         yield Source(found._replace(name=found.name.prefixed(self._prefix)), self._prefix)
                     else:
@@ -76,6 +85,14 @@ class Sources:
                 self.findings.append(ImportFinding(str(path), error.why))
             except OSError as error:
                 self.findings.append(ImportFinding(str(path), f"cannot be read any further: {error.strerror}"))
+
+
+def _state(path: Path) -> _State | None:
+    """Return what differs when a file was changed or replaced; None for a folder."""
+    if not path.is_file():
+        return None
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def open_sources(paths: Iterable[str | PathLike[str]], format: str = AUTO, *, prefix: str = "") -> Sources:

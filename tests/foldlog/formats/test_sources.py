@@ -488,3 +488,24 @@ def test_the_first_history_of_one_path_is_looked_for_once(write, monkeypatch):
     two = open_sources(["a.jsonl", write("b.json", [v0(0)])])
     assert [len(list(source.events())) for source in two] == [2, 1]
     assert looked[2:] == ["a.jsonl", "b.json", "a.jsonl", "b.json"]  # many would take the memory of many
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_a_file_that_is_changed_or_replaced_before_it_is_read_is_read_as_it_is_then(write, name):
+    def chat(*texts):
+        return {"messages": [{"role": "user", "content": text} for text in texts]}
+
+    path = write(name, chat("first"))
+    opened = open_sources([path])
+    other = write("b.json", chat("other", "longer"))
+    other.rename(path)
+    assert [[event.content for event in source.events()] for source in opened] == [["other", "longer"]]
+
+
+def test_a_folder_that_changes_before_it_is_read_is_read_as_it_is_then(write, tmp_path):
+    (tmp_path / "runs").mkdir()
+    first = write("runs/b.jsonl", v1("b"))
+    opened = open_sources(["runs"])
+    first.unlink()
+    write("runs/a.jsonl", v1("a"))
+    assert [source.path.name for source in opened] == ["a.jsonl"]
