@@ -302,9 +302,8 @@ def test_the_usage_of_a_history_of_two_formats_is_a_finding(formats):
             history.append(Decoder(format, history).events(records[format]))
         stats = history.stats()
     first, second = formats
-    assert stats.findings == [
-        f"conversation 'c': its imported usage is not counted: event 1 was imported from {second!r}, others from {first!r}"
-    ]
+    problem = f"event 1 was imported from {second!r}, others from {first!r}"
+    assert stats.findings == [f"conversation 'c': its imported usage is not counted: {problem}"]
     assert stats.events.total() == 2
 
 
