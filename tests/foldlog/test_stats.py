@@ -275,15 +275,15 @@ def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlo
     ]
 
 
-def test_the_usage_of_a_history_whose_last_event_cannot_be_read_is_a_finding():
+def test_the_usage_of_a_history_whose_last_event_cannot_be_read_is_a_finding(tmp_path):
     usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
     record = {"type": "ai", "data": {"content": "m", "type": "ai", "usage_metadata": usage}}
-    with open_histories("foldlog.db") as histories:
+    with open_histories(tmp_path / "a.db") as histories:
         for _ in range(4):
             histories["ours"].append_records([record], format="langchain")
-    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
         connection.execute("UPDATE events SET body = 'x' WHERE id = 3")
-    with open_histories("foldlog.db") as histories:
+    with open_histories(tmp_path / "a.db") as histories:
         stats = histories["ours"].stats()
     assert "conversation 'ours': its imported usage is not counted: event 3 cannot be read" in stats.findings
     assert (stats.events.total(), sum(one.calls for one in stats.models.values())) == (3, 3)
