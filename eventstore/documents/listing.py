@@ -172,7 +172,7 @@ def _shown(database: Database, reader: Reader, found: Sequence[ListedConversatio
     return tuple([
         _new(RecentConversation, (
             one.id,
-            one.version if one.version > 0 else _version(database, reader, one),
+            one.version if one.version > 0 else _version(reader, one),
             EPOCH + timedelta(0, 0, one.created_at),
             EPOCH + timedelta(0, 0, one.at),
             _decode(record.body)
@@ -183,9 +183,9 @@ def _shown(database: Database, reader: Reader, found: Sequence[ListedConversatio
     ])  # fmt: skip
 
 
-def _version(database: Database, reader: Reader, one: ListedConversation) -> int:
-    """Return the version of a conversation that was listed without its key."""
-    found = database.find_key(reader, one.key)
+def _version(reader: Reader, one: ListedConversation) -> int:
+    """Return the version of a conversation that was listed without its key. ``verify`` tells whether it is damaged."""
+    found = reader.conversation(one.key)
     return 0 if found is None else found.version
 
 
@@ -195,6 +195,8 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
         return None if one.version == _WITH_KEY else {}
     codec = RowCodec.of(one.id)
     if one.is_encrypted:
+        if database.settings.keys is None:
+            return None
         found = database.find_key(reader, one.key)
         try:
             codec = codec if found is None else database.codec_of(found)

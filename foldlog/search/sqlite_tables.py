@@ -95,7 +95,7 @@ class SQLiteTables(SearchTables):
             if "fts5" not in str(error):
                 raise
             raise SearchRefused("search needs SQLite with FTS5, which this Python does not have") from error
-        if not tables:
+        if execute("SELECT 1 FROM words_config WHERE k = 'automerge'").fetchone() is None:
             execute(f"INSERT INTO words (words, rank) VALUES ('automerge', {_SEGMENTS})")
 
     # -- the seam -----------------------------------------------------------------------------------------------------

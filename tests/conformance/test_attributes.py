@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import (
+    ANY_VERSION,
     ConversationErased,
     CorruptEvent,
     InvalidArgument,
@@ -236,3 +237,28 @@ def test_attributes_that_were_changed_in_the_file_are_never_listed(tmp_path: Pat
             connection.execute(f"UPDATE records SET {change} WHERE projection = 'attributes'")
         with pytest.raises(CorruptEvent, match="the attributes that lists keep for it were changed"):
             histories.recent()
+
+
+@pytest.mark.parametrize("change", ["head = x'00'", "shown_before = 1000"])
+@pytest.mark.parametrize("attributes", [None, {"user": "u1"}], ids=["plain", "with attributes"])
+def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
+    tmp_path: Path, attributes: dict[str, str] | None, change: str
+):
+    path = tmp_path / "store.db"
+    url = f"sqlite:///{path}"
+    with open_store(url, keys=KEYS) as store:
+        histories = Histories(store)
+        for name in ("a", "b"):
+            histories.create(name, attributes)
+            store.append(name, [said("x"), said("y")], expected_version=ANY_VERSION)
+        versions = {row.id: row.version for row in store.conversations()}
+    with open_store(url) as store:
+        assert set(names(Histories(store).recent())) == {"a", "b"}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        last = "(SELECT max(position) FROM events WHERE conversation = 1)"
+        assert connection.execute(f"UPDATE events SET {change} WHERE position = {last}").rowcount == 1
+    with open_store(url) as store:
+        listed = Histories(store).recent().conversations
+    assert {one.id: (one.version, one.attributes) for one in listed} == {
+        name: (version, None) for name, version in versions.items()
+    }

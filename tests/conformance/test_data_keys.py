@@ -4,7 +4,10 @@ other stores its rows in another form.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -13,6 +16,7 @@ from pydantic import SecretStr
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
 from eventstore.maintenance import copy
+from eventstore.opening import open_store
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored import hash_chain
@@ -130,3 +134,13 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     with pytest.raises(ConversationErased):
         recorder.transact(lambda transaction: copy._remember(transaction, store.database, key, [("private", 0, 1)]))
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
+
+
+def test_a_damaged_name_of_a_key_is_one_too(tmp_path: Path):
+    path = tmp_path / "store.db"
+    with open_store(path, keys=KeyRing([OLD])) as store:
+        store.append("c1", said("x"), expected_version=0)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("UPDATE conversations SET key_id = ''").rowcount == 1
+    with open_store(path) as store, pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"):
+        store.append("new", said("x"), expected_version=0)

@@ -35,6 +35,7 @@ from foldlog.histories import Histories
 from foldlog.search import SearchIndex, SearchRefused, erase_from_index
 from foldlog.search.follow import SearchFollower
 from foldlog.search.index import indexed
+from foldlog.search.sqlite_tables import SQLiteTables
 
 PATIENCE_S = 60.0
 
@@ -362,3 +363,15 @@ def test_following_says_that_it_began_and_what_it_added(foldlog, five_messages, 
     assert ran.err == (
         "foldlog: note: the index follows the store until Ctrl-C\nfoldlog: note: 6 events added to the index\n"
     )
+
+
+def test_a_setting_that_a_killed_process_did_not_write_is_written_by_the_next(tmp_path: Path):
+    path = tmp_path / "index.db"
+    SQLiteTables(str(path)).close()
+    of_merging = "FROM words_config WHERE k = 'automerge'"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        written = connection.execute(f"SELECT v {of_merging}").fetchone()
+        assert connection.execute(f"DELETE {of_merging}").rowcount == 1
+    SQLiteTables(str(path)).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(f"SELECT v {of_merging}").fetchone() == written

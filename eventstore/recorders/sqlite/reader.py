@@ -74,7 +74,8 @@ class SQLiteReader:
         if name == "last_position":
             return str(self._last_position())
         if name == "key_ids":
-            return " ".join(as_text(key_id) for (key_id,) in self._execute(SQL["key_ids"]))
+            # A damaged one names a key too: that none is in use would let plain text be written.
+            return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._execute(SQL["key_ids"]))
         found = self._execute(SQL["store_value"], (name,)).fetchone()
         return as_text(found[0]) if found else ""
 
