@@ -67,6 +67,20 @@ def test_log_says_how_many_events_have_no_time(foldlog, tmp_path):
     assert foldlog("log", "c", "--kind", "agent").err == ""
 
 
+def test_log_of_a_tail_counts_the_events_without_a_time_after_its_first_event(foldlog, tmp_path):
+    records = [{"role": role, "content": "the gauge"} for role in ("user", "assistant")] * 20
+    (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    foldlog("import", "chat.jsonl", "--conversation", "c")
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        for _ in range(3):
+            histories["c"].append(Message(source="user", content="on"))
+            histories["c"].append_records([records[0]], format="openai-chat")
+    for tail, without_time in ((1, 1), (2, 2), (3, 3), (4, 43)):
+        err = foldlog("log", "c", "--since", "2h", "--tail", tail).err
+        assert err.startswith(f"foldlog: note: {without_time} event")
+    assert foldlog("log", "c", "--since", "2h", "--tail", 0).err == ""
+
+
 def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise SyntaxError("broken")

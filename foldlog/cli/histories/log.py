@@ -117,14 +117,20 @@ class _Reading:
                 self.without_time += self._wanted.lacks_time(one.event, one.recorded_at)
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` of these events. Cost: the events from the first of them on."""
-        found: list[Logged] = []
+        """Return the last ``number`` of these events, and count those without a time after the first of them. Cost: the
+        events from the first of them on.
+        """
+        found: list[tuple[Logged, int]] = []
         end = self.end(stop)
         while len(found) < number and end > start:
             begin = max(start, end - max(number, _SPAN))
-            found[:0] = self.events(begin, end)
+            counted = self.without_time
+            found[:0] = [(one, self.without_time - counted) for one in self.events(begin, end)]
             end = begin
-        return found[-number:] if number else []
+        if 0 < number <= len(found):
+            found = found[-number:]
+            self.without_time -= found[0][1]
+        return [one for one, _ in found]
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
         """Yield events as they are appended, until Ctrl-C or up to ``stop``."""
