@@ -46,7 +46,7 @@ def _load(module: str) -> Format:
 FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
 """The known formats by their names. Formats of installed packages are added when they are first needed."""
 
-_refused: list[Exception] | None = None
+_refused: list[tuple[type[Exception], str]] | None = None
 """Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
 
 
@@ -89,17 +89,19 @@ def formats() -> Mapping[str, Format]:
     Raises ``UnusableFormat`` or ``InvalidArgument``, at each call, where a package has something that cannot be
     registered.
     """
-    for error in _load_packages():
-        raise error.with_traceback(None)
+    for refusal, why in _load_packages():
+        raise refusal(why)
     return FORMATS
 
 
-def _load_packages() -> list[Exception]:
-    """Register the formats of installed packages, once. Return the errors of those that are refused."""
+def _load_packages() -> list[tuple[type[Exception], str]]:
+    """Register the formats of installed packages, once. Return the errors of those that are refused, not as exceptions:
+    these would keep what the frames of their tracebacks hold.
+    """
     global _refused
     if _refused is None:
         refused = [_refusal(entry_point) for entry_point in entry_points(group=GROUP)]
-        _refused = [error for error in refused if error is not None]
+        _refused = [(type(error), str(error)) for error in refused if error is not None]
     return _refused
 
 

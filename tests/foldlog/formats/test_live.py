@@ -464,6 +464,7 @@ def test_a_package_that_brings_none_is_named(own_registry, monkeypatch):
 
 def test_packages_are_loaded_once_and_a_broken_one_is_named_each_time(own_registry, monkeypatch):
     asked: list[str] = []
+    errors: list[UnusableFormat] = []
 
     def load(entry_point: EntryPoint) -> Format:
         asked.append(entry_point.name)
@@ -479,9 +480,11 @@ def test_packages_are_loaded_once_and_a_broken_one_is_named_each_time(own_regist
     for _ in range(2):
         assert next(decode([{"parrot": "a"}], "brought")).content == "a"
         for refused in (lambda: decode([], "none of ours"), foldlog.formats.formats):
-            with pytest.raises(UnusableFormat, match=r"entry point 'broken' of foldlog\.formats"):
+            with pytest.raises(UnusableFormat, match=r"entry point 'broken' of foldlog\.formats") as raised:
                 refused()
+            errors.append(raised.value)
     assert asked == names
+    assert len(set(map(id, errors))) == 4  # one that is raised again has the notes and the context of the time before
 
 
 def test_a_live_decoder_that_numbers_from_0_is_told_so(own_registry, histories):
