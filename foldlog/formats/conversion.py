@@ -42,8 +42,9 @@ def decode(
     V1 or Claude Code branches, the active branch is shown.
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
-    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: two passes over the records: the
-    first one finds branches and delegates. A one-shot iterator is read into memory.
+    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records, and one
+    before it where the format looks ahead for branches, delegates or titles; for such a format a one-shot iterator is
+    read into memory. A log of V1 that branches is read once more up to its first branch.
     """
     chosen = format_named(format)
     if chosen.looks_ahead and iter(records) is records:
