@@ -233,7 +233,7 @@ PROTECTIONS = {
         "eventstore/recorders/sql/sqlite/0001_first.sql",
         "    UPDATE store SET value = old.position WHERE name = 'positions_given';",
         "    SELECT 1;",
-        "tests/eventstore/test_upkeep.py -k never_given_twice",
+        "tests/eventstore/test_maintenance.py -k never_given_twice",
     ),
     "taken-id": Protection(
         "an id is taken once",
@@ -478,14 +478,14 @@ PROTECTIONS = {
         "eventstore/maintenance/backup.py",
         "            made = list(verdicts(Database(copy, database.settings)))",
         "            made = list(verdicts(Database(copy, database.settings)))[:0]",
-        "tests/eventstore/test_upkeep.py -k tells_what_is_damaged",
+        "tests/eventstore/test_maintenance.py -k tells_what_is_damaged",
     ),
     "stale": Protection(
         "an import that lives is not taken for dead",
         "eventstore/maintenance/backup.py",
         "database.now() - _STALE_US",
         "database.now()",
-        "tests/eventstore/test_upkeep.py -k spares_those_that_live",
+        "tests/eventstore/test_maintenance.py -k spares_those_that_live",
     ),
     "others": Protection(
         "what a process knows of its last append counts only while nobody else has committed",
