@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any, ParamSpec, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar, TypeVarTuple
 
 from condensers import event_tokens
 from eventstore import Action, CondensationAction, Event, EventStoreError, Logged, Observation, Store
@@ -24,7 +24,7 @@ NO_DAY = "(no time)"
 NO_NAME = "(not named)"
 _TELL_EVERY = 500
 
-P = ParamSpec("P")
+Given = TypeVarTuple("Given")
 T = TypeVar("T")
 
 
@@ -289,9 +289,9 @@ def _records(numbered: Iterator[tuple[int, Event]], format: str, version: int) -
     yield from _encoded(encoder.end)
 
 
-def _encoded(encode: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def _encoded(encode: Callable[[*Given], T], *given: *Given) -> T:
     """Return what a step of an encoder returns: only its errors are findings, not those of the store or the caller."""
     try:
-        return encode(*args, **kwargs)
+        return encode(*given)
     except (ValueError, UnusableFormat) as error:
         raise _NoRecords(str(error)) from error
