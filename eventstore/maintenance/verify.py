@@ -16,7 +16,8 @@ from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readabl
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.losses import Loss, losses_of
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
-from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding, of_all
+from eventstore.maintenance.row_checks import MISSING, Pass, Start, of_all
+from eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
 from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Erasure, RecalledKey, as_rows

@@ -10,6 +10,7 @@ import foldlog.aio
 from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
 from condensers.config.parameters import DigestCondenserConfig
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
+from eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog import (
     Action,
     Condensation,
@@ -95,6 +96,10 @@ def the_store(store: Store) -> Iterator[Event]:
         yield recorded.event
     assert_type(store.conversations(limit=10)[0].id, str)
     yield from store.events("c1", start=1, stop=3)
+
+
+def the_verification(store: Store) -> list[VerifyFinding]:
+    return [finding for verdict in verify(store) for finding in verdict.findings]
 
 
 def the_views(store: Store) -> tuple[Event, ...]:
