@@ -97,11 +97,6 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
         return restore(backup, location.path, WriteSettings.chosen(None, keys))
 
 
-def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """Return the recorder that ``url`` names, without a store on it. Its module and its driver are imported here."""
-    return _recorder(urls.parse(urls.as_url(url)), durability)
-
-
 def _recorder(location: urls.Location, durability: str) -> Recorder:
     if durability not in ("full", "relaxed"):
         raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")

@@ -129,7 +129,7 @@ def redact(
             if name != conversation:
                 more = database.recorder.transact(partial(_redact, conversation=name, ids=ids, what=what))
                 redacted.update((name, each) for each in more.receipts)
-        gone = complete and purge(database.recorder, 60.0, f"event {event_id} of {conversation!r} is redacted")
+        gone = complete and purge(database.recorder, _PATIENCE_S, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
         newest = int(database.recorder.value("last_position")) if position is None else position
         unconfirmed = database.recorder.query(lambda reader: reader.index.trackings_behind(newest))

@@ -202,16 +202,22 @@ class RowCodec(NamedTuple):
         return self._stored([plain], [how], [body], [again])[0]
 
     def _stored(
-        self, rows: Sequence[Row], hows: Sequence[int], bodies: Sequence[bytes], beside: Sequence[Sequence[Attachment]]
+        self,
+        rows: Sequence[Row],
+        compressed: Sequence[int],
+        bodies: Sequence[bytes],
+        beside: Sequence[Sequence[Attachment]],
     ) -> list[Row]:
-        """Return rows with these bodies, which are compressed as ``hows`` say, and with what stands beside each of
-        them. By columns: little bytecode is executed for a row.
+        """Return rows with these bodies, which are compressed as their numbers say, and with what stands beside each.
+        By columns: little bytecode is executed for a row.
         """
-        key, together = self.data_key, PLAIN if self.data_key is None else ENCRYPTED
-        hows = [how | together | (WITH_BYTES if some else PLAIN) for how, some in zip(hows, beside, strict=True)]
+        key, encrypted = self.data_key, PLAIN if self.data_key is None else ENCRYPTED
+        encodings = [
+            how | encrypted | (WITH_BYTES if some else PLAIN) for how, some in zip(compressed, beside, strict=True)
+        ]
         ids, kinds, schemas, shown, structural, times, _, _, proofs, befores, turns, _ = zip(*rows, strict=True)
         names = list(map(str.encode, kinds, repeat("utf-8"), repeat("surrogatepass")))
-        columns = list(map(pack, ids, schemas, shown, structural, times, hows, befores, turns))
+        columns = list(map(pack, ids, schemas, shown, structural, times, encodings, befores, turns))
         if key is not None:
             bodies = key.encrypt_all(bodies, map(_place, columns, proofs, names))
         if any(beside):
@@ -220,7 +226,8 @@ class RowCodec(NamedTuple):
         beginnings = map(crc32, map(add, map(add, columns, names), proofs), repeat(self.checksum_seed))
         checks = map(crc32, bodies, beginnings)
         return list(map(_new, repeat(Row), zip(
-            ids, kinds, schemas, shown, structural, times, hows, bodies, proofs, befores, turns, checks, strict=True
+            ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns, checks,
+            strict=True,
         )))  # fmt: skip
 
     # -- what stands beside bodies ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import Store
-from eventstore.opening import open_recorder as open_recorder_at
+from eventstore.opening import recorder_and_settings
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.memory import MemoryRecorder
@@ -27,7 +27,7 @@ def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
         if request.param == "memory":
             opened.append(MemoryRecorder())
         elif request.param == "postgresql":
-            opened.append(open_recorder_at(request.getfixturevalue("postgres_url")()))
+            opened.append(recorder_and_settings(request.getfixturevalue("postgres_url")())[0])
         else:
             opened.append(SQLiteRecorder(str(tmp_path / f"{len(opened)}.db")))
         return opened[-1]

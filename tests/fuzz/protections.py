@@ -325,7 +325,7 @@ PROTECTIONS = {
         "a row gets the checksum of its new form",
         "eventstore/stored/row_codec.py",
         "checks = map(crc32, bodies, beginnings)",
-        "checks = [r.checksum if n == PLAIN else crc32(b, c) for r, n, b, c in zip(rows, hows, bodies, beginnings)]",
+        "checks = [r[-1] if n == PLAIN else crc32(b, c) for r, n, b, c in zip(rows, encodings, bodies, beginnings)]",
         f"{_REKEY} -k every_form_becomes and memory",
     ),
     "as-it-is": Protection(
