@@ -92,3 +92,18 @@ def test_the_store_has_few_rooms_and_few_arrows_between_them():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert len(list((ROOT / "eventstore").glob("*.py"))) <= 12
     assert int(done.stdout) <= 70
+
+
+def test_an_append_a_view_and_a_step_enter_few_files(tmp_path):
+    """A reader follows one of them from the face to the disk and back."""
+    code = (
+        "import json, pathlib, runpy\n"
+        "ways = runpy.run_path('scripts/layout-figures')['ways']\n"
+        f"print(json.dumps(ways(pathlib.Path({str(tmp_path)!r}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    most = {"an append": (12, 25), "a cold View": (15, 45), "a step": (20, 45)}
+    found = json.loads(done.stdout)
+    assert {
+        way: (files <= most[way][0], changes <= most[way][1]) for way, (files, changes) in found.items()
+    } == dict.fromkeys(most, (True, True)), found

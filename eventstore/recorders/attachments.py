@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
+from typing import Final
 
 from eventstore.recorders.types import BareRow
 from eventstore.values.bodies import Attachment, Body
@@ -11,12 +12,9 @@ from eventstore.values.bodies import Attachment, Body
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
 
-_encoding = itemgetter(6)
-
-
-def any_with_bytes(rows: Sequence[BareRow]) -> bool:
-    """Return whether bytes may stand beside the body of one of these rows. No bytecode is executed for a row."""
-    return any(type(encoding) is int and encoding & _WITH_BYTES for encoding in set(map(_encoding, rows)))
+encoding_of: Final = itemgetter(6)
+have_no_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
+"""Return whether no bytes stand beside the bodies of rows with these encodings. No bytecode is executed for a row."""
 
 
 def keyed(rows: Iterable[BareRow], key: int, intervals: Sequence[tuple[int, ...]]) -> list[tuple[int, BareRow]]:

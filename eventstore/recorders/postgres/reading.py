@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from eventstore.recorders.attachments import encoding_of, have_no_bytes, keyed, with_attachments
 from eventstore.recorders.postgres.binary import BIGINT, array, bigint, smallint, text_bytes, to_text
 from eventstore.recorders.postgres.results import (
     TRUE,
@@ -155,14 +155,14 @@ class PostgresReader:
         value = values(result)
         names = [to_text(result.get_value(n, 13) or b"") for n in range(result.ntuples)]
         rows = rows_of(result)
-        if any_with_bytes(rows):
+        if not have_no_bytes(map(encoding_of, rows)):
             keys = [unsigned(value(n, 14)) for n in range(result.ntuples)]
             rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
         return [PlacedRow(unsigned(value(n, 12)), names[n], row) for n, row in enumerate(rows)]
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
         """Return rows with their attachments; most rows have none."""
-        if not any_with_bytes(rows):
+        if have_no_bytes(map(encoding_of, rows)):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from eventstore.recorders.attachments import encoding_of, have_no_bytes, keyed, with_attachments
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import statements
@@ -188,7 +188,7 @@ class SQLiteReader:
             before = block[2] - 1 if block is not None else self._last_position()
             live = self._execute(SQL["live_rows_from"], (after_position + 1, before, limit - len(placed))).fetchall()
             rows = [row[:12] for row in live]
-            if any_with_bytes(rows):
+            if not have_no_bytes(map(encoding_of, rows)):
                 keys = [row[13] for row in live]
                 rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
             placed += [PlacedRow(row[12], self._id(row[13]), one) for row, one in zip(live, rows, strict=True)]
@@ -239,7 +239,7 @@ class SQLiteReader:
 
     def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
         """Return rows with their attachments; most rows have none."""
-        if not any_with_bytes(rows):
+        if have_no_bytes(map(encoding_of, rows)):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 
