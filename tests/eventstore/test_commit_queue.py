@@ -292,18 +292,18 @@ def test_each_of_several_jobs_that_call_other_code_runs_in_their_thread(queue: C
 
 
 def test_what_is_raised_before_a_group_is_collected_is_the_leaders_alone(queue: CommitQueue, groups: Groups):
-    take, failing = groups.take, [True]
+    take, failing, both_wait = groups.take, [True], threading.Event()
 
     def fails_once(job: Job[Any]) -> None:
         if failing and failing.pop():
-            until(lambda: jobs_inside(queue) == 2)
+            assert both_wait.wait(PATIENCE_S)
             raise ValueError("no lock")
         take(job)
 
     groups.take = fails_once  # type: ignore[method-assign]
     callers = Callers(queue)
-    callers.add(writes("one"))
-    callers.add(writes("two"))
+    callers.add(writes("one"), writes("two"))
+    both_wait.set()
     assert [str(outcome) for outcome in callers.finish()] == ["no lock", "two"]
 
 
