@@ -12,7 +12,6 @@
     condensations.py retractions.py        the condensations that made a View; which events retractions took back
     tool_results.py                        record the result of a call, or close a call whose result will never come
     notebook.py errors.py                  Views as tables; versions and events that do not exist
-    reference_policy.py                    what OpenHands V1 does to a View when it loads it
 """
 
 from projections.audit import Audit, Auditing, Finding, Forgetting, audit

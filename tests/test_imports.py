@@ -36,13 +36,6 @@ def test_importing_foldlog_imports_nothing_heavy():
     assert _modules_after("import foldlog") & {*HEAVY, "typer", "rich"} == set()
 
 
-def test_the_policy_reference_is_imported_when_it_is_asked_for():
-    module = "projections.reference_policy"
-    view = "import projections; view = projections.View.from_events(()); projections.well_formed(view)"
-    assert module not in _modules_after(view)
-    assert module in _modules_after(f"{view}; projections.cut_points(view, policy='reference')")
-
-
 @pytest.mark.parametrize("arguments, commands", [(["--help"], set()), (["view", "--help"], {"view"})])
 def test_help_imports_nothing_heavy_and_no_other_command(arguments, commands):
     code = f"""

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from eventstore.events import CondensationSummary, Message, SystemMessage
-from projections import View, cut_points
+from projections import View
 from tests.conformance.condenser_answers import Answer, Script, source_id
 from tests.conformance.condensers_mended import Replies, mended, tokens_tail, too_large, usable
+from tests.reference_policy import cut_points_of_reference
 
 Json = dict[str, Any]
 
@@ -293,7 +294,7 @@ def v1_own_labels(
     forgotten = expected["condenser"].get("forgotten_event_ids", ())
     if forgotten and all(event_id.endswith("-summary") for event_id in forgotten):
         yield "K1" if "tokens" in expected.get("reasons", ()) else "S3"
-    reference = cut_points(view, policy="reference")
+    reference = cut_points_of_reference(view)
     if any(_next(view.cut_points, at) != _next(reference, at) for at in v1_borders(spec, view, agent)):
         yield "B-V1"
     if view.cut_points[-1] < len(view):

@@ -23,7 +23,7 @@ from condensers.prompts.rendering import truncated
 from condensers.strategies.masking import is_masked
 from eventstore.events import CondensationAction, CondensationSummary, Origin
 from foldlog.formats import decode
-from projections import View, well_formed
+from projections import View
 from tests.conformance.condenser_answers import (
     NO_SUMMARY,
     V0_CLASS_DEFAULTS,
@@ -52,6 +52,7 @@ from tests.conformance.condenser_labels import (
     without_the_bugs_of_masks,
 )
 from tests.conformance.condensers_mended import Mended, Replies, mended
+from tests.reference_policy import loaded_by_reference
 
 HERE = Path(__file__).parent / "condensers"
 SHARED = Path(__file__).parents[3] / "shared" / "conformance"
@@ -219,7 +220,7 @@ def v1_compared(case: Json) -> Compared:
     events = list(decode(case["events"], format="openhands-v1"))
     naming = v1_names(events)
     folded = View.from_events(events)
-    view = folded if case.get("use_incremental") else well_formed(folded, policy="reference", history=events)
+    view = folded if case.get("use_incremental") else loaded_by_reference(folded, events)
     script = v0_script(case, [])
     agent = CharacterAgent(**case["agent_llm"]) if "agent_llm" in case else None
     try:
@@ -229,7 +230,7 @@ def v1_compared(case: Json) -> Compared:
     assert expected["condenser"]["result"] != "init_error", "the reference refuses these parameters"
 
     def loaded(after: View) -> Json:
-        return v1_view(well_formed(after, policy="reference", history=[*events, *after.condensations[-1:]]), naming)
+        return v1_view(loaded_by_reference(after, [*events, *after.condensations[-1:]]), naming)
 
     answer = answered(condenser, view, naming, lambda shown: v1_view(shown, naming), agent)
     after = loaded(folded.then([answer.plan])) if answer.plan is not None else None

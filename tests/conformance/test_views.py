@@ -15,7 +15,9 @@ import pytest
 
 from eventstore.events import CondensationSummary, Event, summary_of
 from foldlog.formats import decode
-from projections import View, cut_points, reference_policy, well_formed
+from projections import View, cut_points, well_formed
+from tests import reference_policy
+from tests.reference_policy import cut_points_of_reference, loaded_by_reference
 
 HERE = Path(__file__).parent / "views"
 SHARED = Path(__file__).parents[3] / "shared" / "conformance"
@@ -76,9 +78,9 @@ def v1_differences(case: Json) -> Iterator[Comparison]:
             yield f"{name} drops", sorted(map(str, breaking(view.events, events))), sorted(recorded["enforce"])
             indices = sorted(set(range(len(view) + 1)) - forbidden(view.events))
             yield f"{name} allows to cut", indices, recorded["indices"]
-        enforced = well_formed(view, policy="reference", history=events)
+        enforced = loaded_by_reference(view, events)
         yield "view as it is loaded", v1_answer(enforced, events), case["view"]
-        yield "manipulation indices", list(cut_points(enforced, policy="reference")), case["manipulation_indices"]
+        yield "manipulation indices", list(cut_points_of_reference(enforced)), case["manipulation_indices"]
     fixed = case["fixed"]
     yield "left behind", [events[left].origin.id for left in sorted(view.left_behind)], fixed["left_behind"]  # type: ignore[union-attr]
     yield "well formed", v1_answer(well_formed(view), events)["ids"], fixed["fixed"]
@@ -86,7 +88,7 @@ def v1_differences(case: Json) -> Iterator[Comparison]:
     if "condensation" in case:
         condensation = {"kind": "Condensation", "id": "next", **case["condensation"]}
         events = list(decode([*case["events"], condensation], format="openhands-v1"))
-        after = well_formed(View.from_events(events), policy="reference", history=events)
+        after = loaded_by_reference(View.from_events(events), events)
         yield "view after the condensation", v1_answer(after, events), case["after"]
 
 

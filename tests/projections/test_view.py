@@ -169,11 +169,6 @@ def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
     assert ids(view) == [0, 1]
 
 
-def test_the_reference_policy_needs_the_history():
-    with pytest.raises(ValueError, match="history=events"):
-        well_formed(View.from_events(said("a")), policy="reference")
-
-
 def test_an_import_from_v0_that_goes_on_natively_fixes_the_old_summary_in_place():
     def v0(event: Event, source_id: int) -> Event:
         from msgspec.structs import replace
@@ -191,11 +186,3 @@ def test_an_import_from_v0_that_goes_on_natively_fixes_the_old_summary_in_place(
     view = view.then([forget(5, 1), Message(id=6, source="user", content="e")])
     assert ids(view) == [2, 4, summary_id(3), 6]
     assert ids(view.then([forget(7, summary_id(3))])) == [2, 4, 6]
-
-
-def test_a_policy_that_does_not_exist_is_refused():
-    view = View.from_events(said("a"))
-    with pytest.raises(ValueError, match="unknown policy 'strict'"):
-        cut_points(view, policy="strict")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="unknown policy 'strict'"):
-        well_formed(view, policy="strict")  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from projections.units import units
 from tests.how_many import examples
 from tests.properties.histories import histories, ordered_histories, tidy_histories
 from tests.properties.slow_fold import slow_fold
+from tests.reference_policy import loaded_by_reference
 
 many = examples(300)
 
@@ -162,9 +163,9 @@ def test_what_is_well_formed_stays_as_it_is(events: list[Event]) -> None:
 
 @many
 @given(histories)
-def test_the_reference_policy_is_stable_too(events: list[Event]) -> None:
-    fit = well_formed(View.from_events(events), policy="reference", history=events)
-    assert well_formed(fit, policy="reference", history=events) == fit
+def test_what_the_reference_loads_stays_as_it_is(events: list[Event]) -> None:
+    fit = loaded_by_reference(View.from_events(events), events)
+    assert loaded_by_reference(fit, events) == fit
 
 
 # --- cutting ---

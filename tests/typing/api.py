@@ -107,7 +107,7 @@ def the_views(store: Store) -> tuple[Event, ...]:
     view = assert_type(views.current("c1"), View)
     assert_type(views.at("c1", version=3), View)
     assert_type(well_formed(view), View)
-    assert_type(cut_points(view, policy="reference"), tuple[int, ...])
+    assert_type(cut_points(view), tuple[int, ...])
     assert_type(view.unhandled_condensation_request, bool)
     assert_type(view[0], Event)
     return view[1:3]

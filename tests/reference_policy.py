@@ -1,12 +1,11 @@
-"""The policy ``reference``: change a View as OpenHands V1 does when it loads a conversation, with its faults.
+"""Change a View as OpenHands V1 does when it loads a conversation, with its faults: what recorded answers hold.
 
 V1 has four properties. Each names the events that break it. The events that the first broken property names are
 dropped, and all four are asked again. Each property also names the indices at which the View must not be cut. Known
 faults: a pending call costs whole tool loops, and after a call without an observation the View cannot be cut at all.
 ``projections.units`` has neither.
 
-Events are known by the id of their source here, so that copies of one id go together. Imported by
-``projections.well_formed`` when this policy is asked for.
+Events are known by the id of their source here, so that copies of one id go together.
 """
 
 from __future__ import annotations
@@ -16,25 +15,23 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 
 from eventstore.events import Action, Event, Observation
+from projections import View
 
 
-def enforce(events: Sequence[Event], history: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the events of a View that stay once every property holds. ``history`` is the whole conversation.
-
-    Cost: the history for each round; each round drops an event.
-    """
-    shown = tuple(events)
+def loaded_by_reference(view: View, history: Sequence[Event]) -> View:
+    """Return the View with the events that stay once every property holds. ``history`` is the whole conversation."""
+    shown = view.events
     while True:
         dropped = next(filter(None, (breaking(shown, history) for breaking, _ in PROPERTIES.values())), None)
         if dropped is None:
-            return shown
+            return view.with_events(shown)
         shown = tuple(event for event in shown if _identity(event) not in dropped)
 
 
-def find_cut_points(events: Sequence[Event]) -> tuple[int, ...]:
+def cut_points_of_reference(view: View) -> tuple[int, ...]:
     """Return the indices that every property allows."""
-    forbidden: set[int] = set().union(*(inside(events) for _, inside in PROPERTIES.values()))
-    return tuple(index for index in range(len(events) + 1) if index not in forbidden)
+    forbidden: set[int] = set().union(*(inside(view.events) for _, inside in PROPERTIES.values()))
+    return tuple(index for index in range(len(view) + 1) if index not in forbidden)
 
 
 def _identity(event: Event) -> Hashable:
