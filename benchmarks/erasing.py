@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from eventstore import ANY_VERSION, Message, open_store
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 
 FILE_BYTES = 100_000_000
@@ -33,7 +34,7 @@ def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
     for n in range(scale.rounds):
         with open_store(f"sqlite:///{path}") as store:
             begun = time.perf_counter()
-            receipt = store.erase(f"c{2 * n}", reason="measured")
+            receipt = erase(store, f"c{2 * n}", reason="measured")
             ours = time.perf_counter() - begun
             if receipt.bytes_pending or receipt.version != EVENTS:
                 raise AssertionError("the conversation was not erased, or not all of it")
@@ -65,7 +66,7 @@ def waiting(scale: Scale, folder: Path) -> Iterator[Round]:
             assert writer.stdout is not None
             writer.stdout.readline()
             with open_store(f"sqlite:///{path}") as store:
-                store.erase(f"c{n}", reason="measured")
+                erase(store, f"c{n}", reason="measured")
             printed, _ = writer.communicate("end\n")
         yield Round(json.loads(printed), LONGEST_WAIT_MS)
 

@@ -50,6 +50,7 @@ from eventstore import (
     summary_id,
 )
 from eventstore.events import MAY_BE_STRUCTURAL
+from eventstore.maintenance.verify import verify
 from eventstore.stored.crc import crc32
 from eventstore.stored.keys import KEY
 from foldlog.formats import encode, open_sources
@@ -375,7 +376,7 @@ def _rebuilding(stores: Prepared) -> Floor:
 def _verifying(stores: Prepared) -> Floor:
     def ours(_: int) -> None:
         with open_store(f"sqlite:///{stores.ours}") as store:
-            list(store.verify("c1"))
+            list(verify(store, "c1"))
 
     return Floor(
         "verify every event",

@@ -25,6 +25,9 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import as_rows
 
 __all__ = ["WRITERS", "Load", "Outcome", "check"]
@@ -234,7 +237,7 @@ class Load:
 
     def _rekey(self) -> None:
         with open_store(f"{self._url}?connections_max=2", keys=self.keys) as store:
-            _again_until_done(lambda: list(store.rekey()))
+            _again_until_done(lambda: list(rekey(store)))
 
     def _erase(self) -> None:
         with open_store(f"{self._url}?connections_max=2") as store:
@@ -243,7 +246,7 @@ class Load:
                     continue
                 conversation = random.choice(list(self._plants))
                 self.erased.setdefault(conversation, False)
-                _again_until_done(lambda name=conversation: store.erase(name, reason="asked to"))  # type: ignore[misc]
+                _again_until_done(lambda name=conversation: erase(store, name, reason="asked to"))  # type: ignore[misc]
                 self.erased[conversation] = True
                 with contextlib.suppress(ValueError):
                     self._plants.remove(conversation)
@@ -304,7 +307,7 @@ def check(url: str, load: Load) -> Outcome:
             except EventStoreError as error:
                 print(f"{conversation}: {type(error).__name__}: {error}", flush=True)
                 unreadable += 1
-        unreadable += sum(len(verdict.findings) for verdict in store.verify())
+        unreadable += sum(len(verdict.findings) for verdict in verify(store))
     kept = [each for each in load.acknowledged if each.conversation not in load.erased]
     lost = sum(stored.get((each.conversation, each.id)) != each.text for each in kept)
     missed = sum((each.conversation, each.id) not in load.followed for each in kept) + load.followed_again

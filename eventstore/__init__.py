@@ -9,7 +9,7 @@ knows of Views or models.
     documents/                            values beside the events; conversations by attribute
     stored/ recorders/                    an event as a row, and transactions; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
-    values/ errors.py former/             plain values; the errors; former names of modules
+    values/ errors.py                     plain values; the errors
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion
@@ -129,5 +129,3 @@ __all__ = [
     "summary_id",
     "summary_of",
 ]
-
-__path__.append(f"{__path__[0]}/former")  # modules that moved are found there under their former names

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import AnyVersion
@@ -237,13 +237,6 @@ class Store:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            from eventstore.former import attribute
-
-            return attribute(self, name)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

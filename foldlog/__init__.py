@@ -15,7 +15,7 @@
 Open           open -> Histories -> History; KeyRing (encryption)
 Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,
                CondensationAction, CondensationRequest, CondensationSummary; Event is any of them, Recorded one
-               with its position; from_openai makes events of a model's reply
+               with its position; from_openai makes events of a model's reply. DELETED removes a document
 Views          View (the events that the model is shown), Difference, Why
 Forgetting     Condensation, LLM, LLMConfig (its limits), request_condensation_tool, is_context_window_error
 Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
@@ -34,10 +34,11 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
 
 from __future__ import annotations
 
-import sys as _sys
 from typing import TYPE_CHECKING
 
 from foldlog.floors import check_floors as _check_floors
+from foldlog.public import MODULES as _MODULES
+from foldlog.public import NAMES as _NAMES
 
 __version__ = "0.1.0"
 
@@ -95,18 +96,14 @@ if TYPE_CHECKING:
     from projections import Why as Why
 
 if not TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
+    __all__ = list(_NAMES)  # "import *" of type checkers goes by "as" above
 
     def __getattr__(name: str) -> object:
-        from foldlog.public import NAMES, object_named
+        from foldlog.public import object_named
 
-        # "from foldlog import *" asks for __all__. help(foldlog) would print every method of every class with it.
-        if name == "__all__" and _sys._getframe(1).f_globals.get("__name__") != "pydoc":
-            return list(NAMES)
         value = object_named(name)
         globals()[name] = value
         return value
 
     def __dir__() -> list[str]:
-        from foldlog.public import NAMES
-
-        return sorted({*globals(), *NAMES})
+        return sorted({*globals(), *_NAMES, *_MODULES})

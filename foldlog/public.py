@@ -29,8 +29,14 @@ NAMES: Mapping[str, str] = {name: home for home, names in _HOMES.items() for nam
 """The modules that public names are imported from."""
 
 
+MODULES = ("aio", "formats")
+"""Public modules: ``foldlog.aio`` imports one when it is first used."""
+
+
 def object_named(name: str) -> Any:
     """Return what ``foldlog.NAME`` is. Raises ``AttributeError`` for a name that is not public, with a similar one."""
+    if name in MODULES:
+        return importlib.import_module(f"foldlog.{name}")
     if name not in NAMES:
         from difflib import get_close_matches
 

@@ -36,8 +36,6 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 """Commands by the heading that the help puts them under, in its order."""
 _FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
 """The folders of commands that are not named like their heading."""
-_ALIASES: Mapping[str, str] = {"seal": "rekey"}
-"""Earlier names of commands, which the help does not show."""
 
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
@@ -117,12 +115,11 @@ def build(only: str | None = None) -> typer.Typer:
     """
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
     application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
-    commands = [(name, name, heading) for heading, names in COMMANDS.items() for name in names]
-    commands += [(alias, name, "") for alias, name in _ALIASES.items()]
-    is_known = only in [name for name, _, _ in commands]
-    for name, of, heading in commands:
+    commands = [(name, heading) for heading, names in COMMANDS.items() for name in names]
+    is_known = only in [name for name, _ in commands]
+    for name, heading in commands:
         if only == name or not is_known:
-            _add(application, name, of, heading, described=only not in (None, name))
+            _add(application, name, heading, described=only not in (None, name))
     return application
 
 
@@ -132,17 +129,16 @@ def module_of(name: str) -> str:
     return f"foldlog.cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{folder}{name}"
 
 
-def _add(application: typer.Typer, name: str, of: str, heading: str, *, described: bool) -> None:
-    """Add the command ``of`` under a name; ``described``: only its name and its help."""
-    module = None if described else importlib.import_module(module_of(of))
-    run = _description_of(of) if module is None else module.run
+def _add(application: typer.Typer, name: str, heading: str, *, described: bool) -> None:
+    """Add a command; ``described``: only its name and its help."""
+    module = None if described else importlib.import_module(module_of(name))
+    run = _description_of(name) if module is None else module.run
     command = application.command(
         name,
         cls=_Command,
         help=_unwrapped(inspect.getdoc(run) or ""),
-        rich_help_panel=heading or None,
+        rich_help_panel=heading,
         context_settings={**_SETTINGS, **getattr(module, "SETTINGS", {})},
-        hidden=not heading,
     )
     command(run)
 

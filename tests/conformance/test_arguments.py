@@ -18,6 +18,8 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.copy_store import copy_store
+from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import Beginning
 from eventstore.stored import rows as rows_module
@@ -42,9 +44,9 @@ CALLS: dict[str, Callable[[Store, int], object]] = {
     "conversations, limit": lambda store, n: store.conversations(limit=n),
     "follow": lambda store, n: store.follow(n),
     "follow, limit": lambda store, n: store.follow(0, n),
-    "lost_after": lambda store, n: store.lost_after(n),
+    "lost_after": lambda store, n: lost_after(store, n),
     "event_bytes_max": lambda store, n: Store(store._recorder, event_bytes_max=n),
-    "bring, jobs": lambda store, n: list(store.bring(store, jobs=n)),
+    "bring, jobs": lambda store, n: list(copy_store(store, store, jobs=n)),
     "snapshot.head_at": on_snapshot(lambda snapshot, n: snapshot.head_at(n)),
     "snapshot.events, start": on_snapshot(lambda snapshot, n: list(snapshot.events(n))),
     "snapshot.events, stop": on_snapshot(lambda snapshot, n: list(snapshot.events(0, n))),

@@ -7,6 +7,9 @@ from pydantic import SecretStr
 
 from eventstore import CondensationRequest, ConversationErased, Erased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.maintenance.copy import copy_conversation
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.changes import NewForm
 from eventstore.recorders.types import as_rows
@@ -30,7 +33,7 @@ def contents(store: Store, name: str) -> list[object]:
 
 
 def findings(store: Store) -> list[str]:
-    return [str(finding) for verdict in store.verify() for finding in verdict.findings]
+    return [str(finding) for verdict in verify(store) for finding in verdict.findings]
 
 
 def encodings(store: Store, name: str) -> set[int]:
@@ -43,7 +46,7 @@ def encodings(store: Store, name: str) -> set[int]:
 def test_what_was_written_is_found_to_be_so(store: Store):
     fill(store)
     assert findings(store) == []
-    verdicts = {verdict.conversation: verdict for verdict in store.verify()}
+    verdicts = {verdict.conversation: verdict for verdict in verify(store)}
     assert {name: verdict.version for name, verdict in verdicts.items()} == {
         "c1": 5, "imported": 1_500, NAMES[1]: 5, None: 0,
     }  # fmt: skip
@@ -68,7 +71,7 @@ def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
 def test_an_erased_conversation_leaves_its_tombstone(store: Store):
     fill(store)
     head = store.conversation("imported").head
-    receipt = store.erase("imported", reason="asked to")
+    receipt = erase(store, "imported", reason="asked to")
     assert (receipt.version, receipt.head, receipt.erased_reason) == (1_500, head, "asked to")
     with pytest.raises(ConversationErased):
         store.events("imported")
@@ -95,7 +98,7 @@ def test_a_plain_store_is_brought_over_to_a_key(recorder: Recorder):
     fill(plain)
     before = [(row.id, row.head) for row in plain.conversations()]
     store = Store(recorder, WriteSettings("none", KEYS))
-    assert {done.conversation: done.rows for done in store.rekey()} == {"c1": 5, NAMES[1]: 5, "imported": 1_500}
+    assert {done.conversation: done.rows for done in rekey(store)} == {"c1": 5, NAMES[1]: 5, "imported": 1_500}
     assert PLAIN not in encodings(store, "imported") | encodings(store, "c1")
     assert [(row.id, row.head) for row in store.conversations()] == before
     assert contents(store, "c1")[0] == "message 0"

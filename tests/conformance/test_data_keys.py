@@ -16,6 +16,9 @@ from pydantic import SecretStr
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
 from eventstore.maintenance import copy
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from eventstore.opening import open_store
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.types import Beginning, Row, as_rows
@@ -86,7 +89,7 @@ def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recor
     assert sorted(recorder.value("key_ids").split()) == sorted(KeyRing([OLD, NEW]).names)
     begun[begin](Store(recorder, WriteSettings(plain_allowed=True)))
     assert {row.id for row in plain.conversations()} == {"plain", "c1", "c2", "new"}
-    list(store_on(recorder, NEW, OLD).rekey(decrypt=True))
+    list(rekey(store_on(recorder, NEW, OLD), decrypt=True))
     plain.append("after the keys", said("x"), expected_version=0)
 
 
@@ -96,19 +99,19 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
     """A process without a key compresses plain rows while another one encrypts them: they must not be plain again."""
     Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
     compressing, encrypting = store_on(recorder), store_on(recorder, NEW)
-    first(recorder, lambda: list(encrypting.rekey()), monkeypatch)
+    first(recorder, lambda: list(rekey(encrypting)), monkeypatch)
     with pytest.raises(KeyUnavailable):
-        list(compressing.rekey())
+        list(rekey(compressing))
     rows = recorder.query(lambda reader: as_rows(reader.rows(key_of(recorder, "c1"), 0, 9, 9)))
     assert all(row.encoding & ENCRYPTED for row in rows)
-    assert [finding for verdict in encrypting.verify() for finding in verdict.findings] == []
+    assert [finding for verdict in verify(encrypting) for finding in verdict.findings] == []
 
 
 def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder, monkeypatch: pytest.MonkeyPatch):
     Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
     erasing = store_on(recorder)
-    first(recorder, lambda: erasing.erase("c1", reason="asked to"), monkeypatch)
-    list(store_on(recorder, NEW).rekey())
+    first(recorder, lambda: erase(erasing, "c1", reason="asked to"), monkeypatch)
+    list(rekey(store_on(recorder, NEW)))
     found = recorder.query(lambda reader: reader.conversation("c1"))
     assert found is not None
     assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
@@ -119,7 +122,7 @@ def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
     store = store_on(recorder, OLD)
     staged = store._recorder.transact(lambda t: t.begin(Beginning("imported", 5, hash_chain.new_salt(), staged=True)))
     store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0]))
-    list(store_on(recorder, NEW, OLD).rekey())
+    list(rekey(store_on(recorder, NEW, OLD)))
     found = recorder.query(lambda reader: reader.conversation(staged.key))
     assert found is not None
     assert found.key_id == KeyRing([NEW]).current
@@ -130,7 +133,7 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     store = Store(recorder)
     store.append("c1", said("private"), expected_version=0)
     key = key_of(recorder, "c1")
-    store.erase("c1", reason="asked to")
+    erase(store, "c1", reason="asked to")
     with pytest.raises(ConversationErased):
         recorder.transact(lambda transaction: copy._remember(transaction, store.database, key, [("private", 0, 1)]))
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []

@@ -8,7 +8,10 @@ import pytest
 
 from eventstore import ConversationErased, Event, Message, Store
 from eventstore.maintenance import verify as verification
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.row_checks import Pass
+from eventstore.maintenance.verify import verify
+from eventstore.stored.read_transaction import reading
 from foldlog import Histories
 
 EVENTS = 2_500
@@ -25,7 +28,7 @@ def filled(store: Store) -> Store:
 def test_reading_on_says_that_it_was_erased(filled: Store, read: Callable[[Store, str], Iterator[object]]):
     reading = read(filled, "c")
     next(reading)
-    filled.erase("c", reason="asked for", complete=False)
+    erase(filled, "c", reason="asked for", complete=False)
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
 
@@ -34,7 +37,7 @@ def test_reading_on_says_that_it_was_erased(filled: Store, read: Callable[[Store
 def test_so_it_does_where_another_conversation_has_the_id_now(filled: Store, reverse: bool):
     reading = filled.events("c", reverse=reverse)
     next(reading)
-    filled.erase("c", reason="asked for", complete=False)
+    erase(filled, "c", reason="asked for", complete=False)
     Histories(filled).create("c", replace_erased=True).append([Message(source="user", content="new")] * (EVENTS + 1))
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
@@ -44,7 +47,7 @@ def test_importing_again_says_that_it_was_erased(filled: Store):
     def source() -> Iterator[Event]:
         for place, event in enumerate(HISTORY):
             if place == 1_500:
-                filled.erase("c", reason="asked for", complete=False)
+                erase(filled, "c", reason="asked for", complete=False)
             yield event
 
     with pytest.raises(ConversationErased, match="asked for"):
@@ -54,15 +57,15 @@ def test_importing_again_says_that_it_was_erased(filled: Store):
 def test_verifying_finds_no_damage(filled: Store, monkeypatch: pytest.MonkeyPatch):
     class ErasesFirst(Pass):
         def over(self, *where: object) -> None:
-            filled.erase("c", reason="asked for", complete=False)
+            erase(filled, "c", reason="asked for", complete=False)
             super().over(*where)  # type: ignore[arg-type]
 
     monkeypatch.setattr(verification, "Pass", ErasesFirst)
-    (verdict,) = [each for each in filled.verify("c") if each.conversation == "c"]
+    (verdict,) = [each for each in verify(filled, "c") if each.conversation == "c"]
     assert verdict.findings == ()
     assert verdict.erasure is not None
 
 
 def test_a_snapshot_that_is_open_reads_on(filled: Store):
-    with filled.snapshot("c") as snapshot:
+    with reading(filled, "c") as snapshot:
         assert len(list(snapshot.events())) == EVENTS

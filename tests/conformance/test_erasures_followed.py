@@ -6,6 +6,7 @@ import pytest
 
 from eventstore import Erased, Event, InvalidEvent, Message, Store
 from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import Erasure
 from eventstore.writing.generation import Generation
 
@@ -61,7 +62,7 @@ def test_a_new_generation_begins_after_the_entry(store: Store):
         erase(store, "a", reason=f"no {text}")
     store.append("a", said("third"), expected_version=0, generation=Generation(replaces_erased=True))
     assert entries(store) == [("a", 1, Erased), ("a", 1, Erased), ("a", 0, Message)]
-    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 def test_a_repeated_erasure_is_one_entry(store: Store):

@@ -24,7 +24,10 @@ from eventstore import (
     StoreUnusable,
     WriteTransaction,
 )
+from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import Recorder
+from eventstore.stored.read_transaction import reading
+from eventstore.stored.write_transaction import project
 
 HI = Message(source="user", content="hi")
 REFUSED = "this thread is inside a write to this store, so it cannot begin another one"
@@ -125,8 +128,8 @@ def test_other_writes_inside_a_write_are_refused_too(store: Store):
     def writes(_: object) -> None:
         calls: list[Callable[[], object]] = [
             lambda: store.ingest("inner", [HI]),
-            lambda: store.erase("c", reason="no"),
-            lambda: store.project("c", lambda snapshot: None),
+            lambda: erase(store, "c", reason="no"),
+            lambda: project(store, "c", lambda snapshot: None),
             store.close,
         ]
         for call in calls:
@@ -212,10 +215,10 @@ def test_an_error_inside_a_snapshot_is_the_callers(
     store: Store, fails: Callable[[object], None], kind: type[Exception]
 ):
     store.append("c", HI, expected_version=0)
-    with pytest.raises(kind), store.snapshot("c"):
+    with pytest.raises(kind), reading(store, "c"):
         fails(None)
     with pytest.raises(kind):
-        store.project("c", fails)
+        project(store, "c", fails)
     assert store.version("c") == 1
 
 

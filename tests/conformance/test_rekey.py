@@ -24,8 +24,10 @@ from eventstore import (
     StoreUnusable,
 )
 from eventstore.maintenance import rekey as rekeying
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
-from eventstore.maintenance.rekey import Rekeyed
+from eventstore.maintenance.rekey import Rekeyed, rekey
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.changes import NewForm, NewMark
 from eventstore.recorders.types import Conversation, Row, as_rows
@@ -121,7 +123,7 @@ def expected_encodings(store: Store, form: Form) -> dict[str, list[int]]:
 def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None:
     """The rows are in this form, and whoever has its key alone reads in them what was written."""
     store = store_on(recorder, None, form.key)
-    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
     assert state(store) == wanted
     rows = stored(recorder)
     assert {name: [row.encoding for row in some] for name, (_, some) in rows.items()} == expected_encodings(store, form)
@@ -132,7 +134,7 @@ def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None
 def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
     before = stored(recorder)
     with pytest.raises(KeyUnavailable, match="set FOLDLOG_KEY or FOLDLOG_KEY_FILE"):
-        list(store_on(recorder, target.compression).rekey())
+        list(rekey(store_on(recorder, target.compression)))
     assert stored(recorder) == before
 
 
@@ -156,7 +158,7 @@ def test_every_form_becomes_every_other_one(
         store = store_on(recorder, target.compression, *dict.fromkeys([target.key, source.key]))
         for again in (False, True):
             before = stored(recorder)
-            done = list(store.rekey(decrypt=decrypt))
+            done = list(rekey(store, decrypt=decrypt))
             assert [each.conversation for each in done] == NAMES
             assert [(each.damaged, each.problem) for each in done] == [((), None)] * 2
             assert_is_in(recorder, target, wanted)
@@ -171,12 +173,12 @@ def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder
     recorder = open_recorder()
     fill(store_on(recorder, source.compression, source.key))
     wanted = state(store_on(recorder, None, source.key))
-    list(store_on(recorder, None, *dict.fromkeys([key, source.key])).rekey())
+    list(rekey(store_on(recorder, None, *dict.fromkeys([key, source.key]))))
     assert_is_in(recorder, Form(source.compression, key), wanted)
-    list(store_on(recorder, None, key).rekey(decrypt=True))
+    list(rekey(store_on(recorder, None, key), decrypt=True))
     assert_is_in(recorder, Form(source.compression, None), wanted)
     before = stored(recorder)
-    assert [each.rows for each in store_on(recorder, None).rekey()] == [0, 0]
+    assert [each.rows for each in rekey(store_on(recorder, None))] == [0, 0]
     assert stored(recorder) == before
 
 
@@ -189,14 +191,14 @@ def test_a_long_conversation_is_changed_in_small_transactions(
     store.ingest("c1", (event(n) for n in range(700)))
     wanted = list(store.events("c1"))
     for _ in range(2):
-        (done,) = store_on(recorder, "zlib", "one").rekey("c1")
+        (done,) = rekey(store_on(recorder, "zlib", "one"), "c1")
         keyed = store_on(recorder, None, "one")
         assert list(keyed.events("c1")) == wanted
-        assert [verdict.findings for verdict in keyed.verify() if verdict.findings] == []
-    (done,) = keyed.rekey("c1", decrypt=True)
+        assert [verdict.findings for verdict in verify(keyed) if verdict.findings] == []
+    (done,) = rekey(keyed, "c1", decrypt=True)
     assert done.rows == 700
     assert list(store.events("c1")) == wanted
-    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 class _Stopped(Exception):
@@ -233,17 +235,17 @@ def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
         stopping: Any = _Stopping(recorder, left)
         with_all_keys = partial(store_on, recorder, None, *keys)
         try:
-            list(store_on(stopping, "none", *keys).rekey(decrypt=target is None))
+            list(rekey(store_on(stopping, "none", *keys), decrypt=target is None))
             break
         except _Stopped:
             pass
         assert state(with_all_keys()) == wanted
-        assert [verdict.findings for verdict in with_all_keys().verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(with_all_keys()) if verdict.findings] == []
         appended = with_all_keys().append("c1", event(0), expected_version=LENGTH, idempotency_key="new")
         assert with_all_keys().append("c1", event(0), expected_version=0, idempotency_key="new") == appended
-        list(store_on(recorder, "none", *keys).rekey(decrypt=target is None))
+        list(rekey(store_on(recorder, "none", *keys), decrypt=target is None))
         store = store_on(recorder, None, target)
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
         assert list(store.events("c1"))[:LENGTH] == wanted["c1"][1]
         assert Views(store).at("c1", LENGTH).events == wanted["c1"][2][-1]
     else:
@@ -274,13 +276,13 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_rec
         recorder = open_recorder()
         fill(store_on(recorder, None, "one" if decrypt else None))
         appending: Any = _Appending(recorder, store_on(recorder, "none", "one"))
-        done = list(store_on(appending, "none", "one").rekey("c1", decrypt=decrypt))
+        done = list(rekey(store_on(appending, "none", "one"), "c1", decrypt=decrypt))
         appended = appending.appended
         assert done == [Rekeyed("c1", decrypt, LENGTH + (appended if decrypt else 0), (), bytes_pending=False)]
         after = store_on(recorder, None, None if decrypt else "one")
         assert after.version("c1") == LENGTH + appended
         assert len(list(after.events("c1"))) == LENGTH + appended
-        assert [verdict.findings for verdict in after.verify("c1") if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
 
 
 class _Meeting:
@@ -310,21 +312,21 @@ def test_what_is_redacted_while_it_runs_stays_redacted(
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
     meeting: Any = _Meeting(recorder, lambda: redact(other, "c1", 1, reason="asked", by="tests"))
-    (done,) = store_on(meeting, "none", *keys).rekey("c1", decrypt=target is None and source is not None)
+    (done,) = rekey(store_on(meeting, "none", *keys), "c1", decrypt=target is None and source is not None)
     assert (done.damaged, done.problem) == ((), None)
     after = store_on(recorder, None, target)
     assert next(after.events("c1", 1, 2)).redacted is not None
-    assert [verdict.findings for verdict in after.verify("c1") if verdict.findings] == []
+    assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
 
 
 def test_one_that_meets_another_one_begins_again(open_recorder: OpenRecorder):
     recorder = open_recorder()
     fill(store_on(recorder, "zlib"))
     other = store_on(recorder, None, "other", "one")
-    meeting: Any = _Meeting(recorder, lambda: list(other.rekey("c1")))
-    (done,) = store_on(meeting, None, "one", "other").rekey("c1")
+    meeting: Any = _Meeting(recorder, lambda: list(rekey(other, "c1")))
+    (done,) = rekey(store_on(meeting, None, "one", "other"), "c1")
     assert (done.damaged, done.problem) == ((), None)
-    assert [verdict.findings for verdict in store_on(recorder, None, "one").verify("c1") if verdict.findings] == []
+    assert [verdict.findings for verdict in verify(store_on(recorder, None, "one"), "c1") if verdict.findings] == []
 
 
 def test_a_batch_that_does_not_read_the_same_is_taken_back(
@@ -340,7 +342,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
     with pytest.raises(StoreUnusable, match="would read otherwise in their new form"):
-        list(store_on(recorder, "none").rekey())
+        list(rekey(store_on(recorder, "none")))
     assert stored(recorder) == before
 
 
@@ -355,19 +357,19 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     )
     recorder.transact(lambda transaction: transaction.change(found.key, NewForm([forged])))
     store = store_on(recorder, None, "one")
-    done = {each.conversation: each for each in store.rekey()}
+    done = {each.conversation: each for each in rekey(store)}
     assert done["c1"][:4] == ("c1", True, LENGTH - 1, (7,))
     assert stored(recorder)["c1"][1][7].encoding == PLAIN
-    assert {each.conversation: each for each in store.rekey()}["c1"] == Rekeyed("c1", False, 0, (7,))
+    assert {each.conversation: each for each in rekey(store)}["c1"] == Rekeyed("c1", False, 0, (7,))
 
 
 def test_a_conversation_that_was_erased_is_left_alone(open_recorder: OpenRecorder):
     recorder = open_recorder()
     fill(store_on(recorder, None))
     store = store_on(recorder, "zlib", "one")
-    store.erase("c1", reason="asked to")
-    assert [each.conversation for each in store.rekey()] == NAMES[1:]
-    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+    erase(store, "c1", reason="asked to")
+    assert [each.conversation for each in rekey(store)] == NAMES[1:]
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 def test_nothing_is_changed_where_one_of_the_keys_is_missing(open_recorder: OpenRecorder):
@@ -376,7 +378,7 @@ def test_nothing_is_changed_where_one_of_the_keys_is_missing(open_recorder: Open
     store_on(recorder, None, "other").append("z", event(0), expected_version=0)
     before = stored(recorder)
     with pytest.raises(KeyUnavailable, match="conversation 'z' is encrypted under key"):
-        list(store_on(recorder, "zlib", "one").rekey())
+        list(rekey(store_on(recorder, "zlib", "one")))
     assert stored(recorder) == before
 
 
@@ -386,7 +388,7 @@ def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(open_recorder:
     found, _ = stored(recorder)["c1"]
     recorder.transact(lambda transaction: transaction.change(found.key, NewMark(None)))
     store = store_on(recorder, "zlib", "other", "one")
-    one, other = store.rekey()
+    one, other = rekey(store)
     assert (one.key, one.rows, other.key, other.rows > 0) == (False, 0, True, True)
     assert "the conversation has no mark" in str(one.problem)
     with pytest.raises(CorruptEvent, match="the conversation has no mark"):

@@ -40,6 +40,7 @@ from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.moment import Moment, query_all
+from eventstore.stored.read_transaction import reading
 from eventstore.stored.staging import staged_keys
 
 
@@ -446,7 +447,7 @@ def test_an_inline_projection_is_written_with_the_structural_events(store: Store
     store.append("c1", said("a"), expected_version=0)
     store.append("c1", [CondensationRequest(), said("b")], expected_version=1)
     store.append("c1", said("c"), expected_version=3)
-    with store.snapshot("c1") as snapshot:
+    with reading(store, "c1") as snapshot:
         assert list(snapshot.records("counts")) == [Record(3, 1, None, b"1")]
         assert snapshot.version == 4
 
@@ -459,7 +460,7 @@ def test_nothing_is_appended_where_an_inline_projection_fails(store: Store):
     with pytest.raises(RuntimeError, match="the projection failed"):
         store.append("c1", CondensationRequest(), expected_version=1)
     assert store.version("c1") == 1
-    with store.snapshot("c1") as snapshot:
+    with reading(store, "c1") as snapshot:
         assert [record.version for record in snapshot.records("counts")] == [1]
 
 
@@ -469,20 +470,20 @@ def test_of_two_inline_projections_of_one_name_the_last_is_called(store: Store):
     store.register(before)
     store.register(after)
     store.append("c1", CondensationRequest(), expected_version=0)
-    with store.snapshot("c1") as snapshot:
+    with reading(store, "c1") as snapshot:
         assert len(list(snapshot.records("counts"))) == 1
 
 
 def test_an_inline_projection_sees_a_staged_import(store: Store):
     store.register(CountsCondensations())
     store.ingest("c1", [*HISTORY[:1_200], CondensationRequest(), *HISTORY[1_201:]])
-    with store.snapshot("c1") as snapshot:
+    with reading(store, "c1") as snapshot:
         assert list(snapshot.records("counts")) == [Record(2_000, 1, None, b"1")]
 
 
 def test_a_snapshot_reads_one_moment(store: Store):
     store.append("c1", [said(str(n), shown=n != 2) for n in range(5)], expected_version=0)
-    with store.snapshot("c1") as snapshot:
+    with reading(store, "c1") as snapshot:
         assert [e.id for e in snapshot.shown_events([(0, 2), (4, 9)])] == [0, 1, 4]
         assert [e.id for e in snapshot.events(1, 3)] == [1, 2]
         assert snapshot.head is not None

@@ -22,7 +22,9 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder
+from eventstore.stored.read_transaction import reading
 from projections import Views
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -53,7 +55,7 @@ def test_every_read_gives_the_time_of_the_recording(timed: Store):
     assert [event.timestamp for event in timed.events("c1")] == times
     assert [logged.event.timestamp for logged in timed.log("c1")] == times
     assert list(timed.follow()) == list(recorded)
-    with timed.snapshot("c1") as snapshot:
+    with reading(timed, "c1") as snapshot:
         assert [event.timestamp for event in snapshot.shown_events([(0, 2)])] == times[:2]
         assert [event.timestamp for event in snapshot.structural_events()] == times[2:]
     assert [event.timestamp for event in given] == [None, None], "the given events are the caller's"
@@ -63,7 +65,7 @@ def test_nothing_more_is_stored(timed: Store):
     timed.append("c1", said("one"), expected_version=0)
     timed.append("c1", said("two", timestamp=OTHER), expected_version=1)
     assert [b"timestamp" in body for body in bodies(timed)] == [False, True]
-    assert [verdict.findings for verdict in timed.verify("c1")] == [()]
+    assert [verdict.findings for verdict in verify(timed, "c1")] == [()]
 
 
 def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed: Store):

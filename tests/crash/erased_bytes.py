@@ -30,6 +30,10 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.backup import back_up
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from foldlog.maintenance import Maintenance
 from foldlog.reports import audit_database
 from foldlog.search import SearchIndex
@@ -138,14 +142,14 @@ def after_erasures(folder: Path, seed: int) -> list[str]:
         found = []
         names = [name for name in store.names if stores[0].version(name)]
         for name in store.rng.sample(names, min(3, len(names))):
-            receipt = store.rng.choice(stores).erase(name, reason="asked to")
+            receipt = erase(store.rng.choice(stores), name, reason="asked to")
             marks = [mark("b", name), mark("k", name)]
             found += [f"{receipt.id}: bytes pending"] * receipt.bytes_pending + bytes_left(folder, marks)
             backup = folder / f"backup-{name}.db"
-            stores[0].back_up(str(backup))
+            back_up(stores[0], str(backup))
             found += bytes_left(folder, marks)
             backup.unlink()
-        found += [str(finding) for verdict in stores[1].verify() for finding in verdict.findings]
+        found += [str(finding) for verdict in verify(stores[1]) for finding in verdict.findings]
     return found
 
 
@@ -157,11 +161,11 @@ def after_encryption(folder: Path, seed: int) -> list[str]:
         store.fill(stores)
         compression = store.rng.choice(("none", "zlib"))
         sealed = stack.enter_context(open_store(store.url, keys=KEYS, compression=compression))  # type: ignore[arg-type]
-        found = [f"{each.conversation}: damaged" for each in sealed.rekey() if each.damaged]
-        sealed.back_up(str(folder / "backup.db"))
-        found += ["bytes pending"] * sealed.bytes_pending
+        found = [f"{each.conversation}: damaged" for each in rekey(sealed) if each.damaged]
+        back_up(sealed, str(folder / "backup.db"))
+        found += ["bytes pending"] * sealed.database.bytes_pending
         found += bytes_left(folder, [mark("b", name) for name in store.names])
-        found += [str(finding) for verdict in sealed.verify() for finding in verdict.findings]
+        found += [str(finding) for verdict in verify(sealed) for finding in verdict.findings]
     return found
 
 
@@ -194,10 +198,10 @@ def after_redactions(folder: Path, seed: int) -> list[str]:
             found += ["bytes pending"] * receipt.bytes_pending + unconfirmed
             if audit.exists():
                 audit_database.update(stores[0], audit, [secret.conversation])
-            stores[0].back_up(str(folder / "backup.db"))
+            back_up(stores[0], str(folder / "backup.db"))
             found += bytes_left(folder, [secret.mark])
             (folder / "backup.db").unlink()
-        found += [str(finding) for verdict in stores[1].verify() for finding in verdict.findings]
+        found += [str(finding) for verdict in verify(stores[1]) for finding in verdict.findings]
     return found
 
 

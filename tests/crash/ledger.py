@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import CondensationAction, Erased, Event, Message, Redaction, Store, open_store
+from eventstore.maintenance.verify import verify
 from projections import Views, audit
 
 __all__ = ["Acknowledged", "Ledger", "batch_of", "contents", "inspect", "open_at"]
@@ -86,7 +87,7 @@ def inspect(
     """
     findings: list[str] = []
     with open_store(f"sqlite:///{path}") as store:
-        for verdict in store.verify():  # every event, its place, its checksum, its head, and the file
+        for verdict in verify(store):  # every event, its place, its checksum, its head, and the file
             findings += [
                 f"{verdict.conversation or 'the file'}: {finding}"
                 for finding in verdict.findings

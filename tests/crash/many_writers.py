@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from eventstore import ANY_VERSION, Event, Message, Store, VersionConflict, open_store
+from eventstore.maintenance.erase import erase
 from tests.crash.under_load import Follower
 
 
@@ -92,7 +93,7 @@ def erase_history(path: Path, events: int, answer: Connection) -> None:
         answer.send("ready")
         answer.recv()
         begun = time.monotonic()
-        store.erase("to erase", reason="asked for")
+        erase(store, "to erase", reason="asked for")
         answer.send(time.monotonic() - begun)
 
 

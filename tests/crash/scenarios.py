@@ -216,7 +216,7 @@ def _with_a_secret(path: Path) -> None:
 
 def erase(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
-        store.erase("secret", reason="asked to")
+        erasure.erase(store, "secret", reason="asked to")
         recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
         ledger.enter("c1", recorded[0].id, 2, "after")
 

@@ -21,6 +21,7 @@ PRELUDE = """
 import os, signal, sys, threading, time
 from pathlib import Path
 from eventstore import *
+from eventstore.stored.read_transaction import reading
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 folder = Path(sys.argv[1])
@@ -74,7 +75,7 @@ def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path: Pat
 store = open_at(path)
 append(store, "c1", "before")
 list(store.events("c1"))
-store.data_version()
+store.database.data_version()
 child = os.fork()
 if child == 0:
     ledger = Ledger(folder / "child.ledger")
@@ -149,7 +150,7 @@ append(store, "c1", "before")
 def attempt(work):
     try: say(f"done {work()}")
     except EventStoreError as error: say(error)
-with store.snapshot("c1"):
+with reading(store, "c1"):
     child = os.fork()
     if child == 0:
         attempt(lambda: store.version("c1"))

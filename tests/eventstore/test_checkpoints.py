@@ -19,6 +19,7 @@ from eventstore.recorders.sqlite import writing
 from eventstore.recorders.sqlite.log import checkpoints, space
 from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.stored.read_transaction import reading
 
 AT = 50
 PAGE_BYTES = 4_096 + 24
@@ -74,7 +75,7 @@ def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None
 
         @contextmanager
         def then_append(file: StoreFile) -> Iterator[None]:
-            with store.snapshot("c1"):
+            with reading(store, "c1"):
                 with written_back(file):
                     yield
                 append(store)
@@ -105,7 +106,7 @@ def test_a_log_that_is_read_begins_again_when_nobody_reads_it(
     store: Store, tmp_path: Path, committed_between: Callable[[Store], None]
 ):
     committed_between(store)
-    with store.snapshot("c1") as snapshot:
+    with reading(store, "c1") as snapshot:
         append_in_turn(store, 60)
         grown = pages_of_log(tmp_path / "history.db")
         assert snapshot.version == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
+from eventstore.stored.read_transaction import reading
 from foldlog.words.reasons import requests_before
 from projections import Views
 
@@ -141,7 +142,7 @@ def test_why_of_an_early_event_reads_the_revisions_and_not_the_condensations(sto
     views = Views(store)
     views.current("chain")
     version = store.version("chain")
-    with store.snapshot("chain") as snapshot:
+    with reading(store, "chain") as snapshot:
         before = Counting.steps
         revisions = sum(1 for _ in snapshot.records("views"))
         once = Counting.steps - before

@@ -33,14 +33,17 @@ from eventstore import (
     open_store,
 )
 from eventstore.codec import encode
-from eventstore.maintenance.rekey import Rekeyed
-from eventstore.maintenance.verify import Published
+from eventstore.maintenance.backup import back_up
+from eventstore.maintenance.copy_store import copy_store
+from eventstore.maintenance.rekey import Rekeyed, rekey
+from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.recorders.types import Beginning, Row, as_rows
 from eventstore.stored import hash_chain, row_codec
 from eventstore.stored.compression import NotAsWritten, compressed, decompressed
+from eventstore.stored.read_transaction import reading
 from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
 from eventstore.stored.rows import chained
 from eventstore.stored.staging import staged as staged_in
@@ -80,7 +83,7 @@ def is_in_the_files(path: Path, text: str = TEXT) -> bool:
 
 
 def assert_sound(store: Store) -> None:
-    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 @pytest.fixture
@@ -156,7 +159,7 @@ def test_a_record_beside_a_sealed_conversation_is_sealed_too(path: Path):
         store.register(Keeper())
         store.append("c1", CondensationRequest(), expected_version=0)
     assert not is_in_the_files(path)
-    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store, store.snapshot("c1") as snapshot:
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store, reading(store, "c1") as snapshot:
         assert snapshot.record_at("keeper") == Record(1, 1, None, TEXT.encode())
 
 
@@ -181,7 +184,7 @@ def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_wr
             with pytest.raises(KeyUnavailable, match="set FOLDLOG_KEY or FOLDLOG_KEY_FILE"):
                 attempt()
         assert store.version("c1") == 20
-        (finding,) = next(store.verify()).findings
+        (finding,) = next(verify(store)).findings
         assert "could not be checked" in str(finding)
 
 
@@ -337,13 +340,13 @@ def test_a_plain_store_is_sealed_while_it_is_used_and_no_plain_text_is_left(path
 
         thread = threading.Thread(target=write)
         thread.start()
-        done = {rekeyed.conversation: rekeyed for rekeyed in store.rekey()}
+        done = {rekeyed.conversation: rekeyed for rekeyed in rekey(store)}
         stop.set()
         thread.join()
         assert done["long"] == Rekeyed("long", True, 1_500, (), bytes_pending=False)
         assert heads(store)["long"] == before["long"]
         assert contents(store) == [f"{n} {TEXT}" for n in range(20 + written)]
-        assert [rekeyed.rows for rekeyed in store.rekey()] == [0, 0]
+        assert [rekeyed.rows for rekeyed in rekey(store)] == [0, 0]
         assert_sound(store)
         assert encodings(path) == {2 + ENCRYPTED}
         assert not is_in_the_files(path)
@@ -366,8 +369,8 @@ def test_the_wrapping_key_is_changed_without_touching_a_row(path: Path):
         fill(store)
     before = rows_of(path)
     with open_store(url, keys=KeyRing([NEW, OLD])) as store:
-        assert list(store.rekey()) == [Rekeyed("c1", True, 0, (), bytes_pending=False)]
-        assert list(store.rekey()) == [Rekeyed("c1", False, 0, (), bytes_pending=False)]
+        assert list(rekey(store)) == [Rekeyed("c1", True, 0, (), bytes_pending=False)]
+        assert list(rekey(store)) == [Rekeyed("c1", False, 0, (), bytes_pending=False)]
     assert rows_of(path) == before
     with open_store(url, keys=KeyRing([NEW])) as store:
         assert len(contents(store)) == 20
@@ -383,7 +386,7 @@ def test_a_store_that_is_open_goes_on_while_another_seals_it(path: Path):
         fill(plain)
         assert len(contents(one)) == 20
         assert len(contents(plain)) == 20
-        list(one.rekey())
+        list(rekey(one))
         assert len(contents(one)) == 20
         with pytest.raises(KeyUnavailable):
             contents(plain)
@@ -400,7 +403,7 @@ def test_a_damaged_row_is_left_and_named_when_the_rest_is_brought_over(path: Pat
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET body = CAST(replace(body, 'private', 'public!') AS TEXT) WHERE id = 3")
     with open_store(url, compression="zlib") as store:
-        assert list(store.rekey()) == [Rekeyed("c1", False, 19, (3,), bytes_pending=False)]
+        assert list(rekey(store)) == [Rekeyed("c1", False, 19, (3,), bytes_pending=False)]
         with pytest.raises(CorruptEvent, match="conversation 'c1', event 3:"):
             contents(store)
 
@@ -457,8 +460,8 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
         rows, _ = chained(staged, [encode(said(n)) for n in range(500)], 5)
         store._recorder.transact(lambda t: stage(store, t, staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:
-        list(store.rekey("c1"))
-        done = list(store.rekey(*([] if conversation is None else [conversation])))
+        list(rekey(store, "c1"))
+        done = list(rekey(store, *([] if conversation is None else [conversation])))
         assert [each.conversation for each in done] == (["c1", "imported"] if conversation is None else ["imported"])
     assert not is_in_the_files(path)
 
@@ -500,7 +503,7 @@ def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path:
         for read in reads:
             with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
                 read()
-        assert "the event is plain text" in str([verdict.findings for verdict in store.verify()])
+        assert "the event is plain text" in str([verdict.findings for verdict in verify(store)])
 
 
 def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_rows(path: Path):
@@ -511,7 +514,7 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
         assert len(list(long_lived.follow())) == 3
         assert len(contents(long_lived)) == 3
         with open_store(url, keys=KeyRing([OLD])) as other:
-            list(other.rekey())
+            list(rekey(other))
         replace_row(path, 0, "deploy now")
         for read in (lambda: list(long_lived.follow()), lambda: contents(long_lived)):
             with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
@@ -524,7 +527,7 @@ def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(pat
     earlier, forged = path.with_name("earlier.db"), path.with_name("forged.db")
     with open_store(url, keys=KeyRing([OLD])) as store:
         fill(store, 3)
-        store.back_up(str(earlier))
+        back_up(store, str(earlier))
         store.append("c1", said(3), expected_version=3)
         row = store.conversation("c1")
         published = {"c1": [Published(row.version, bytes.fromhex(row.head))]}
@@ -534,7 +537,7 @@ def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(pat
         with open_store(f"sqlite:///{other}", keys=KeyRing([OLD])) as store:
             assert len(contents(store)) == length
             assert_sound(store)
-            assert next(store.verify(published=published)).findings
+            assert next(verify(store, published=published)).findings
 
 
 def test_rows_of_form_1_do_not_come_back_to_a_conversation_that_was_rekeyed(tmp_path: Path):
@@ -548,7 +551,7 @@ def test_rows_of_form_1_do_not_come_back_to_a_conversation_that_was_rekeyed(tmp_
         ).fetchall()
     with open_store(url, keys=keys) as store:
         wanted = list(store.events("encrypted"))
-        list(store.rekey())
+        list(rekey(store))
         assert list(store.events("encrypted")) == wanted
         assert_sound(store)
     position, encoding, body, checksum, _ = before[6]
@@ -601,9 +604,9 @@ def test_a_body_over_the_limit_that_comes_from_elsewhere_is_not_compressed(tmp_p
         open_store(f"sqlite:///{tmp_path}/b.db", compression=compression) as target,
     ):
         source.append("c1", large, expected_version=0)
-        assert [moved.problem for moved in target.bring(source)] == [None]
+        assert [moved.problem for moved in copy_store(source, target)] == [None]
         assert contents(target) == contents(source) == [large.content]
-        list(target.rekey())
+        list(rekey(target))
         assert contents(target) == [large.content]
     assert encodings(tmp_path / "a.db") == {COMPRESSIONS.index(compression)}
     assert encodings(tmp_path / "b.db") == {PLAIN}

@@ -11,6 +11,10 @@ import pytest
 
 import eventstore.writing.importing
 from eventstore import Message, Recorded, Store, open_store
+from eventstore.maintenance.backup import back_up, vacuum
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.status import lost_after
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite import epochs
 from tests.eventstore.test_golden_stores import KEYS, unpacked
 
@@ -52,7 +56,7 @@ def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[i
     backup = path.with_name("backup.db")
     with open_store(f"sqlite:///{path}") as store:
         kept = [append(store, f"kept {n}") for n in range(5)][-1].position
-        store.back_up(str(backup))
+        back_up(store, str(backup))
         seen = [append(store, f"lost {n}") for n in range(3)][-1].position
     if restore is not in_place:
         path.unlink()
@@ -71,7 +75,7 @@ def test_a_follower_of_a_store_that_was_restored_misses_nothing(path: Path, rest
         assert positions == list(range(positions[0], positions[0] + 5))
         assert texts(store, seen) == [f"new {n}" for n in range(5)]
         assert texts(store, kept) == texts(store, seen)
-        assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "next").position == positions[-1] + 1
 
@@ -79,22 +83,22 @@ def test_a_follower_of_a_store_that_was_restored_misses_nothing(path: Path, rest
 def test_a_follower_is_told_what_it_has_seen_that_the_store_has_not(path: Path):
     kept, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
-        assert [store.lost_after(position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
+        assert [lost_after(store, position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
         new = append(store, "new").position
-        assert [store.lost_after(position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
-        assert [store.lost_after(position) for position in (new - 1, new, new + 1)] == [kept, None, new]
-        store.back_up(str(path.with_name("again.db")))
+        assert [lost_after(store, position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
+        assert [lost_after(store, position) for position in (new - 1, new, new + 1)] == [kept, None, new]
+        back_up(store, str(path.with_name("again.db")))
         later = append(store, "later").position
     path.with_name("again.db").rename(path)
     with open_store(f"sqlite:///{path}") as store:
         append(store, "newer")
-        assert [store.lost_after(position) for position in (kept, seen, new, later)] == [None, kept, None, new]
+        assert [lost_after(store, position) for position in (kept, seen, new, later)] == [None, kept, None, new]
 
 
 def test_each_copy_that_is_written_to_begins_an_epoch_of_its_own(path: Path, tmp_path: Path):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "first")
-        store.back_up(str(tmp_path / "copy.db"))
+        back_up(store, str(tmp_path / "copy.db"))
         assert append(store, "second").position == 2
     positions = []
     for name in ("one.db", "two.db"):
@@ -111,9 +115,9 @@ def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_
     shutil.copy(path, tmp_path / "copy.db")
     with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
         append(copy, "gone", "gone")
-        copy.erase("gone", reason="asked to")
+        erase(copy, "gone", reason="asked to")
         append(copy, "second")
-        copy.vacuum()
+        vacuum(copy)
         append(copy, "third")
         assert texts(copy) == ["first", "(erased)", "second", "third"]
 
@@ -121,7 +125,7 @@ def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_
 def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "first")
-        store.back_up(str(tmp_path / "copy.db"))
+        back_up(store, str(tmp_path / "copy.db"))
     before = (tmp_path / "copy.db").read_bytes()
     with open_store(f"sqlite:///{tmp_path / 'copy.db'}?mode=ro") as copy:
         assert texts(copy) == ["first"]
@@ -168,7 +172,7 @@ def test_a_store_of_schema_2_begins_an_epoch_since_it_may_be_a_copy(tmp_path: Pa
     with open_store(f"sqlite:///{path}", keys=KEYS) as store:
         last = list(store.follow())[-1].position
         assert append(store, "new", "new").position > last + 2**31
-        assert [f for v in store.verify() for f in v.findings if v.conversation in (None, "new")] == []
+        assert [f for v in verify(store) for f in v.findings if v.conversation in (None, "new")] == []
 
 
 def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch):

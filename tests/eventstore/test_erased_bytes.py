@@ -18,11 +18,14 @@ from pydantic import SecretStr
 import eventstore.writing.importing
 from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.maintenance.backup import vacuum
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite import store_file
 from eventstore.recorders.sqlite.erased_bytes import scrub
 from eventstore.recorders.sqlite.erased_bytes.page_space import is_tree_page, suspicious, unused_parts
+from eventstore.stored.read_transaction import reading
 from tests.crash.bytes_left import bytes_left
 from tests.crash.erased_bytes import look, mark
 
@@ -98,7 +101,7 @@ def test_pages_that_others_write_during_the_search_are_looked_at_again(tmp_path:
         monkeypatch.setattr(scrub._Scrub, "_search", searched)
         assert store._recorder.purge()
         assert bytes_left(tmp_path, [OLD]) == []
-        assert [finding for verdict in other.verify() for finding in verdict.findings] == []
+        assert [finding for verdict in verify(other) for finding in verdict.findings] == []
 
 
 def test_a_page_in_the_cache_of_another_connection_does_not_bring_the_bytes_back(
@@ -142,7 +145,7 @@ def test_others_write_while_the_file_is_searched_and_between_two_parts_that_are_
 
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
         monkeypatch.setattr(scrub._Scrub, "_search", searched)
-        store.erase("secret", reason="asked to")
+        erase(store, "secret", reason="asked to")
         assert len(versions) > 5
         assert versions == list(range(versions[0], versions[0] + len(versions)))
         assert bytes_left(tmp_path, SECRETS) == []
@@ -164,7 +167,7 @@ def test_a_log_that_grows_long_during_the_search_is_emptied_before_it_goes_on(
 
     with open_store(f"sqlite:///{path}") as store:
         monkeypatch.setattr(scrub._Scrub, "_search", searched)
-        store.erase("secret", reason="asked to")
+        erase(store, "secret", reason="asked to")
         assert len(lengths) > 3
         assert max(lengths) < 100_000
         assert bytes_left(tmp_path, SECRETS) == []
@@ -176,18 +179,18 @@ def test_a_reader_that_stays_open_is_waited_for_and_then_named(tmp_path: Path, m
     monkeypatch.setattr(scrub, "_PATIENCE_S", 0.1)
     search = scrub._Scrub._search
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
-        reading = other.snapshot("other")
+        snapshot = reading(other, "other")
 
         def searched(self: Any) -> tuple[list[int], bool]:
             keyed(other, "other", 5_000)
-            reading.__enter__()
+            snapshot.__enter__()
             return search(self)
 
         with monkeypatch.context() as patched:
             patched.setattr(scrub._Scrub, "_search", searched)
             with pytest.raises(StillRead, match="the store is being read, so its WAL cannot be emptied now"):
                 store._recorder.purge()
-        reading.__exit__(None, None, None)
+        snapshot.__exit__(None, None, None)
         assert store._recorder.purge()
 
 
@@ -205,13 +208,13 @@ def test_where_bytes_cannot_be_overwritten_the_receipt_says_so_and_vacuum_comple
     path = tmp_path / "store.db"
     fill(path)
     with open_store(f"sqlite:///{path}") as store:
-        assert not store.bytes_pending
-        assert store.erase("secret", reason="asked to").bytes_pending
+        assert not store.database.bytes_pending
+        assert erase(store, "secret", reason="asked to").bytes_pending
     with open_store(f"sqlite:///{path}") as store:
         assert [(row.id, row.bytes_pending) for row in store.conversations()] == [("other", False), ("secret", True)]
         assert store.conversation("secret").bytes_pending
-        done = store.vacuum()
-        assert not store.bytes_pending
+        done = vacuum(store)
+        assert not store.database.bytes_pending
         assert not store.conversation("secret").bytes_pending
         assert done.bytes_after == path.stat().st_size, "nothing is left in the log"
         assert bytes_left(tmp_path, SECRETS) == []
@@ -233,8 +236,8 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, unseen
     path = tmp_path / "store.db"
     fill(path)
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
-        assert store.erase("secret", reason="asked to").bytes_pending
-        with other.snapshot("other"), pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
+        assert erase(store, "secret", reason="asked to").bytes_pending
+        with reading(other, "other"), pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
             vacuum(store, patience_s=0.1)
         assert not vacuum(store, patience_s=0.1).bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
@@ -245,10 +248,10 @@ def test_of_many_erasures_the_last_one_removes_the_bytes_of_all(tmp_path: Path):
     fill(path)
     with open_store(f"sqlite:///{path}") as store:
         keyed(store, "last", 10_000)
-        assert store.erase("secret", reason="asked to", complete=False).bytes_pending
-        assert store.bytes_pending
-        assert not store.erase("last", reason="asked to").bytes_pending
-        assert not store.bytes_pending
+        assert erase(store, "secret", reason="asked to", complete=False).bytes_pending
+        assert store.database.bytes_pending
+        assert not erase(store, "last", reason="asked to").bytes_pending
+        assert not store.database.bytes_pending
         assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []
 
 
@@ -267,13 +270,13 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path: Path, monkeypa
         with monkeypatch.context() as patched:
             patched.setattr("eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed)
             with pytest.raises(_Killed):
-                store.erase("secret", reason="asked to")
+                erase(store, "secret", reason="asked to")
         assert store.conversation("secret").bytes_pending
         assert bytes_left(tmp_path, SECRETS) != []
-        store.vacuum()
+        vacuum(store)
         assert not store.conversation("secret").bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
-        assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
 
 
 def test_bytes_of_an_erasure_that_began_later_stay_pending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -288,10 +291,10 @@ def test_bytes_of_an_erasure_that_began_later_stay_pending(tmp_path: Path, monke
 
         with monkeypatch.context() as patched:
             patched.setattr(scrub._Scrub, "_search", searched)
-            store.erase("secret", reason="asked to")
-        assert store.bytes_pending
+            erase(store, "secret", reason="asked to")
+        assert store.database.bytes_pending
         assert store._recorder.purge()
-        assert not store.bytes_pending
+        assert not store.database.bytes_pending
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------

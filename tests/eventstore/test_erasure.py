@@ -26,8 +26,10 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.types import as_rows
+from eventstore.stored.read_transaction import reading
 from eventstore.stored.write_transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
@@ -71,7 +73,7 @@ def test_the_text_is_in_the_files_before_and_in_none_after(tmp_path: Path):
         fill(url)
         assert files_with(tmp_path, SECRET) == ["history.db-wal"] or "history.db" in files_with(tmp_path, SECRET)
         with open_store(url) as store:
-            receipt = store.erase("secret", reason="asked to, by letter of 3 May")
+            receipt = erase(store, "secret", reason="asked to, by letter of 3 May")
         assert files_with(tmp_path, SECRET) == []
         assert files_with(tmp_path, OTHER) != []
         assert (receipt.version, receipt.erased_reason) == (303, "asked to, by letter of 3 May")
@@ -90,7 +92,7 @@ def test_in_a_sealed_store_the_keys_go_too(tmp_path: Path, compression: str):
             assert found is not None
             assert found.sealed_key is not None
             bodies = [row.body for row in as_rows(reader.rows(found.key, 0, 10, 10))]
-        store.erase("secret", reason="asked to")
+        erase(store, "secret", reason="asked to")
     for secret in (SECRET, found.sealed_key, *bodies):
         assert files_with(tmp_path, secret) == []
 
@@ -99,14 +101,14 @@ def test_reading_it_says_that_it_was_erased_and_its_id_is_not_used_again(tmp_pat
     url = f"sqlite:///{tmp_path / 'history.db'}"
     fill(url)
     with open_store(url) as store:
-        store.erase("secret", reason="asked to")
+        erase(store, "secret", reason="asked to")
         attempts: list[Callable[[], object]] = [
             lambda: store.events("secret"),
             lambda: store.version("secret"),
             lambda: store.append("secret", Message(source="user", content="hi"), expected_version=0),
             lambda: store.append("secret", Message(source="user", content="hi"), expected_version=ANY_VERSION),
             lambda: store.ingest("secret", [Message(source="user", content="hi")]),
-            lambda: store.snapshot("secret").__enter__(),
+            lambda: reading(store, "secret").__enter__(),
         ]
         for attempt in attempts:
             with pytest.raises(ConversationErased, match="asked to"):
@@ -120,8 +122,8 @@ def test_verify_passes_and_names_it_as_erased(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     fill(url)
     with open_store(url) as store:
-        receipt = store.erase("secret", reason="asked to")
-        verdicts = list(store.verify())
+        receipt = erase(store, "secret", reason="asked to")
+        verdicts = list(verify(store))
     assert [verdict.findings for verdict in verdicts] == [(), (), ()]
     erasure = verdicts[1].erasure
     assert erasure is not None
@@ -130,14 +132,14 @@ def test_verify_passes_and_names_it_as_erased(tmp_path: Path):
 
 def test_an_unknown_conversation_cannot_be_erased(tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path / 'history.db'}") as store, pytest.raises(ConversationNotFound):
-        store.erase("nobody", reason="asked to")
+        erase(store, "nobody", reason="asked to")
 
 
 def test_erasing_again_gives_the_first_tombstone(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     fill(url)
     with open_store(url) as store:
-        assert store.erase("secret", reason="first") == store.erase("secret", reason="second")
+        assert erase(store, "secret", reason="first") == erase(store, "secret", reason="second")
 
 
 class _Killed(BaseException):
@@ -157,27 +159,27 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
         with monkeypatch.context() as patched:
             patched.setattr("eventstore.maintenance.erase.time.sleep", killed)
             with pytest.raises(_Killed):
-                store.erase("secret", reason="asked to")
+                erase(store, "secret", reason="asked to")
         with pytest.raises(ConversationErased):
             store.events("secret")
         assert [type(one.event) for one in store.follow() if one.conversation == "secret"] == [Erased]
-        (unfinished,) = next(v for v in store.verify() if v.conversation == "secret").findings
+        (unfinished,) = next(v for v in verify(store) if v.conversation == "secret").findings
         assert "its erasure was interrupted" in str(unfinished)
-        store.erase("secret", reason="asked to")
-        assert all(verdict.findings == () for verdict in store.verify())
+        erase(store, "secret", reason="asked to")
+        assert all(verdict.findings == () for verdict in verify(store))
     assert files_with(tmp_path, SECRET) == []
 
 
 def test_the_receipt_waits_for_a_reader_that_keeps_the_text_alive(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     fill(url)
-    with open_store(url) as reading, open_store(url) as store:
-        with reading.snapshot("secret") as snapshot:
+    with open_store(url) as other, open_store(url) as store:
+        with reading(other, "secret") as snapshot:
             next(snapshot.events())
             with pytest.raises(StoreUnavailable, match="a reader that was opened before is still open"):
                 erase(store, "secret", reason="asked to", patience_s=0.2)
             assert SECRET.decode() in next(snapshot.events()).content  # type: ignore[union-attr]
-        store.erase("secret", reason="asked to")
+        erase(store, "secret", reason="asked to")
     assert files_with(tmp_path, SECRET) == []
 
 
@@ -195,7 +197,7 @@ def test_an_import_that_is_going_on_is_erased_with_it(tmp_path: Path):
 
     with open_store(url) as store, open_store(url) as importing:
         store.append("late", Message(source="user", content="first"), expected_version=0)
-        store.erase("late", reason="before")
+        erase(store, "late", reason="before")
         failures: list[BaseException] = []
 
         def run() -> None:
@@ -208,13 +210,13 @@ def test_an_import_that_is_going_on_is_erased_with_it(tmp_path: Path):
         thread.start()
         assert staged.wait(30)
         store.append("coming", Message(source="user", content=SECRET.decode()), expected_version=0)
-        store.erase("coming", reason="asked to")
-        store.erase("secret", reason="asked to")
+        erase(store, "coming", reason="asked to")
+        erase(store, "secret", reason="asked to")
         assert files_with(tmp_path, SECRET) == []
         erased.set()
         thread.join()
         assert [type(failure) for failure in failures] == [ConversationErased]
-        store.erase("coming", reason="asked to")
+        erase(store, "coming", reason="asked to")
         assert files_with(tmp_path, SECRET) == []
 
 
@@ -236,7 +238,7 @@ def test_others_go_on_writing_while_a_long_history_is_erased(tmp_path: Path):
         assert ready.wait(30)
         with open_store(url) as store:
             before = store.version("live")
-            store.erase("secret", reason="asked to")
+            erase(store, "secret", reason="asked to")
             assert store.version("live") > before
     finally:
         stop.set()

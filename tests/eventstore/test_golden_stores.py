@@ -12,6 +12,7 @@ from pydantic import SecretStr
 import foldlog
 from eventstore import Annotation, ConversationErased, Erased, KeyRing, Message, Origin, open_store
 from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.writing.generation import Generation
 from projections import Views, audit
 
@@ -73,7 +74,7 @@ def test_a_store_of_schema_2_reads_the_same(schema_2: str):
         assert len(list(store.follow())) == 10 * len(OF_TEN) + 2 + 1_001
         with pytest.raises(ConversationErased):
             store.events("gone")
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 def test_what_json_cannot_hold_was_stored_in_another_form_and_is_the_same_import(schema_2: str):
@@ -88,7 +89,7 @@ def test_a_store_of_schema_3_reads_the_same_and_its_revisions_are_replaced(tmp_p
     """Its revisions are of the first form, those of two retractions among them."""
     with open_store(f"sqlite:///{unpacked('schema-3.db', tmp_path)}", keys=KEYS) as store:
         assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_3
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
         before = audit(store, "retracted")
         assert (before.findings, before.missing, before.revisions) == ((), 4, 4)
         views = Views(store)
@@ -121,7 +122,7 @@ def test_a_store_of_schema_6_reads_the_same(tmp_path: Path):
         assert [row.id for row in histories.recent({"tags": ["wind"]}).conversations] == ["plain"]
         again = Message(source="user", content="b", origin=Origin(format="source", id="b"))
         assert histories["deduped"].append(again, dedupe="origin") == ()
-        assert [verdict.findings for verdict in histories.store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(histories.store) if verdict.findings] == []
 
 
 HEADS_OF_SCHEMA_9 = {
@@ -145,7 +146,7 @@ def test_a_store_of_schema_9_reads_the_same_and_takes_bytes_from_then_on(tmp_pat
             assert same == before
             assert isinstance(added, Annotation)
             assert added.data == [b"\x00\xff", name]
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 HEADS_OF_SCHEMA_10 = {
@@ -163,7 +164,7 @@ def test_a_store_of_schema_10_reads_the_same_and_its_erasures_get_an_entry_when_
         assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_10
         before = list(store.follow())
         assert len(before) == 4 + 1 + 2 + 1_001
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
         new = Message(source="user", content="new")
         store.append("gone", new, expected_version=0, generation=Generation(replaces_erased=True))
         erase(store, "used again", reason="again")
@@ -173,7 +174,7 @@ def test_a_store_of_schema_10_reads_the_same_and_its_erasures_get_an_entry_when_
             ("gone", 0, Message),
             ("used again", 1, Erased),
         ]
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 def test_a_store_of_schema_11_knows_its_keys(tmp_path: Path):
@@ -183,7 +184,7 @@ def test_a_store_of_schema_11_knows_its_keys(tmp_path: Path):
         assert [row.version for row in store.conversations() if row.erased_at is None] == [2, 2, 2]
         erase(store, "under key 1", reason="test")
         assert store.database.recorder.value("key_ids").split() == KeyRing(["22" * 32]).names
-        assert [verdict.findings for verdict in store.verify("plain") if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store, "plain") if verdict.findings] == []
 
 
 @pytest.mark.parametrize(
@@ -206,4 +207,4 @@ def test_a_store_that_was_made_before_forks_can_be_forked(
                 store.append(fork, Message(source="user", content="on"), expected_version=at)
                 assert list(Views(store).at(fork, at)) == list(Views(store).at(name, at))
         assert {row.id: row.head for row in store.conversations() if row.parent is None} == heads
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import CondensationAction, EventStoreError, Message, Store, StoreUnavailable, open_store
+from eventstore.maintenance.verify import verify
 from projections import Views
 from tests.eventstore.interruptions import interrupted_at
 
@@ -59,7 +60,7 @@ def test_an_append_that_is_interrupted_says_whether_it_is_written(
     with open_store(url.format(tmp_path)) as store:
         Views(store)
         assert places(store, write, make) > 50
-        assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
         assert len(list(store.follow())) == sum(row.version for row in store.conversations(limit=10_000))
 
 

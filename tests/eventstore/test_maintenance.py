@@ -17,8 +17,12 @@ from pydantic import SecretStr
 
 import eventstore.writing.importing
 from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
+from eventstore.maintenance.backup import back_up, vacuum
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.types import Beginning
+from eventstore.stored.read_transaction import reading
 from eventstore.stored.staging import staged_keys
 
 HI = Message(source="user", content="hi " * 100)
@@ -60,13 +64,13 @@ def places(store: Store) -> list[tuple[int, str, int]]:
 
 
 def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Store, tmp_path: Path):
-    done = store.back_up(str(tmp_path / "copy.db"))
+    done = back_up(store, str(tmp_path / "copy.db"))
     assert (done.conversations, done.events, done.findings) == (2, 41, ())
     assert done.size_bytes == (tmp_path / "copy.db").stat().st_size
     with open_store(f"sqlite:///{tmp_path}/copy.db") as copy:
         assert places(copy) == places(store)
-        assert copy.uuid == store.uuid
-        assert [verdict.findings for verdict in copy.verify()] == [(), (), ()]
+        assert copy.database.uuid == store.database.uuid
+        assert [verdict.findings for verdict in verify(copy)] == [(), (), ()]
         assert copy.append("live", [HI] * 5, expected_version=0, idempotency_key="first")[0].id == 0
         copy.append("live", HI, expected_version=6)
     assert store.version("live") == 6
@@ -74,7 +78,7 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Stor
 
 def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: Path):
     before = {path.name for path in tmp_path.iterdir()}
-    store.back_up(str(tmp_path / "copy.db"))
+    back_up(store, str(tmp_path / "copy.db"))
     assert {path.name for path in tmp_path.iterdir()} - before == {"copy.db"}
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
     with open_store(f"sqlite:///{tmp_path}/copy.db?mode=ro") as copy:
@@ -84,20 +88,20 @@ def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: 
 def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(InvalidOption, match="precious exists already; give the backup a name of its own"):
-        store.back_up(str(tmp_path / "precious"))
+        back_up(store, str(tmp_path / "precious"))
     assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store: Store, tmp_path: Path):
     with pytest.raises(StoreUnavailable, match=r"cannot write the backup .*: No such file or directory"):
-        store.back_up(str(tmp_path / "nowhere" / "copy.db"))
+        back_up(store, str(tmp_path / "nowhere" / "copy.db"))
 
     def full(done: int, of: int) -> None:
         raise OSError(28, "No space left on device")
 
     before = sorted(tmp_path.iterdir())
     with pytest.raises(StoreUnavailable, match="No space left on device"):
-        store.back_up(str(tmp_path / "copy.db"), full)
+        back_up(store, str(tmp_path / "copy.db"), full)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -105,7 +109,7 @@ def test_a_backup_tells_what_is_damaged_in_it(store: Store, tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "store.db")) as decaying:
         decaying.execute("UPDATE events SET body = replace(body, 'hi', 'ho') WHERE position = 3")
         decaying.commit()
-    done = store.back_up(str(tmp_path / "copy.db"))
+    done = back_up(store, str(tmp_path / "copy.db"))
     assert [(verdict.conversation, verdict.findings[0].first) for verdict in done.findings] == [("live", 2)]
     assert (tmp_path / "copy.db").exists()
 
@@ -114,7 +118,7 @@ def test_a_backup_of_a_sealed_store_is_sealed_and_verified(tmp_path: Path):
     keys = KeyRing([SecretStr(base64.b64encode(os.urandom(32)).decode())])
     with open_store(f"sqlite:///{tmp_path}/store.db", keys=keys) as store:
         store.append("c1", HI, expected_version=0)
-        assert store.back_up(str(tmp_path / "copy.db")).findings == ()
+        assert back_up(store, str(tmp_path / "copy.db")).findings == ()
     assert b"hi hi" not in (tmp_path / "copy.db").read_bytes()
 
 
@@ -132,7 +136,7 @@ def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Pa
     try:
         for n in range(5):
             before = store.version("busy")
-            done = store.back_up(str(tmp_path / f"copy-{n}.db"))
+            done = back_up(store, str(tmp_path / f"copy-{n}.db"))
             assert done.findings == ()
             with open_store(f"sqlite:///{tmp_path}/copy-{n}.db?mode=ro") as copy:
                 assert copy.version("busy") >= before
@@ -148,9 +152,9 @@ def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Pa
 def test_a_store_in_memory_cannot_be_backed_up_or_vacuumed(tmp_path: Path):
     with open_store("memory:") as store:
         with pytest.raises(InvalidOption, match="only a store in a SQLite file can be backed up"):
-            store.back_up(str(tmp_path / "copy.db"))
+            back_up(store, str(tmp_path / "copy.db"))
         with pytest.raises(InvalidOption, match="only a store in a SQLite file can be vacuumed"):
-            store.vacuum()
+            vacuum(store)
 
 
 # -- vacuum -----------------------------------------------------------------------------------------------------------
@@ -159,19 +163,19 @@ def test_a_store_in_memory_cannot_be_backed_up_or_vacuumed(tmp_path: Path):
 def test_vacuum_keeps_positions_and_gives_space_back(store: Store, tmp_path: Path):
     store.append("to erase", [HI] * 400, expected_version=0)
     store.append("live", HI, expected_version=6)
-    store.erase("to erase", reason="asked for")
+    erase(store, "to erase", reason="asked for")
     before = places(store)
-    done = store.vacuum()
+    done = vacuum(store)
     assert done.bytes_after < done.bytes_before * 0.6
     assert done.bytes_after == (tmp_path / "store.db").stat().st_size
     assert places(store) == before
-    assert [verdict.findings for verdict in store.verify()] == [(), (), (), ()]
+    assert [verdict.findings for verdict in verify(store)] == [(), (), (), ()]
 
 
 def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store: Store, tmp_path: Path):
     newest = store.append("to erase", [HI] * 10, expected_version=0)[-1].position
-    store.erase("to erase", reason="asked for")
-    store.vacuum()
+    erase(store, "to erase", reason="asked for")
+    vacuum(store)
     store.close()
     with open_store(f"sqlite:///{tmp_path}/store.db") as again:
         assert again.append("live", HI, expected_version=6)[0].position > newest
@@ -187,14 +191,14 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     living = recorder.transact(
         lambda transaction: transaction.begin(Beginning("living", int(now.timestamp() * 1e6), b"salt", staged=True))
     )
-    assert store.vacuum().discarded == 1
+    assert vacuum(store).discarded == 1
     with recorder.read() as reader:
         assert staged_keys(reader, "killed") == []
         assert staged_keys(reader, "living") == [living.key]
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (41,)
     later = open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: now + timedelta(hours=2))
-    assert later.vacuum().discarded == 1
+    assert vacuum(later).discarded == 1
     later.close()
     with recorder.read() as reader:
         assert staged_keys(reader, "living") == []
@@ -210,7 +214,7 @@ def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path
         def history() -> Iterator[Message]:
             yield from [HI] * 2_500
             with open_store(f"sqlite:///{path}", clock=lambda: next(clock)) as other:
-                assert other.vacuum().discarded == 1
+                assert vacuum(other).discarded == 1
             yield from [HI] * 2_500
 
         with pytest.raises(StoreUnavailable, match="is not staged any more: its import was discarded"):
@@ -220,7 +224,7 @@ def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path
 
 
 def test_readers_go_on_while_a_store_is_vacuumed(store: Store):
-    with store.snapshot("live") as snapshot:
+    with reading(store, "live") as snapshot:
         before = list(snapshot.events())
-        store.vacuum()
+        vacuum(store)
         assert list(snapshot.events()) == before

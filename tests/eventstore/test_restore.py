@@ -24,7 +24,10 @@ from eventstore import (
     open_store,
     restore_store,
 )
+from eventstore.maintenance.backup import back_up
+from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import replacing
+from eventstore.stored.read_transaction import reading
 from tests.eventstore.test_golden_stores import KEYS, unpacked
 from tests.eventstore.test_store_file import Agent
 
@@ -44,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         append(store, "in the backup")
-        store.back_up(str(tmp_path / "backup.db"))
+        back_up(store, str(tmp_path / "backup.db"))
         append(store, "after the backup")
     return path
 
@@ -96,9 +99,9 @@ def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):
 def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path: Path, backup: str):
     agent = Agent(path)
     assert agent.do("by the agent") == "done"
-    with open_store(f"sqlite:///{path}") as other, other.snapshot("c1") as reading:
+    with open_store(f"sqlite:///{path}") as other, reading(other, "c1") as snapshot:
         done = restore_store(f"sqlite:///{path}", backup)
-        assert len(list(reading.events())) == 3
+        assert len(list(snapshot.events())) == 3
     assert "another file took the place of" in agent.do("never")
     assert agent.do("open") == "done"
     assert agent.do("after it was opened again") == "done"
@@ -110,7 +113,7 @@ def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path: Pa
 def test_events_that_are_only_in_the_log_are_kept_too(path: Path, backup: str):
     """A reader keeps the log from being written back."""
     agent = Agent(path)
-    with open_store(f"sqlite:///{path}") as other, other.snapshot("c1"):
+    with open_store(f"sqlite:///{path}") as other, reading(other, "c1"):
         assert agent.do("in the log") == "done"
         done = restore_store(f"sqlite:///{path}", backup)
     agent.end()
@@ -174,8 +177,8 @@ def test_the_restored_file_has_the_rights_of_the_one_it_replaces(path: Path, bac
 def test_conversations_that_were_erased_since_are_named(path: Path, backup: str):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "never in the backup", "c2")
-        store.erase("c1", reason="asked to")
-        store.erase("c2", reason="asked to")
+        erase(store, "c1", reason="asked to")
+        erase(store, "c2", reason="asked to")
     assert restore_store(f"sqlite:///{path}", backup).erased_since == ("c1",)
 
 
@@ -248,7 +251,7 @@ def test_an_encrypted_backup_is_verified_with_its_key(tmp_path: Path):
     keys = KeyRing([SecretStr("22" * 32)])
     with open_store(f"sqlite:///{tmp_path / 'history.db'}", keys=keys) as store:
         append(store, "private")
-        store.back_up(str(tmp_path / "backup.db"))
+        back_up(store, str(tmp_path / "backup.db"))
     with pytest.raises(StoreUnusable, match=r"could not be checked: .* is encrypted under key"):
         restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"))
     assert restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"), keys=keys).events == 1
@@ -292,7 +295,7 @@ def test_killed_at_any_step_the_name_is_the_old_store_or_the_new_one_or_refused_
         path, backup = folder / "history.db", str(folder / "backup.db")
         with open_store(f"sqlite:///{path}") as store:
             append(store, "in the backup")
-            store.back_up(backup)
+            back_up(store, backup)
         agent = Agent(path)
         assert agent.do("after the backup") == "done"
         with monkeypatch.context() as patched:

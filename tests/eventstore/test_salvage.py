@@ -32,6 +32,8 @@ from eventstore import (
     UnknownEventType,
     open_store,
 )
+from eventstore.maintenance.backup import vacuum
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.losses import losses_of
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.maintenance.status import confirm
@@ -65,7 +67,7 @@ def fill(path: Path, **how: Any) -> None:
                 store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
         store.ingest(NAMES[2], (event(n) for n in range(1_500)))
         store.append("erased", event(0), expected_version=0)
-        store.erase("erased", reason="asked to")
+        erase(store, "erased", reason="asked to")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def state(store: Store) -> dict[str, Any]:
 
 def assert_nothing_else_than_was_written(store: Store, done: dict[str, Salvaged]) -> None:
     """Every event is what it was, or says that it is lost; and the new store is sound."""
-    for verdict in store.verify():
+    for verdict in verify(store):
         assert verdict.findings == ()
     for name, each in done.items():
         if name not in NAMES or each.problem is not None:
@@ -496,7 +498,7 @@ def test_a_log_as_a_crash_leaves_it_is_not_damaged(died: Path):
     assert first < last
     log.write_bytes(content)
     with open_store(f"sqlite:///{died}") as store:
-        store.vacuum()  # the log begins again
+        vacuum(store)  # the log begins again
         store.append("w", event(0), expected_version=120)
         begun = Path(f"{died}-wal").read_bytes()
         died.with_name("copy.db").write_bytes(died.read_bytes())
@@ -754,7 +756,7 @@ def test_a_read_model_is_no_conversation_and_an_erased_fork_has_no_events(tmp_pa
         for number in range(200):  # more than one page
             confirm(store, f"read model {number}", 10_000 + number)
         store.fork("a", 1, "fork")
-        store.erase("fork", reason="asked to")
+        erase(store, "fork", reason="asked to")
     done, target = salvaged(path)
     with target:
         assert {name: (each.events, each.problem) for name, each in done.items()} == {"a": (1, None), "fork": (0, None)}

@@ -15,9 +15,12 @@ import pytest
 
 from benchmarks.counts import traced
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.maintenance.backup import back_up, vacuum
+from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import store_file
 from eventstore.recorders.types import Beginning
 from eventstore.stored.database import translated
+from eventstore.stored.read_transaction import reading
 
 
 def message(content: str = "hi") -> Message:
@@ -59,8 +62,8 @@ def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path: Path, mo
         monkeypatch.chdir(tmp_path / "b")
         append(store, "in a too")
         assert store.version("c1") == 2
-        store.data_version()
-        store.back_up(str(tmp_path / "copy.db"))
+        store.database.data_version()
+        back_up(store, str(tmp_path / "copy.db"))
     assert contents(tmp_path / "a" / "history.db") == contents(tmp_path / "copy.db") == ["in a", "in a too"]
     assert contents(tmp_path / "b" / "history.db") == ["in b"]
 
@@ -143,7 +146,7 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
     path, copy = folder / "history.db", folder / "copy.db"
     with open_store(f"sqlite:///{path}") as store:
         append(store, "in the copy")
-        store.back_up(str(copy))
+        back_up(store, str(copy))
         append(store, "after the copy")
         change(path, copy)
         now = path.read_bytes() if path.exists() else None
@@ -155,12 +158,12 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
             list(store.follow())
         with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
-            store.data_version()
+            store.database.data_version()
         with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
-            store.vacuum()
+            vacuum(store)
         assert [event.content for event in store.events("c1")] == ["in the copy", "after the copy"]  # type: ignore[union-attr]
         saved = tmp_path / "saved.db"
-        assert store.back_up(str(saved)).findings == ()
+        assert back_up(store, str(saved)).findings == ()
     assert (path.read_bytes() if path.exists() else None) == now
     assert contents(saved) == ["in the copy", "after the copy"]
     if change in (rename_all, replace_folder):  # the store itself is whole, wherever it is now
@@ -194,7 +197,7 @@ def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_rea
         with pytest.raises(StoreUnavailable, match=r"nothing was written; .*Store.back_up"):
             append(store, "never")
         assert len(list(store.events("c1"))) == events
-        assert store.back_up(str(tmp_path / "saved.db"))[3:] == (events, ())
+        assert back_up(store, str(tmp_path / "saved.db"))[3:] == (events, ())
     assert len(contents(tmp_path / "saved.db")) == events
 
 
@@ -247,9 +250,9 @@ def test_a_file_that_is_removed_during_a_commit_acknowledges_nothing(store: Stor
 def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store, path: Path, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/other.db") as other:
         append(other, "other")
-    with store.snapshot("c1"):  # the one connection that there is for readers is in use
+    with reading(store, "c1"):  # the one connection that there is for readers is in use
         (tmp_path / "other.db").rename(path)
-        with pytest.raises(StoreUnavailable, match=r"another file took the place"), store.snapshot("c1"):
+        with pytest.raises(StoreUnavailable, match=r"another file took the place"), reading(store, "c1"):
             pass
 
 
@@ -282,7 +285,7 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path: Path, al
     with open_store(path.with_name("other.db")) as other:
         path.unlink(missing_ok=True)
         with pytest.raises(StoreUnavailable, match=r"does not exist, but .*history.db-wal has"):
-            other.back_up(str(path))
+            back_up(other, str(path))
     assert alone.read_bytes() == log
     assert not path.exists()
     path.with_name("moved.db").rename(path)
@@ -410,7 +413,7 @@ def test_a_store_whose_log_was_removed_is_not_written_to_and_never_gets_the_old_
     agent = Agent(path)
     assert agent.do("in the copy") == "done"
     with open_store(f"sqlite:///{path}?mode=ro") as store:
-        store.back_up(str(path.with_name("copy.db")))
+        back_up(store, str(path.with_name("copy.db")))
     assert agent.do("after the copy") == "done"
     subprocess.run(["cp", path.with_name("copy.db"), path], check=True)
     for suffix in suffixes:
@@ -454,7 +457,7 @@ def test_a_store_that_is_overwritten_in_place_is_not_written_to_and_never_gets_i
     assert agent.do("first") == "done"
     if what == "a backup":
         with open_store(f"sqlite:///{path}?mode=ro") as store:
-            store.back_up(str(other))
+            back_up(store, str(other))
     elif what == "another store":
         with open_store(f"sqlite:///{other}") as store:
             append(store, "of another store")
@@ -486,7 +489,7 @@ def test_a_store_that_is_only_in_its_log_is_not_taken_for_what_was_copied_over_i
     if what == "a backup":
         other.unlink()
         with open_store(f"sqlite:///{path}?mode=ro") as store:
-            store.back_up(str(other))
+            back_up(store, str(other))
     elif what == "a database":
         other.unlink()
         with closing(sqlite3.connect(other)) as connection:
@@ -504,7 +507,7 @@ def test_a_store_that_is_overwritten_and_then_closed_never_gets_its_old_log(path
     agent = Agent(path)
     assert agent.do("first") == "done"
     with open_store(f"sqlite:///{path}?mode=ro") as store:
-        store.back_up(str(path.with_name("copy.db")))
+        back_up(store, str(path.with_name("copy.db")))
     assert agent.do("second") == "done"
     checkpoint(path)
     assert agent.do("third") == "done"
@@ -581,9 +584,9 @@ def test_checkpoints_of_others_and_vacuums_are_no_overwriting(path: Path):
             checkpoint(path)
             append(store, f"{n} too")
             store.append("gone", message("x" * 50_000), expected_version=ANY_VERSION)
-        store.erase("gone", reason="asked to")
+        erase(store, "gone", reason="asked to")
         assert agent.do("after an erasure") == "done"
-        store.vacuum()
+        vacuum(store)
         assert agent.do("after a vacuum") == "done"
         assert store.version("c1") == 12
     agent.end()

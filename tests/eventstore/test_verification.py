@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from eventstore import CondensationRequest, CorruptEvent, Message, open_store
-from eventstore.maintenance import verify
+from eventstore.maintenance import verify as verification
 from eventstore.maintenance.diagnosis import UNPROVEN
-from eventstore.maintenance.verify import Published, Verdict
+from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.types import BareRow, Conversation, Row, as_rows
 from eventstore.stored import hash_chain
 
@@ -42,7 +42,7 @@ def spoil(path: Path, *statements: str) -> None:
 
 def verdicts(path: Path, **published: Published) -> dict[str | None, Verdict]:
     with open_store(f"sqlite:///{path}?mode=ro") as store:
-        found = list(store.verify(published={name: [head] for name, head in published.items()}))
+        found = list(verify(store, published={name: [head] for name, head in published.items()}))
     return {verdict.conversation: verdict for verdict in found}
 
 
@@ -273,8 +273,8 @@ def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path: Pat
 def test_one_conversation_can_be_checked_alone(path: Path):
     spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
     with open_store(f"sqlite:///{path}") as store:
-        assert [v.findings for v in store.verify("b")] == [()]
-        assert len(next(store.verify("a")).findings) == 1
+        assert [v.findings for v in verify(store, "b")] == [()]
+        assert len(next(verify(store, "a")).findings) == 1
 
 
 def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
@@ -334,7 +334,7 @@ def test_a_count_of_positions_that_is_a_text_is_found(path: Path):
     """A sum takes it for a number; an append does not."""
     spoil(path, "UPDATE store SET value = '2' WHERE name = 'positions_given'")
     with open_store(f"sqlite:///{path}") as store:
-        *_, of_the_database = store.verify()
+        *_, of_the_database = verify(store)
     assert [str(each) for each in of_the_database.findings] == ["the number of recorded events cannot be read"]
 
 
@@ -413,7 +413,7 @@ def test_the_time_of_many_conversations_is_that_of_their_events(path: Path, monk
         asked.append(found.id)
         yield from ()
 
-    monkeypatch.setattr(verify, "_others", others)
+    monkeypatch.setattr(verification, "_others", others)
     assert found(path) == {}
     assert asked == []
 

@@ -32,6 +32,8 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.copy import Copied, read_for_copy
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
@@ -56,7 +58,7 @@ def fill(store: Store) -> None:
     ]
     store.ingest("odd", odd)
     store.append("erased", said(0), expected_version=0)
-    store.erase("erased", reason="asked to")
+    erase(store, "erased", reason="asked to")
 
 
 def names(store: Store) -> list[str]:
@@ -100,7 +102,7 @@ def archive(tmp_path: Path, made_once: tuple[bytes, bytes]) -> Path:
 
 
 def assert_sound(store: Store) -> None:
-    assert [(v.conversation, v.findings) for v in store.verify() if v.findings] == []
+    assert [(v.conversation, v.findings) for v in verify(store) if v.findings] == []
 
 
 def problems(store: Store, path: Path) -> list[Problem]:
@@ -189,7 +191,7 @@ def test_two_histories_that_went_apart_are_a_problem(source: Store, target: Stor
 
 def test_what_was_erased_here_does_not_come_back(source: Store, target: Store, archive: Path):
     list(read_archive(target, archive, tombstones=True))
-    target.erase("c1", reason="asked to")
+    erase(target, "c1", reason="asked to")
     (problem,) = problems(target, archive)
     assert "was erased" in problem.problem
 
@@ -208,7 +210,7 @@ def test_an_archive_cannot_set_a_clock_to_a_time_to_come(target: Store, tmp_path
     with open_store("memory:", clock=lambda: later) as source:
         source.append("c", said(0), expected_version=0)
         source.append("gone", said(0), expected_version=0)
-        source.erase("gone", reason="asked to")
+        erase(source, "gone", reason="asked to")
         write_archive(source, path, ["c", "gone"])
     outcomes = list(read_archive(target, path, tombstones=True))
     assert names(target) == (["c", "gone"] if comes else [])
@@ -255,7 +257,7 @@ def test_a_damaged_conversation_is_left_out_and_named_and_the_rest_is_whole(
 def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
     _, rows, _ = read_for_copy(source.database, "long")
     next(rows)
-    source.erase("long", reason="asked to")
+    erase(source, "long", reason="asked to")
     with pytest.raises(ConversationErased):
         list(rows)
 
@@ -267,7 +269,7 @@ def test_what_is_erased_while_it_is_written_comes_as_its_tombstone(
         what, rows, keys = read_for_copy(database, conversation)
         if what.erasure is None and conversation == "long":
             next(rows)
-            source.erase("long", reason="asked to")
+            erase(source, "long", reason="asked to")
         return what, rows, keys
 
     monkeypatch.setattr("foldlog.archives.writing.read_for_copy", carried_while_it_is_erased)

@@ -27,7 +27,9 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.backup import back_up
 from eventstore.maintenance.damage import Unlisted
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.status import confirm
 from foldlog.histories import Histories
 from foldlog.reports import audit_database
@@ -117,7 +119,7 @@ def test_some_conversations_can_come_first_and_the_rest_later(store: Store, tmp_
 def test_what_was_erased_goes_from_it(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
-    store.erase("tidewatch", reason="asked for")
+    erase(store, "tidewatch", reason="asked for")
     update(store, path)
     assert rows(path, "SELECT * FROM events") == []
     assert rows(path, "SELECT * FROM condensations") == []
@@ -130,7 +132,7 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store: Store, t
     path, erased = tmp_path / "audit.db", next(iter(store.iter_conversations())).id
     update(store, path)
     name = audit_database.name_of(path)
-    assert store.erase(erased, reason="asked to").unconfirmed == (name,)
+    assert erase(store, erased, reason="asked to").unconfirmed == (name,)
     with monkeypatch.context() as patch:
         unreadable = Unlisted(erased, "its row cannot be read")
         patch.setattr(audit_database, "listed_around_damage", lambda _: iter([unreadable]))
@@ -146,10 +148,10 @@ def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store
     name = f"audit database {path}"
     store.append("another", Message(source="user", content="x"), expected_version=0)
     erased = [row.id for row in store.conversations() if row.erased_at is None][:2]
-    assert store.erase(erased[0], reason="asked to").unconfirmed == (name,)
+    assert erase(store, erased[0], reason="asked to").unconfirmed == (name,)
     update(store, path)
     assert store.conversation(erased[0]).unconfirmed == ()
-    assert store.erase(erased[1], reason="asked to").unconfirmed == (name,)
+    assert erase(store, erased[1], reason="asked to").unconfirmed == (name,)
     confirm(store, name, 1)  # earlier than what it has confirmed
     assert store.conversation(erased[0]).unconfirmed == ()
     confirm(store, name, None)
@@ -159,7 +161,7 @@ def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store
 def test_an_id_that_is_used_again_has_the_new_events_alone(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
-    store.erase("tidewatch", reason="asked for")
+    erase(store, "tidewatch", reason="asked for")
     Histories(store).create("tidewatch", replace_erased=True).append(Message(source="user", content="another text"))
     update(store, path)
     assert rows(path, "SELECT id, text FROM events WHERE kind = 'message'") == [{"id": 1, "text": "another text"}]
@@ -171,7 +173,10 @@ def test_an_id_that_is_used_again_has_the_new_events_alone(store: Store, tmp_pat
 def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
-    with open_store("memory:") as another, pytest.raises(AuditDatabaseMismatch, match=f"of store {store.uuid}, not of"):
+    with (
+        open_store("memory:") as another,
+        pytest.raises(AuditDatabaseMismatch, match=f"of store {store.database.uuid}, not of"),
+    ):
         update(another, path)
 
 
@@ -295,7 +300,7 @@ def test_a_conversation_that_cannot_be_found_its_end_of_is_named_and_the_others_
 def test_an_audit_database_that_knows_more_than_a_restored_store_is_refused(store: Store, tmp_path: Path):
     """It would keep the lost events, and leave out those that got their ids since."""
     audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
-    store.back_up(str(backup))
+    back_up(store, str(backup))
     update(store, audit)
     backup_position = list(store.follow())[-1].position
     store.append("tidewatch", Message(source="user", content="lost"), expected_version=5)
@@ -321,7 +326,7 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
 ):
     audit = tmp_path / "audit.db"
     update(store, audit)
-    store.erase("tidewatch", reason="asked to")
+    erase(store, "tidewatch", reason="asked to")
     with closing(sqlite3.connect(audit, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()

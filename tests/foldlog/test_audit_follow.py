@@ -16,6 +16,7 @@ import pytest
 from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from foldlog.reports import audit_follow
 from foldlog.reports.audit_database import erased_in
@@ -59,7 +60,7 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
             follower.catch_up(PATIENCE_S)
             follower.view.describe()
             assert asked(path, "SELECT id, version FROM conversations ORDER BY id") == [("c1", 1_201), ("c2", 3)]
-            store.erase("c2", reason="asked for")
+            erase(store, "c2", reason="asked for")
             follower.catch_up(PATIENCE_S)
             follower.view.describe()
             assert follower.view.damaged == []
@@ -78,7 +79,7 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
             follower.view.refresh()
             name = f"audit database {path}"
             assert redact(store, "c1", 1, reason="asked for", by="ann").unconfirmed == (name,)
-            assert store.erase("c2", reason="asked for").unconfirmed == (name,)
+            assert erase(store, "c2", reason="asked for").unconfirmed == (name,)
             follower.view.refresh()  # it has not come to the entries, or only just
             follower.catch_up(PATIENCE_S)
             follower.view.refresh()
@@ -102,7 +103,7 @@ def test_the_list_of_conversations_is_read_once(tmp_path: Path, monkeypatch: pyt
     with open_store(tmp_path / "history.db") as store, AuditFollower(store, tmp_path / "audit.db") as follower:
         for name in ("c1", "c2", "c3"):
             say(store, name, 3)
-            store.erase(name, reason="asked for")
+            erase(store, name, reason="asked for")
             follower.catch_up(PATIENCE_S)
             follower.view.refresh()
             assert store.conversation(name).unconfirmed == ()

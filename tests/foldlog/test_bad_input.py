@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import Store, StoreUnavailable, open_store
+from eventstore.maintenance.erase import erase
 from foldlog.cli.application import COMMANDS
 from tests.foldlog.records import said
 
@@ -328,7 +329,7 @@ def test_a_file_that_cannot_be_written_is_named_as_it_was_given(foldlog, five_me
 def test_a_conversation_that_was_erased(foldlog, five_messages, command):
     foldlog("import", five_messages)
     with open_store("sqlite:///foldlog.db") as store:
-        store.erase("five", reason="asked for")
+        erase(store, "five", reason="asked for")
     assert refused(foldlog(command, "five", "--json"), "'five'", "asked for")
 
 

@@ -7,6 +7,7 @@ import pytest
 from condensers import load_condenser, replay
 from eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
 from eventstore.errors import install_command
+from eventstore.maintenance.verify import verify
 from projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
@@ -330,7 +331,7 @@ def test_a_replay_that_is_kept_is_a_fork_with_the_condensations_of_the_other_con
             assert all(event.cause == calls[event.call_id] for event in replayed if isinstance(event, Observation))
             assert len(views.current(fork)) == row["view_events"]
         assert store.version("c1") == version
-        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
         if at == 1:
             condenser = load_condenser(files[0])
             final = replay(store.events("c1"), condenser).final

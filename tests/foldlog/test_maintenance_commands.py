@@ -12,9 +12,12 @@ from contextlib import closing
 import pytest
 
 from eventstore import ANY_VERSION, Message, open_store
-from eventstore.maintenance import erase, rekey
+from eventstore.maintenance import erase as erasure
+from eventstore.maintenance import rekey
+from eventstore.maintenance.erase import erase
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.stored.read_transaction import reading
 
 
 def test_a_backup_is_a_store_that_answers_the_same(foldlog, five_messages):
@@ -58,7 +61,7 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
         for n in range(50):
             store.ingest(f"other-{n}", list(store.events("five")))
         for n in range(50):
-            store.erase(f"other-{n}", reason="asked for")
+            erase(store, f"other-{n}", reason="asked for")
         before = [(r.position, r.conversation, r.id) for r in store.follow()]
     document = foldlog("vacuum", "--json").document
     assert document["imports_discarded"] == 0
@@ -72,7 +75,7 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
 
 def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):
     foldlog("import", five_messages)
-    with open_store("foldlog.db") as store, store.snapshot("five"):
+    with open_store("foldlog.db") as store, reading(store, "five"):
         store.append("five", Message(source="user", content="more"), expected_version=ANY_VERSION)
         ran = foldlog("vacuum")
         assert (ran.status, ran.err.count("its files cannot shrink while a reader")) == (0, 1)
@@ -151,7 +154,7 @@ def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, fi
 def test_an_erasure_whose_rows_stay_on_a_full_disk_is_an_erasure(foldlog, five_messages, monkeypatch):
     assert foldlog("import", five_messages).status == 0
     with monkeypatch.context() as full:
-        full.setattr(erase, "delete_rows", _full)
+        full.setattr(erasure, "delete_rows", _full)
         ran = foldlog(*REMOVALS["erase"])
     assert (ran.status, ran.out) == (1, "")
     assert "erased for every reader, but not all of its rows are deleted" in ran.err
@@ -174,7 +177,7 @@ def test_an_erasure_that_ends_after_its_forks_is_unfinished(foldlog, five_messag
     foldlog("fork", "five", "branch", "--at", 3)
     command = (*REMOVALS["erase"], "--with-forks")
     with monkeypatch.context() as full:
-        _full_at(full, erase, "_mark", 2)
+        _full_at(full, erasure, "_mark", 2)
         ran = foldlog(*command)
     assert (ran.status, ran.out) == (1, "")
     assert "conversation 'five' is not erased; of its forks are erased: 1 of 1" in ran.err

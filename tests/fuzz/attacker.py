@@ -42,6 +42,7 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.verify import verify
 from projections import Views
 from tests.fuzz import attacks
 from tests.fuzz.attacks import Attack
@@ -135,7 +136,7 @@ def is_wrong(question: str, said: Any, right: Any) -> bool:
 
 
 def findings(store: Store) -> list[str]:
-    return [str(finding) for verdict in store.verify() for finding in verdict.findings]
+    return [str(finding) for verdict in verify(store) for finding in verdict.findings]
 
 
 # -- the trial ---------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.maintenance.verify import verify
 from projections import Views
 
 NAMES = ("alpha", "beta")
@@ -92,7 +93,7 @@ def _seen(view: Any) -> tuple[object, ...]:
 
 
 def findings(store: Store) -> list[str]:
-    return [str(finding) for verdict in store.verify() for finding in verdict.findings]
+    return [str(finding) for verdict in verify(store) for finding in verdict.findings]
 
 
 class Trial:

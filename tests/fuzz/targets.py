@@ -36,6 +36,8 @@ from eventstore import (
     codec,
     open_store,
 )
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.recorders import urls
 from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored.compression import NotAsWritten, decompressed
@@ -202,7 +204,7 @@ def _archive_lines() -> list[bytes]:
                 event = Message(source="user", content=f"message {n}")
                 store.append(name, event, expected_version=n, idempotency_key=f"turn-{n}")
         store.append("gone", Message(source="user", content="x"), expected_version=0)
-        store.erase("gone", reason="asked to")
+        erase(store, "gone", reason="asked to")
         path = Path(folder) / "archive"
         write_archive(store, path, ["c1", "ümlaut", "gone"])
         import zstandard
@@ -238,7 +240,7 @@ def archive(at: random.Random) -> str:
         except NotAnArchive as error:
             assert str(path) in str(error)  # noqa: PT017 - another run than pytest's
             outcome = "refused"
-        for verdict in store.verify():
+        for verdict in verify(store):
             assert verdict.findings == (), verdict
         for row in store.conversations():
             if row.erased_at is None:

@@ -14,6 +14,9 @@ import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
 from eventstore.events import Annotation
+from eventstore.maintenance.copy_store import compare_stores, copy_store
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import Beginning
 from eventstore.stored.staging import staged_keys
 
@@ -29,7 +32,7 @@ def fill(store: Store) -> None:
     store.ingest("long", [said(str(n)) for n in range(2_300)])
     store.append("long", [said("more"), CondensationAction(forgotten_event_ids=[3, 4])], expected_version=2_300)
     store.append("gone", said("secret"), expected_version=0)
-    store.erase("gone", reason="asked for")
+    erase(store, "gone", reason="asked for")
 
 
 def state(store: Store) -> list[tuple[object, ...]]:
@@ -48,15 +51,15 @@ def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url:
     there, back = postgres_url(), f"sqlite:///{tmp_path}/back.db"
     with open_store(file) as here, open_store(there) as server, open_store(back) as again:
         fill(here)
-        moved = list(server.bring(here))
+        moved = list(copy_store(here, server))
         assert sorted((m.conversation, m.added, m.problem) for m in moved) == [
             ("gone", 0, None), ("long", 2_302, None), ("nul \0 and \udcff", 2, None), ("short", 1, None),
         ]  # fmt: skip
-        assert len(list(again.bring(server))) == 4
+        assert len(list(copy_store(server, again))) == 4
         assert state(here) == state(server) == state(again)
         for store in (server, again):
-            assert list(store.differences_from(here)) == []
-            assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+            assert list(compare_stores(here, store)) == []
+            assert [finding for verdict in verify(store) for finding in verdict.findings] == []
             assert store.append("short", said("hi"), expected_version=0, idempotency_key="turn-1")[0].id == 0
             assert store.version("short") == 1
 
@@ -64,12 +67,12 @@ def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url:
 def test_a_second_copy_brings_what_came_since_and_nothing_else(file: str, postgres_url: Callable[[], str]):
     with open_store(file) as here, open_store(postgres_url()) as server:
         fill(here)
-        list(server.bring(here))
+        list(copy_store(here, server))
         here.append("short", said("since"), expected_version=1, idempotency_key="turn-2")
         here.append("new", said("since"), expected_version=0)
-        assert {d.conversation: d.behind for d in server.differences_from(here)} == {"short": True, "new": True}
-        assert {m.conversation: m.added for m in server.bring(here) if m.added} == {"short": 1, "new": 1}
-        assert list(server.differences_from(here)) == []
+        assert {d.conversation: d.behind for d in compare_stores(here, server)} == {"short": True, "new": True}
+        assert {m.conversation: m.added for m in copy_store(here, server) if m.added} == {"short": 1, "new": 1}
+        assert list(compare_stores(here, server)) == []
         assert server.append("short", said("since"), expected_version=0, idempotency_key="turn-2")[0].id == 1
 
 
@@ -77,12 +80,12 @@ def test_a_copy_that_was_stopped_goes_on(file: str, postgres_url: Callable[[], s
     with open_store(file) as here, open_store(postgres_url()) as server:
         for n in range(40):
             here.append(f"c{n}", [said(str(n))] * 3, expected_version=0)
-        copying = server.bring(here, jobs=2)
+        copying = copy_store(here, server, jobs=2)
         some = [next(copying) for _ in range(5)]
         copying.close()
         came = len(server.conversations(limit=100))
         assert len(some) <= came < 40
-        rest = list(server.bring(here))
+        rest = list(copy_store(here, server))
         assert sum(m.added == 0 for m in rest) == came
         assert state(here) == state(server)
 
@@ -92,7 +95,7 @@ def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callab
         here.ingest("long", [said(str(n)) for n in range(1_500)])
         recorder = server._recorder
         left = recorder.transact(lambda transaction: transaction.begin(Beginning("long", 1, b"salt", staged=True))).key
-        list(server.bring(here))
+        list(copy_store(here, server))
         with recorder.read() as reader:
             assert staged_keys(reader, "long") == []
             assert reader.conversation(left) is None
@@ -108,13 +111,13 @@ def test_one_history_that_differs_and_one_that_is_damaged_do_not_stop_the_rest(
         with closing(sqlite3.connect(tmp_path / "here.db")) as decaying:
             decaying.execute("UPDATE events SET body = replace(body, '\"7\"', '\"8\"')")
             decaying.commit()
-        problems = {m.conversation: m.problem for m in server.bring(here) if m.problem}
+        problems = {m.conversation: m.problem for m in copy_store(here, server) if m.problem}
         assert set(problems) == {"short", "long"}
         assert "differs" in (problems["short"] or "")
         assert "conversation 'long', event 7:" in (problems["long"] or "")
         assert server.version("long") == 0
         assert next(server.events("nul \0 and \udcff")).content == "x"
-        differences = {d.conversation: d.behind for d in server.differences_from(here)}
+        differences = {d.conversation: d.behind for d in compare_stores(here, server)}
         assert differences == {"short": False, "long": True}
 
 
@@ -122,10 +125,10 @@ def test_a_store_is_copied_while_it_is_in_use(file: str, postgres_url: Callable[
     with open_store(file) as here, open_store(postgres_url()) as server:
         for n in range(30):
             here.append(f"c{n}", said("0"), expected_version=0)
-        for moved in server.bring(here):
+        for moved in copy_store(here, server):
             here.append(moved.conversation, said("meanwhile"), expected_version=ANY_VERSION)
-        assert len(list(server.differences_from(here))) > 0
-        list(server.bring(here))
+        assert len(list(compare_stores(here, server))) > 0
+        list(copy_store(here, server))
         assert state(here) == state(server)
 
 

@@ -22,6 +22,7 @@ from eventstore.recorders.changes import NewKey
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.types import Beginning, Erasure
+from eventstore.stored.read_transaction import reading
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -321,7 +322,7 @@ def test_one_broken_connection_is_enough_to_give_up_those_that_rest(
         store.append("c1", said("0"), expected_version=0)
         with contextlib.ExitStack() as opened:
             for _ in range(8):
-                opened.enter_context(store.snapshot("c1"))
+                opened.enter_context(reading(store, "c1"))
         end_connections(postgres_server)
         recorder = store._recorder
         assert isinstance(recorder, PostgresRecorder)

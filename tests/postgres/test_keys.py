@@ -23,11 +23,16 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.maintenance import erase, rekey
+from eventstore.maintenance import erase as erasure
+from eventstore.maintenance import rekey as rekeying
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewKey
 from eventstore.recorders.types import Beginning, Row
 from eventstore.stored.marks import NOTHING_PENDING
+from eventstore.stored.write_transaction import project
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -45,7 +50,7 @@ def texts(store: Store, conversation: str = "c1") -> list[str]:
 
 
 def sound(store: Store) -> None:
-    assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+    assert [finding for verdict in verify(store) for finding in verdict.findings] == []
 
 
 def before_recovery(store: Store, act: Callable[[], object]) -> None:
@@ -97,7 +102,7 @@ def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
     url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
 ):
     with open_store(via, keys=KeyRing([OLD, NEW])) as ours, open_store(url, keys=KeyRing([NEW, OLD])) as theirs:
-        before_recovery(ours, lambda: list(theirs.rekey("c1")))
+        before_recovery(ours, lambda: list(rekey(theirs, "c1")))
         proxy.order(cut)
         ours.append("c1", said("ours"), expected_version=ANY_VERSION)
         assert texts(theirs) == ["plain", "ours"]
@@ -110,7 +115,7 @@ def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingP
         store.append("c1", said("precious"), expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
         proxy.order(cut, mark=b"set_key")
-        assert [(done.conversation, done.key) for done in store.rekey()] == [("c1", True)]
+        assert [(done.conversation, done.key) for done in rekey(store)] == [("c1", True)]
         assert proxy.cuts == 1
     with open_store(url, keys=KeyRing([NEW])) as store:
         assert texts(store) == ["precious"]
@@ -185,7 +190,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
         database = sealing.database
         key = _key_of(sealing, "c1")
         with database.recorder.read() as reader:
-            change = rekey._Change(database, _found(reader.conversation(key)), decrypt=False)
+            change = rekeying._Change(database, _found(reader.conversation(key)), decrypt=False)
 
         def slowly(transaction: Transaction) -> object:
             transaction.conversation(key)
@@ -235,9 +240,9 @@ def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_ser
     with open_store(url, keys=KeyRing([OLD])) as erasing, open_store(url, keys=KeyRing([NEW, OLD])) as rotating:
         with psycopg.connect(url.partition("?")[0]) as holding, contextlib.ExitStack() as end:
             holding.execute(f"SELECT * FROM {schema}.conversations FOR UPDATE")
-            end.enter_context(in_thread(lambda: erasing.erase("c1", reason="asked to")))
+            end.enter_context(in_thread(lambda: erase(erasing, "c1", reason="asked to")))
             until(lambda: blocked(postgres_server) == 1)
-            end.enter_context(in_thread(lambda: list(rotating.rekey())))
+            end.enter_context(in_thread(lambda: list(rekey(rotating))))
             until(lambda: blocked(postgres_server) == 2)
             holding.commit()
         row = postgres_server.sql(
@@ -252,12 +257,12 @@ def blocked(server: Server) -> int:
 
 def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, postgres_server: Server):
     plain.append("c1", CondensationRequest(), expected_version=1)
-    plain.project("c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
+    project(plain, "c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
     with open_store(url, keys=KeyRing([NEW])) as encrypting:
         database = encrypting.database
         key = _key_of(encrypting, "c1")
         with database.recorder.read() as reader:
-            change = rekey._Change(database, _found(reader.conversation(key)), decrypt=False)
+            change = rekeying._Change(database, _found(reader.conversation(key)), decrypt=False)
         change._found, codec = _found(database.recorder.transact(change._begin))
         target = codec._replace(mark=NOTHING_PENDING)
         with contextlib.ExitStack() as end:
@@ -281,7 +286,7 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
 def erase_rows(store: Store, key: int) -> None:
     """Erase without the VACUUM, which waits for other transactions."""
     recorder: Any = store._recorder
-    recorder.transact(lambda transaction: erase._mark(transaction, "c1", "asked to", 5, None))
+    recorder.transact(lambda transaction: erasure._mark(transaction, "c1", "asked to", 5, None))
     recorder.transact(lambda transaction: transaction.delete(key, 1_000))
 
 
@@ -322,7 +327,7 @@ def test_two_writers_and_two_rotations_lose_nothing(url: str):
 
     def encrypt() -> None:
         with open_store(url, keys=ring) as store:
-            list(store.rekey())
+            list(rekey(store))
 
     with contextlib.ExitStack() as threads:
         for act in (encrypt, lambda: write("w0"), encrypt, lambda: write("w1")):

@@ -16,6 +16,7 @@ from eventstore.maintenance.erase import erase
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup
 from eventstore.recorders.urls import without_password
+from eventstore.stored.read_transaction import reading
 from foldlog.cli.application import build
 from foldlog.cli.stores import bytes_pending_words
 from foldlog.search import SearchIndex, SearchRefused
@@ -84,7 +85,7 @@ def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):
         barrier.wait()
         try:
             with open_store(url) as store:
-                uuids.append(store.uuid)
+                uuids.append(store.database.uuid)
         except StoreUnavailable as error:
             failures.append(error)
 
@@ -193,7 +194,7 @@ def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Call
         second.append("c1", said("two"), expected_version=0)
         assert [e.content for e in first.events("c1")] == ["one"]
         assert [r.event.content for r in second.follow()] == ["two"]
-        assert first.uuid != second.uuid
+        assert first.database.uuid != second.database.uuid
 
 
 @pytest.fixture
@@ -404,7 +405,7 @@ def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Serve
 def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
     with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
         store.append("c1", said("x"), expected_version=0)
-        with store.snapshot("c1"), pytest.raises(StoreUnavailable, match="all 1 connections were in use for 1 s"):
+        with reading(store, "c1"), pytest.raises(StoreUnavailable, match="all 1 connections were in use for 1 s"):
             store.version("c1")
         assert store.version("c1") == 1
 

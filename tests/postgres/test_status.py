@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, InvalidOption, Message, Store, open_store
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.status import follower_status
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import status as vacuuming
 from foldlog.cli.application import build
@@ -36,7 +38,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 def test_while_nobody_writes_nothing_is_held_back(store: Store):
-    status = store.status()
+    status = follower_status(store)
     assert (status.held_back, status.horizon_age, status.held_by, status.followers) == (0, 0, None, ())
     assert status.last_position == list(store.follow())[-1].position < status.horizon
     assert (status.synchronous_commit, status.standbys) == ("on", "")
@@ -49,7 +51,7 @@ def test_a_transaction_of_another_database_holds_followers_back_and_is_named(sto
             other.execute("SELECT pg_current_xact_id()")
             for n in range(3):
                 store.append("c1", said(str(n)), expected_version=ANY_VERSION)
-            status = store.status()
+            status = follower_status(store)
             assert (status.held_back, status.horizon_age) == (3, 4)
             assert status.held_by is not None
             assert (status.held_by.application, status.held_by.state) == ("reports", "idle in transaction")
@@ -63,7 +65,7 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(store: Store, 
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
         store.append("c1", said("2"), expected_version=2)
-        status = store.status()
+        status = follower_status(store)
         assert status.held_by is not None
         assert (status.held_by.pid, status.held_by.application, status.held_by.state) == (None, "forgotten", "prepared")
         assert status.held_back == 1
@@ -75,12 +77,14 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
     recorder = store._recorder
     first = next(iter(store.follow()))
     recorder.transact(lambda transaction: transaction.set_value("tracking reports \udcff", str(first.position)))
-    recorder.transact(lambda transaction: transaction.set_value("tracking audit", str(store.status().last_position)))
+    recorder.transact(
+        lambda transaction: transaction.set_value("tracking audit", str(follower_status(store).last_position))
+    )
     store.append("c1", [said("2")] * 3, expected_version=2)
-    behind = {lag.follower: (lag.position, lag.events) for lag in store.status().followers}
+    behind = {lag.follower: (lag.position, lag.events) for lag in follower_status(store).followers}
     assert behind["reports \udcff"] == (first.position, 4)
     assert behind["audit"][1] == 3
-    assert all(0 <= lag.seconds < 60 for lag in store.status().followers)
+    assert all(0 <= lag.seconds < 60 for lag in follower_status(store).followers)
 
 
 def test_the_command_shows_it(url: str, store: Store):
@@ -102,7 +106,7 @@ def test_a_store_in_a_file_has_no_status():
         open_store("memory:") as store,
         pytest.raises(InvalidOption, match="follower status exists only for PostgreSQL stores"),
     ):
-        store.status()
+        follower_status(store)
 
 
 def test_rows_of_no_conversation_are_found(url: str, store: Store, postgres_server: Server):
@@ -137,7 +141,7 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
     with psycopg.connect(url.partition("?")[0]) as reading:
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reading.execute("SELECT 1")
-        erasing = threading.Thread(target=store.erase, args=("c1",), kwargs={"reason": "asked for"})
+        erasing = threading.Thread(target=erase, args=(store, "c1"), kwargs={"reason": "asked for"})
         erasing.start()
         erasing.join(timeout=1.5)
         assert erasing.is_alive()

@@ -28,6 +28,9 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
@@ -53,7 +56,7 @@ def texts(store: Store, conversation: str = "c1") -> list[str]:
 
 def sound(store: Store) -> None:
     """Every event is there, in its place, and follows on the one before it."""
-    assert all(not verdict.findings for verdict in store.verify())
+    assert all(not verdict.findings for verdict in verify(store))
 
 
 @pytest.fixture
@@ -152,7 +155,7 @@ def test_a_rule_that_is_broken_by_the_guess_alone_is_not_broken(ours: Store, the
 
 
 def test_a_conversation_that_others_erased_is_not_written_to(ours: Store, theirs: Store):
-    theirs.erase("c1", reason="asked to")
+    erase(theirs, "c1", reason="asked to")
     with pytest.raises(ConversationErased):
         ours.append("c1", said("1"), expected_version=ANY_VERSION)
     assert [type(r.event) for r in ours.follow()] == [Erased]
@@ -193,7 +196,7 @@ def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url: str)
 def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
         ours.append("c1", said("0"), expected_version=0)
-        list(theirs.rekey())
+        list(rekey(theirs))
         with pytest.raises(KeyUnavailable):
             ours.append("c1", said("1"), expected_version=ANY_VERSION)
         assert texts(theirs) == ["0"]
@@ -214,7 +217,7 @@ def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
         ours.append("c1", said("0"), expected_version=0)
         ours.append("c1", said("1"), expected_version=1)
-        list(theirs.rekey())
+        list(rekey(theirs))
         ours.append("c1", said("2"), expected_version=2)
     with open_store(url, keys=newer) as theirs:
         assert texts(theirs) == ["0", "1", "2"]

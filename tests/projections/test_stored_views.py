@@ -25,6 +25,8 @@ from eventstore.events import (
     summary_id,
 )
 from eventstore.recorders.types import Record
+from eventstore.stored.read_transaction import reading
+from eventstore.stored.write_transaction import project
 from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
 from projections.stored.loading import CHUNK, StoredPast, fold_log
 from projections.stored.revision import EMPTY_FOLD
@@ -60,7 +62,7 @@ def ids(view: View) -> list[int]:
 
 
 def records(store: Store) -> list[int]:
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         return [record.version for record in snapshot.records(PROJECTION)]
 
 
@@ -236,9 +238,9 @@ def test_rebuilding_tells_how_far_it_is_and_others_read_and_write_meanwhile(stor
             append(store, *said("late"), forget(start))
             assert views.current("c").version == 302
 
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         (first, *_) = snapshot.records(PROJECTION)
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)]))
+    project(store, "c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)]))
 
     assert views.rebuild("c", progress) == 31
     assert told[-1] == (300, 300)
@@ -251,11 +253,11 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
     views = Views(store)
     store.register(views)
     append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         old = [record._replace(code=CODE - 1, body=b'{"kept":[99]}') for record in snapshot.records(PROJECTION)]
-    store.project("c", lambda writable: writable.put_records(PROJECTION, old))
+    project(store, "c", lambda writable: writable.put_records(PROJECTION, old))
     assert ids(Views(store).current("c")) == [3]
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         assert {record.code for record in snapshot.records(PROJECTION)} == {CODE}
     assert ids(views.at("c", 3)) == [1]
 
@@ -455,11 +457,11 @@ def test_revisions_that_nobody_made_yet_are_missing_and_no_finding(store: Store)
 
 
 def test_a_revision_that_says_something_else_is_found(store: Store, views: Views):
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         (first, _) = snapshot.records(PROJECTION)
     spoilt = first._replace(body=first.body.replace(b"[0,1", b"[0,2"))
     assert spoilt != first
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
+    project(store, "c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
     (finding,) = audit(store, "c").findings
     assert (finding.version, finding.problem) == (6, "it differs from the fold of the log")
     views.rebuild("c")
@@ -468,14 +470,14 @@ def test_a_revision_that_says_something_else_is_found(store: Store, views: Views
 
 def test_a_revision_of_no_structural_event_and_one_of_another_code_and_a_hole_are_found(store: Store, views: Views):
     append(store, forget(0))
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         first, second, third = snapshot.records(PROJECTION)
 
     def spoil(writable: object) -> None:
         writable.delete_records(PROJECTION)  # type: ignore[attr-defined]
         writable.put_records(PROJECTION, [second._replace(code=CODE + 1), third, third._replace(version=9)])  # type: ignore[attr-defined]
 
-    store.project("c", spoil)
+    project(store, "c", spoil)
     assert [(finding.version, finding.problem) for finding in audit(store, "c").findings] == [
         (6, "it is missing, and later ones are stored"),
         (8, f"it was made by version {CODE + 1} of the fold; this is version {CODE}"),
@@ -516,10 +518,10 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
 )
 def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes):
     append(store, *said("a", "b", "c"), forget(0), *said("d"))
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         assert snapshot.version == 5
     record = Record(4, CODE, None, body)
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [record]))
+    project(store, "c", lambda writable: writable.put_records(PROJECTION, [record]))
     assert [finding.version for finding in audit(store, "c").findings] == [4]
     assert ids(Views(store).current("c")) == [1, 2, 4]
     assert ids(Views(store).at("c", 4)) == [1, 2]
@@ -554,7 +556,7 @@ def test_many_threads_share_one_views(tmp_path: Path):
 def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store: Store):
     """Each chunk copies the View, so chunks of one size would cost the square of the history."""
     store.ingest("c", iter(said("word") * 40_000))
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         past = StoredPast(snapshot)
         chunks = [folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)]
     assert chunks[:2] == [CHUNK, 2 * CHUNK]

@@ -89,7 +89,7 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path: Path):
     db.close()
     with open_store(f"sqlite:///{path}") as store:
         with pytest.raises(CorruptEvent):
-            store.tail("c1", 3)
+            store.query("c1", lambda read: read.tail(3))
         with pytest.raises(CorruptEvent):
             list(store.events("c1", reverse=True))
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from eventstore import Store, open_store
 from eventstore.events import Event
+from eventstore.stored.read_transaction import reading
 from projections import View, Views
 from tests.properties.histories import histories
 
@@ -91,5 +92,5 @@ def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
 
 
 def stored(store: Store) -> list[object]:
-    with store.snapshot("c") as snapshot:
+    with reading(store, "c") as snapshot:
         return list(snapshot.records("views"))

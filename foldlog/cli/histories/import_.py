@@ -87,7 +87,6 @@ def run(
     tombstones: Annotated[
         bool, typer.Option("--tombstones", help="Also import an archive's tombstones of erased conversations.")
     ] = False,
-    receipts: Annotated[bool, typer.Option("--receipts", hidden=True, help="The former name of --tombstones.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -95,7 +94,6 @@ def run(
 
     Example: foldlog import ~/.claude/projects
     """
-    tombstones = tombstones or receipts
     with _stdin_as_file(paths) as named:
         return _import(named, format, conversation, prefix, db, strict=strict, tombstones=tombstones, as_json=as_json)
 
