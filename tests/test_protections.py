@@ -1,0 +1,26 @@
+"""What the tables of protections name is there, once: running them takes minutes, this does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.adapters import protections as adapters
+from tests.attack import protections as attack
+from tests.crash import protections as crash
+from tests.fuzz import protections as fuzz
+from tests.postgres import protections as postgres
+from tests.protections import ROOT, Protection, is_sql, marked_lines, places
+
+TABLES = {
+    f"{table.__name__.split('.')[1]}-{name}": protection
+    for table in (adapters, attack, crash, fuzz, postgres)
+    for name, protection in table.PROTECTIONS.items()
+}
+
+
+@pytest.mark.parametrize("protection", TABLES.values(), ids=TABLES)
+def test_a_protection_names_one_place_and_a_test(protection: Protection):
+    found = marked_lines(protection.where) if is_sql(protection) else places(protection.where)
+    assert len(found) == 1, f"{protection.where}: name it anew in the table, or drop the row if the code is gone"
+    test = protection.test.removeprefix("-m tests.crash ").split()[0]  # a command of its own
+    assert test == "writers" or (ROOT / test).exists()
