@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from eventstore import CondensationAction, CondensationSummary, Recorded
-from eventstore.events import summary_id
+from eventstore import CondensationAction, CondensationSummary, Recorded, summary_id
 from projections import View
 
 _log = logging.getLogger("foldlog")

@@ -17,7 +17,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from eventstore.errors import StoreUnusable
+from eventstore import StoreUnusable
 from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")

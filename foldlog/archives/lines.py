@@ -12,8 +12,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 import msgspec
 from msgspec import Meta
 
-from eventstore import CorruptEvent, codec, is_structural
-from eventstore.errors import EventStoreError
+from eventstore import CorruptEvent, EventStoreError, codec, is_structural
 from eventstore.maintenance.copy import CopiedConversation
 from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 from eventstore.stored.hash_chain import is_redacted

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from eventstore.errors import EventStoreError
-from eventstore.events import ATTRIBUTES, DocumentChanges, Event, Redaction, Retraction
+from eventstore import DocumentChanges, Event, EventStoreError, Redaction, Retraction
+from eventstore.events import ATTRIBUTES
 
 if TYPE_CHECKING:
     from projections import View

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import force_setattr, replace
 
-from eventstore.errors import EventStoreError
-from eventstore.events import Event, Message, Observation, is_structural
+from eventstore import Event, EventStoreError, Message, Observation, is_structural
 from foldlog.formats.format import (
     Format,
     Options,

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,

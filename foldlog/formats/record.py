@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from eventstore.errors import EventStoreError
-from eventstore.events import Content, Event, Origin
+from eventstore import Content, Event, EventStoreError, Origin
 
 _encode = msgspec.json.Encoder().encode
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from eventstore.errors import EventStoreError, InvalidArgument
+from eventstore import EventStoreError, InvalidArgument
 from eventstore.values.arguments import text
 from foldlog.formats.format import Format, UnusableFormat
 

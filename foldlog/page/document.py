@@ -13,18 +13,19 @@ from typing import Any
 from condensers import event_tokens
 from condensers.models.counted_tokens import CountedTokens
 from condensers.reports import reports_of
-from eventstore.events import (
-    ATTRIBUTES,
+from eventstore import (
     Action,
     CondensationAction,
     CondensationRequest,
     DocumentChanges,
     Event,
+    Logged,
     Observation,
     Retraction,
     summary_id,
 )
-from eventstore.stored.results import Border, Logged
+from eventstore.events import ATTRIBUTES
+from eventstore.stored.results import Border
 from foldlog.kinds import KINDS, label
 from foldlog.reports.overview import title_in
 from foldlog.reports.savings import saving_of, total_of

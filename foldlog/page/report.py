@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from condensers.models.counted_tokens import CountedTokens, CountsTokens
-from eventstore import Store
-from eventstore.events import Retraction
+from eventstore import Logged, ReadTransaction, Retraction, Store
 from eventstore.maintenance.whole_file import whole_file
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.results import Border, Logged
+from eventstore.stored.results import Border
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document

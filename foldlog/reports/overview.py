@@ -15,11 +15,11 @@ from eventstore import (
     KeyUnavailable,
     Logged,
     Message,
+    ReadTransaction,
     Store,
 )
 from eventstore.documents.values import newest_value
 from eventstore.events import ATTRIBUTES
-from eventstore.stored.read_transaction import ReadTransaction
 from foldlog.reports.savings import is_declined
 from foldlog.words.times import time_text
 from projections import Views

@@ -20,11 +20,11 @@ from eventstore import (
     CorruptEvent,
     EventStoreError,
     InvalidArgument,
+    ReadTransaction,
     Store,
     StoreUnavailable,
     UnknownEventType,
 )
-from eventstore.stored.read_transaction import ReadTransaction
 from foldlog.page import assets
 from foldlog.search import SearchRefused
 from foldlog.web.access import Access

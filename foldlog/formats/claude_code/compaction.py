@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventstore.events import CondensationAction, Event, Retraction, summary_id, summary_of
+from eventstore import CondensationAction, Event, Retraction, summary_id, summary_of
 from foldlog.formats.format import Past
 
 

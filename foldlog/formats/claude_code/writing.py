@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore.errors import InvalidEvent
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -17,6 +16,7 @@ from eventstore.events import (
     CondensationSummary,
     DocumentChanges,
     Event,
+    InvalidEvent,
     Message,
     Observation,
     Redaction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore.events import Content
+from eventstore import Content
 
 _TEXTS = ("input_text", "output_text")
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore.errors import InvalidEvent
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -17,6 +16,7 @@ from eventstore.events import (
     Content,
     DocumentChanges,
     Event,
+    InvalidEvent,
     Message,
     Observation,
     Redaction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from eventstore.events import Event, Source
+from eventstore import Event, Source
 
 NAME = "openai-chat"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore.events import Forgotten
+from eventstore import Forgotten
 
 Spans = dict[str, list[int]]
 """For each long text in ``extras``, by its path: the characters of the told text that hold it, as start and end."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from eventstore.errors import InvalidEvent
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -16,6 +15,7 @@ from eventstore.events import (
     DocumentChanges,
     Erased,
     Event,
+    InvalidEvent,
     Message,
     Observation,
     Redaction,

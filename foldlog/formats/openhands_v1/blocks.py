@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore.events import Content
+from eventstore import Content
 
 
 def content_of(blocks: Any) -> Content:

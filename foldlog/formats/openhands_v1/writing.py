@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,
