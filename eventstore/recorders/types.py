@@ -64,7 +64,7 @@ def unplaced() -> int:
 
 class Erasure(NamedTuple):
     """The tombstone of an erased conversation: when, why, how many events it had, and its last head. The recorder gives
-    the erasure its ``position`` in the whole store; one of an earlier version has None.
+    the erasure its ``position`` in the whole store.
     """
 
     erased_at: int

@@ -42,7 +42,7 @@ class AuditTables(BatchView):
         self._to_confirm = True
         """Whether something was removed from the store before the present position, and that is not confirmed."""
         self._to_look_for_erased = True
-        """Whether a conversation may be erased whose entry was not met: one of an earlier version, or a damaged one."""
+        """Whether a conversation may be erased whose entry was not met, since it is damaged."""
         self._name = name_of(path)
         self._database = open_database(store, path)
 

@@ -5,9 +5,7 @@ then ends where it would have ended at once.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import threading
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +17,7 @@ from eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConfli
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.redact import redact as redact_event
-from eventstore.recorders.sqlite import schema
 from eventstore.recorders.sqlite.log import checkpoints
-from eventstore.recorders.statements import migrations
 from eventstore.store import prepare_append
 from eventstore.stored import staging
 from eventstore.writing.together import append_all
@@ -299,20 +295,6 @@ def migrate_new(path: Path, ledger: Ledger) -> None:
         ledger.enter("c1", 0, 1, "first")
 
 
-def _of_schema_1(path: Path) -> None:
-    """A file as a version of foldlog left it that knew only the first migration."""
-    known = dict(schema.migrations("sqlite"))
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    for statement in schema._split(known[1]):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
-    connection.execute("INSERT INTO store VALUES ('uuid', ?)", (str(uuid.uuid4()),))
-    connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    assert list(migrations("sqlite")) == sorted(known)
-
-
 SCENARIOS = {
     "append": Scenario(_some_history, append),
     "append_batches": Scenario(_some_history, append_batches),
@@ -332,5 +314,4 @@ SCENARIOS = {
     "detach": Scenario(_with_a_fork, detach, erases=SECRET),
     "erase_with_forks": Scenario(_with_secret_forks, erase_with_forks, erases=SECRET),
     "migrate_new": Scenario(_nothing, migrate_new),
-    "migrate_old": Scenario(_of_schema_1, migrate_new),
 }

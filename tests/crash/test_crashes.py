@@ -52,7 +52,7 @@ def test_killed_before_any_write_nothing_is_lost_or_halved(scenario: str, whole:
 
 
 @needs_faults
-@pytest.mark.parametrize("scenario", ["append", "append_and_write_back", "migrate_old"])
+@pytest.mark.parametrize("scenario", ["append", "append_and_write_back", "migrate_new"])
 def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenario: str, whole: bool):
     assert points("power", scenario, whole) > 20
 

@@ -49,7 +49,6 @@ from eventstore.stored.rows import chained
 from eventstore.stored.staging import staged as staged_in
 from eventstore.stored.write_transaction import WriteTransaction
 from projections import Views
-from tests.eventstore.test_golden_stores import unpacked
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -538,33 +537,6 @@ def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(pat
             assert len(contents(store)) == length
             assert_sound(store)
             assert next(verify(store, published=published)).findings
-
-
-def test_rows_of_form_1_do_not_come_back_to_a_conversation_that_was_rekeyed(tmp_path: Path):
-    path = unpacked("schema-2.db", tmp_path)
-    url = f"sqlite:///{path}"
-    keys = KeyRing([SecretStr("11" * 32)])
-    with closing(sqlite3.connect(path)) as connection:
-        before = connection.execute(
-            "SELECT e.position, e.encoding, e.body, e.checksum, e.kind FROM events e JOIN conversations c"
-            " ON c.key = e.conversation WHERE c.id = 'encrypted' ORDER BY e.id"
-        ).fetchall()
-    with open_store(url, keys=keys) as store:
-        wanted = list(store.events("encrypted"))
-        list(rekey(store))
-        assert list(store.events("encrypted")) == wanted
-        assert_sound(store)
-    position, encoding, body, checksum, _ = before[6]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "UPDATE events SET encoding = ?, body = ?, checksum = ? WHERE position = ?",
-            (encoding, body, checksum, position),
-        )
-    with (
-        open_store(url, keys=keys) as store,
-        pytest.raises(CorruptEvent, match="the event has a form that its conversation does"),
-    ):
-        list(store.events("encrypted"))
 
 
 # -- bodies that are larger than they look -----------------------------------------------------------------------------

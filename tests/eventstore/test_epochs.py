@@ -16,7 +16,6 @@ from eventstore.maintenance.erase import erase
 from eventstore.maintenance.status import lost_after
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite import epochs
-from tests.eventstore.test_golden_stores import KEYS, unpacked
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
@@ -165,14 +164,6 @@ def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path: Path):
         with pytest.raises(ZeroDivisionError):
             store.append("c1", Message(source="user", content="never"), expected_version=5, guard=fails)
         assert append(store, "new").position > seen
-
-
-def test_a_store_of_schema_2_begins_an_epoch_since_it_may_be_a_copy(tmp_path: Path):
-    path = unpacked("schema-2.db", tmp_path)
-    with open_store(f"sqlite:///{path}", keys=KEYS) as store:
-        last = list(store.follow())[-1].position
-        assert append(store, "new", "new").position > last + 2**31
-        assert [f for v in verify(store) for f in v.findings if v.conversation in (None, "new")] == []
 
 
 def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -11,47 +11,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventstore import CannotRedact, Message, Redacted, open_store
+from eventstore import Message, Redacted, open_store
 from eventstore.codec import encode_ours
 from eventstore.maintenance.redact import redact
-from eventstore.maintenance.verify import Published, verify
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import HEAD_BYTES, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.redacted import without_content
 from eventstore.stored.rows import stored_event_of
 from projections import Views
 from tests.crash.erased_bytes import look
-from tests.eventstore.test_golden_stores import KEYS, unpacked
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
-HEADS_OF_SCHEMA_8 = {
-    "encrypted": "fc75eb7164b95d74a1fd1bb7e60add92174319b855abc515525c3ea3075c05da",
-    "fork": "e191821918e18703e3dcacb3cce6005a3f3aa2fff27d5c864600c80d1d56987a",
-    "plain": "06564e5af2110e8bbc680d0b76ccf593d34e068ab962ec0019e22191b390aa52",
-    "zlib": "35e1354e7b0708b23fda32224a540f1d91bb82617ed9673720bfd52cce8d6b9d",
-}
-
-
-def test_a_store_that_was_made_before_redaction_goes_on_with_the_new_formula(tmp_path: Path):
-    with open_store(f"sqlite:///{unpacked('schema-8.db', tmp_path)}", keys=KEYS) as store:
-        store.register(Views(store))
-        assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_8
-        published = {row.id: [Published(row.version, bytes.fromhex(str(row.head)))] for row in store.conversations()}
-        for name in HEADS_OF_SCHEMA_8:
-            version = store.version(name)
-            before = list(store.events(name))
-            store.append(name, Message(source="user", content="new"), expected_version=version, idempotency_key="new")
-            for event_id in range(version):
-                with pytest.raises(CannotRedact if name != "fork" or event_id > 2 else ValueError):
-                    redact(store, name, event_id, reason="asked to", by="me")
-            with pytest.raises(CannotRedact, match="an earlier version of foldlog recorded it, and the hash chain of"):
-                redact(store, "plain", 0, reason="asked to", by="me")
-            assert redact(store, name, version, reason="asked to", by="me").event_ids == (version,)
-            assert list(store.events(name, 0, version)) == before
-            assert store.append(
-                name, Message(source="user", content="new"), expected_version=version, idempotency_key="new"
-            )[0].event.redacted
-        assert [each.findings for each in verify(store, published=published) if each.findings] == []
 
 
 # -- what verification accepts -----------------------------------------------------------------------------------------

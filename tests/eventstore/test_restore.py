@@ -28,7 +28,6 @@ from eventstore.maintenance.backup import back_up
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import replacing
 from eventstore.stored.read_transaction import reading
-from tests.eventstore.test_golden_stores import KEYS, unpacked
 from tests.eventstore.test_store_file import Agent
 
 
@@ -192,16 +191,6 @@ def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path: Path, bac
     assert contents(path) == ["in the backup"]
     path.with_name("moved.db").rename(done.kept.removesuffix("-wal"))
     assert contents(done.kept.removesuffix("-wal")) == ["in the backup", "after the backup", "in the log"]
-
-
-def test_a_backup_of_an_older_schema_is_brought_up_to_date(tmp_path: Path):
-    backup = unpacked("schema-2.db", tmp_path)
-    before = backup.read_bytes()
-    done = restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(backup), keys=KEYS)
-    assert done.kept is None
-    assert backup.read_bytes() == before
-    with open_store(f"sqlite:///{tmp_path / 'new.db'}", keys=KEYS) as store:
-        assert sum(row.version for row in store.conversations() if not row.erased_at) == done.events > 50
 
 
 def test_another_open_store_serves_as_a_backup(path: Path, tmp_path: Path):

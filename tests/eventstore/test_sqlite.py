@@ -276,26 +276,23 @@ def test_an_empty_file_becomes_a_store(path: str):
 # -- the schema -------------------------------------------------------------------------------------------------------
 
 
-def of_schema(path: str, newest: int) -> None:
-    """A file as a version of foldlog left it that knew only the first migrations."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        for number, script in migrations("sqlite").items():
-            if number <= newest:
-                connection.executescript(script)
-                connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
-        connection.execute("INSERT INTO store VALUES ('uuid', 'of old')")
+def become_newer(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Make this program a newer version of itself, with one migration more."""
+    scripts = {**migrations("sqlite"), schema.NEWEST + 1: script}
+    monkeypatch.setattr(schema, "migrations", lambda _dialect: scripts)
+    monkeypatch.setattr(schema, "NEWEST", schema.NEWEST + 1)
 
 
-@pytest.mark.parametrize("newest", range(1, max(migrations("sqlite"))))
-def test_an_older_file_is_brought_up_to_date_with_all_that_is_in_it(path: str, newest: int):
-    of_schema(path, newest)
+def test_an_older_file_is_migrated_with_all_that_is_in_it(path: str, monkeypatch: pytest.MonkeyPatch):
+    recorder = SQLiteRecorder(path)
+    begin(recorder)
+    uuid = recorder.value("uuid")
+    recorder.close()
+    become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
     with pytest.raises(DatabaseError, match="of an older schema; to write, open it as a user who may write"):
         SQLiteRecorder(path, writable=False)
     recorder = SQLiteRecorder(path)
-    assert recorder.value("uuid") == "of old"
-    begin(recorder)
+    assert recorder.value("uuid") == uuid
     recorder.transact(lambda transaction: transaction.set_value("tracking application", str(1)))
     recorder.close()
     new = SQLiteRecorder(path + "-new")
@@ -309,10 +306,9 @@ def statements(path: str) -> list[str]:
 
 
 def test_a_migration_that_fails_leaves_the_older_schema_whole(path: str, monkeypatch: pytest.MonkeyPatch):
-    of_schema(path, 1)
+    SQLiteRecorder(path).close()
     before = statements(path)
-    broken = {**migrations("sqlite"), 2: "CREATE TABLE half (x);\nCREATE TABLE half (x);\n"}
-    monkeypatch.setattr(schema, "migrations", lambda _dialect: broken)
+    become_newer(monkeypatch, "CREATE TABLE half (x);\nCREATE TABLE half (x);\n")
     with pytest.raises(DatabaseError, match="table half already exists"):
         SQLiteRecorder(path)
     assert statements(path) == before
@@ -770,15 +766,13 @@ def test_a_store_whose_schema_somebody_changes_takes_in_nothing_more(path: str, 
             store.append("c1", HI, expected_version=1)
 
 
-@pytest.mark.parametrize("number", [1, 5, schema.NEWEST - 1, -1])
+@pytest.mark.parametrize("number", [0, -1])
 def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path: str, number: int):
     with open_store(f"sqlite:///{path}") as store:
         store.append("c1", HI, expected_version=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
-    with pytest.raises(
-        StoreUnusable, match=rf"says that it has schema {number}, but its .* is that of schema .*salvage"
-    ):
+    with pytest.raises(StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: .*salvage"):
         open_store(f"sqlite:///{path}")
 
 

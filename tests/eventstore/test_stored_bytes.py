@@ -8,7 +8,6 @@ import json
 import re
 import sqlite3
 import struct
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -36,7 +35,6 @@ from eventstore import (
 from eventstore.maintenance.erase import erase
 from foldlog.archives import write_archive
 from projections import Views
-from tests.eventstore.test_golden_stores import unpacked
 
 PAGE = (Path(__file__).parents[2] / "docs" / "STORED_BYTES.md").read_text("utf-8")
 WRAPPING_KEY = bytes(range(32))
@@ -282,13 +280,6 @@ def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path: Path)
                 assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
                 read += 1
     assert read > 600
-
-
-def test_a_store_of_schema_2_is_read_by_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys.modules[__name__], "WRAPPING_KEY", bytes([0x11] * 32))
-    events = assert_reads(unpacked("schema-2.db", tmp_path))
-    assert len(events[b"encrypted zstd"]) == len(events[b"begun plain"]) == 10
-    assert len(events[b"long"]) == 1_001
 
 
 def test_the_example_on_the_page_can_be_computed_again():

@@ -326,32 +326,6 @@ def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url: str, role:
         open_store(url.replace("postgres@", f"{role}@"))
 
 
-def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
-    """The schema before epochs had timelines, conversations marks, and all that came later."""
-    with open_store(url) as store:
-        before = store.append("c1", [said("0"), said("1")], expected_version=0)
-    schema = schema_of(url)
-    postgres_server.sql(
-        f"DROP FUNCTION {schema}.begin_epoch; DROP FUNCTION {schema}.timeline; "
-        f"ALTER TABLE {schema}.epoch DROP COLUMN timeline; "
-        f"ALTER TABLE {schema}.conversations DROP COLUMN mark; "
-        f"ALTER TABLE {schema}.idempotency_keys DROP COLUMN proof; "
-        f"DROP INDEX {schema}.events_of_documents, {schema}.idempotency_keys_of_sources; "
-        f"DROP TABLE {schema}.listing, {schema}.listed, {schema}.facts, {schema}.attachments, {schema}.attached; "
-        f"DROP INDEX {schema}.conversations_by_parent, {schema}.conversations_by_key; "
-        f"ALTER TABLE {schema}.conversations DROP COLUMN grown, DROP COLUMN past, DROP COLUMN replaces, "
-        f"DROP COLUMN redactions, DROP COLUMN erased_position; "
-        f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "
-        f"UPDATE {schema}.store SET value = '1' WHERE name = 'readable_by'"
-    )
-    with pytest.raises(StoreUnusable, match=f"has schema version 2, this version of foldlog needs {NEWEST}"):
-        open_store(url + "&mode=ro")
-    with open_store(url) as store:
-        after = store.append("c1", said("2"), expected_version=2)
-        assert list(store.follow()) == [*before, *after]
-    assert postgres_server.sql(f"SELECT epoch, timeline FROM {schema}.epoch") == "0|1"
-
-
 def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:

@@ -57,7 +57,7 @@ def _begin_epoch(wire: Wire, info: psycopg.ConnectionInfo, schema: str) -> None:
 
     No other process writes to the store: each new connection for writing is checked here first. The commit waits for no
     standby: after a failover there may be none yet, and every later confirmation includes this commit. See
-    ``0003_epochs.sql``.
+    ``0001_first.sql``.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)

@@ -93,9 +93,6 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int) -> No
                 _in(schema, "INSERT INTO {schema}.store VALUES ('uuid', %s), ('schema', '0'), ('readable_by', '1')"),
                 (new_store_uuid(),),
             )
-            connection.execute(
-                _in(schema, "INSERT INTO {schema}.epoch SELECT 0, system_identifier FROM pg_control_system()")
-            )
         connection.execute(_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"), (str(number),))
 
 

@@ -116,7 +116,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         name, created_at, salt, staged, fork, replaces = new
         key = self._numbered().key()
         if replaces is not None and not staged:
-            self._write("hide_tombstone", bigint(replaces), bigint(self._positions.take(1)))
+            self._write("hide_tombstone", bigint(replaces))
         self._write(
             "begin_conversation",
             bigint(key),
@@ -148,7 +148,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
-        self._write("hide_replaced_tombstone", bigint(key), bigint(self._positions.take(1)))
+        self._write("hide_replaced_tombstone", bigint(key))
         self._write("publish", bigint(key))
         return self._place_first(key, size)
 

@@ -97,7 +97,6 @@ class SQLiteTransaction(SQLiteReader):
         self.forget()
         if self._execute(SQL["hide_tombstone"], (key,)).rowcount != 1:
             raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
-        self._place_erasure(key)  # one of an earlier version: followers delete its events before they read the new ones
 
     def _place_erasure(self, key: int) -> None:
         position = self._last_position() + 1

@@ -6,15 +6,27 @@ CREATE TABLE {schema}.store (
     value text NOT NULL
 );
 
--- One row. A transaction's number is this epoch plus its xid; cluster is the system identifier of the server that the
--- epoch is right for. A dump that is restored elsewhere meets other xids, and gets another epoch (see setup.py).
+-- What writers remember about the store as a whole: the last removal of text, how far conversations are listed. It has a
+-- table of its own, since the role of agents may not change the store's identity and schema.
+CREATE TABLE {schema}.facts (
+    name  text PRIMARY KEY,
+    value text NOT NULL
+);
+
+-- One row. A transaction's number is this epoch plus its xid. An epoch is right for one timeline of one server (cluster is
+-- its system identifier): a server that was restored from a backup, or promoted, counts its transactions from where that
+-- backup or standby ends, so it may give numbers again that its predecessor gave.
 CREATE TABLE {schema}.epoch (
-    epoch   bigint NOT NULL,
-    cluster bigint NOT NULL
+    epoch    bigint NOT NULL,
+    cluster  bigint NOT NULL,
+    timeline bigint
 );
 
 -- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
 -- those of its last event, one index seek away. The key is (number of the transaction << 20) + n: no sequence is needed.
+-- A fork's events below parent_version are those of its parent; "grown" is set with the first event of its own. "past" says
+-- under which ids and salts the events were recorded that a detached or copied fork holds. A new conversation with the id of
+-- an erased one names it in "replaces"; the tombstone is then not visible, and is told from a staged import by erased_at.
 CREATE TABLE {schema}.conversations (
     key            bigint PRIMARY KEY,
     id             bytea NOT NULL,
@@ -28,12 +40,21 @@ CREATE TABLE {schema}.conversations (
     erased_at      bigint,
     erased_reason  bytea,
     erased_events  bigint,
-    erased_head    bytea
+    erased_head    bytea,
+    mark           bytea,
+    grown          boolean,
+    past           bytea,
+    replaces       bigint,
+    redactions     bigint,
+    erased_position bigint
 );
 -- An id may be longer than an entry of an index: it is found by its digest, and sorted by its first bytes, then the rest.
 CREATE UNIQUE INDEX conversations_by_id ON {schema}.conversations (sha256(id)) WHERE visible;
 CREATE INDEX conversations_in_order ON {schema}.conversations (substring(id, 1, 256)) WHERE visible;
 CREATE INDEX conversations_in_staging ON {schema}.conversations (sha256(id)) WHERE NOT visible;
+CREATE INDEX conversations_by_parent ON {schema}.conversations (parent) WHERE parent IS NOT NULL;
+CREATE INDEX conversations_by_erasure ON {schema}.conversations (erased_position) WHERE erased_position IS NOT NULL;
+CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
 -- position is (number of the transaction << 20) + place in it. That of a staged row is null: its place in the order is
 -- said by publications.
@@ -56,6 +77,7 @@ CREATE TABLE {schema}.events (
 );
 CREATE UNIQUE INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
 CREATE INDEX events_structural ON {schema}.events (conversation, id) WHERE structural;
+CREATE INDEX events_of_documents ON {schema}.events (conversation, id) WHERE kind = 'document_changes'::bytea;
 -- Most of a real log may be annotations; opening a View walks this index, and so never meets them.
 CREATE INDEX events_shown ON {schema}.events (conversation, id) WHERE shown;
 
@@ -73,9 +95,32 @@ CREATE TABLE {schema}.idempotency_keys (
     conversation bigint NOT NULL,
     key          bytea NOT NULL,
     first_id     bigint NOT NULL,
-    events       bigint NOT NULL
+    events       bigint NOT NULL,
+    proof        bytea
 );
 CREATE UNIQUE INDEX idempotency_keys_by_key ON {schema}.idempotency_keys (conversation, sha256(key));
+-- Events by the id that their source gave them, over all conversations.
+CREATE INDEX idempotency_keys_of_sources ON {schema}.idempotency_keys (sha256(key))
+WHERE substring(key, 1, 15) = 'foldlog:source:'::bytea;
+
+-- Bytes beside events. The same bytes are kept once in a conversation.
+CREATE TABLE {schema}.attachments (
+    conversation bigint NOT NULL,
+    name         bytea NOT NULL,
+    encoding     smallint NOT NULL,
+    body         bytea NOT NULL,
+    PRIMARY KEY (conversation, name, encoding)
+);
+-- Bytes are mostly images, which are compressed already.
+ALTER TABLE {schema}.attachments ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE TABLE {schema}.attached (
+    conversation bigint NOT NULL,
+    event        bigint NOT NULL,
+    name         bytea NOT NULL,
+    encoding     smallint NOT NULL,
+    PRIMARY KEY (conversation, event, name, encoding)
+);
+CREATE INDEX attached_by_name ON {schema}.attached (conversation, name, encoding);
 
 -- What projections keep beside the events. All of it can be deleted and rebuilt.
 CREATE TABLE {schema}.records (
@@ -90,6 +135,33 @@ CREATE TABLE {schema}.records (
     PRIMARY KEY (conversation, projection, version)
 );
 
+-- How far projections of the eventsourcing library have come, written in their own transactions. The token is
+-- random: by it a writer whose connection broke at the commit knows its own row.
+CREATE TABLE {schema}.tracking (
+    application     bytea NOT NULL,
+    notification_id bigint NOT NULL,
+    token           bigint NOT NULL,
+    PRIMARY KEY (application, notification_id)
+);
+
+-- Conversations by attribute and by last activity, as a process last found them. All of it can be deleted and is
+-- made again from the events. A row is written when attributes change and when somebody lists conversations, never at
+-- another append. A digest stands for one attribute, keyed in an encrypted conversation; 16 zero bytes stand for all
+-- conversations. Version -1: to be listed again; -2: to be listed by a process that has its key.
+CREATE TABLE {schema}.listing (
+    conversation bigint PRIMARY KEY,
+    at           bigint NOT NULL,
+    version      bigint NOT NULL,
+    digests      bytea NOT NULL
+);
+CREATE INDEX listing_pending ON {schema}.listing (version) WHERE version < 0;
+CREATE TABLE {schema}.listed (
+    digest       bytea NOT NULL,
+    at           bigint NOT NULL,
+    conversation bigint NOT NULL,
+    PRIMARY KEY (digest, at, conversation)
+);
+
 -- A body of 7 KB is inserted in 70 µs with lz4, 220 with pglz, 50 with neither, and takes 4.2, 3.5 and 8.5 KB of disk. A
 -- server that was built without lz4 keeps pglz.
 DO $$
@@ -100,3 +172,51 @@ EXCEPTION
     WHEN feature_not_supported THEN NULL;
 END
 $$;
+
+-- Null on a standby, and where the server does not tell.
+CREATE FUNCTION {schema}.timeline() RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $timeline$
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RETURN NULL;
+    END IF;
+    RETURN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint;
+EXCEPTION
+    WHEN feature_not_supported OR insufficient_privilege THEN
+        RETURN NULL;
+END
+$timeline$;
+
+-- Go on above all positions that were ever given, if this is another server, or another timeline, than the epoch is right for. It
+-- leaves room for positions that were given after the backup was made: 2^28 transactions, and 2^14 for each second that has
+-- passed since its newest event. The roles of agents may not change the table, so this runs with the rights of its owner; it
+-- takes nothing from its caller.
+CREATE FUNCTION {schema}.begin_epoch() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $begin_epoch$
+DECLARE
+    here bigint := (SELECT system_identifier FROM pg_control_system());
+    now_on bigint := {schema}.timeline();
+    highest bigint;
+    idle_s bigint;
+BEGIN
+    PERFORM FROM {schema}.epoch FOR UPDATE;
+    SELECT greatest(
+            (SELECT max(position) >> 20 FROM {schema}.events),
+            (SELECT max(first_position) >> 20 FROM {schema}.publications),
+            0),
+        (SELECT extract(epoch FROM clock_timestamp())::bigint - recorded_at / 1000000 FROM {schema}.events
+         WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1)
+    INTO highest, idle_s;
+    UPDATE {schema}.epoch
+    SET cluster = here, timeline = coalesce(now_on, timeline),
+        epoch = greatest(epoch, highest) + (1::bigint << 28)
+            + least(greatest(coalesce(idle_s, 0), 0) << 14, 1::bigint << 38)
+    WHERE cluster <> here OR timeline <> now_on
+        OR highest >= epoch + pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    UPDATE {schema}.epoch SET timeline = now_on WHERE timeline IS NULL;
+END
+$begin_epoch$;
+
+INSERT INTO {schema}.epoch SELECT 0, system_identifier, {schema}.timeline() FROM pg_control_system();

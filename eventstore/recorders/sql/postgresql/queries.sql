@@ -368,18 +368,12 @@ SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent,
 FROM past JOIN {schema}.conversations c ON c.key = past.key
 ORDER BY past.stop DESC
 
--- An erasure of an earlier version gets its position now: followers delete its events before they read the new ones.
--- part: hide
-UPDATE {schema}.conversations
-SET visible = false, erased_position = coalesce(
-    erased_position, $2::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch))
-
 -- name: hide_tombstone
-{hide}
+UPDATE {schema}.conversations SET visible = false
 WHERE key = $1::bigint AND visible AND erased_at IS NOT NULL
 
 -- name: hide_replaced_tombstone
-{hide}
+UPDATE {schema}.conversations SET visible = false
 WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 

@@ -7,8 +7,10 @@ CREATE TABLE store (
 
 -- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
 -- those of its last event, one index seek away.
--- AUTOINCREMENT: a key is never given twice, so who goes on writing to a conversation that was discarded meanwhile does
--- not write to another one.
+-- AUTOINCREMENT: a key is never given twice, so a writer of a conversation that was discarded never writes to another one.
+-- A fork's events below parent_version are those of its parent; "grown" is set with the first event of its own. "past" says
+-- under which ids and salts the events were recorded that a detached or copied fork holds. A new conversation with the id of
+-- an erased one names it in "replaces"; the tombstone is then not visible, and is told from a staged import by erased_at.
 CREATE TABLE conversations (
     key            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT NOT NULL,
@@ -24,11 +26,20 @@ CREATE TABLE conversations (
     erased_at      INTEGER,
     erased_reason  TEXT,
     erased_events  INTEGER,
-    erased_head    BLOB
+    erased_head    BLOB,
+    mark           BLOB,
+    grown          INTEGER,
+    past           BLOB,
+    replaces       INTEGER,
+    redactions     INTEGER,
+    erased_position INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX conversations_by_id ON conversations (id) WHERE visible;
 CREATE INDEX conversations_in_staging ON conversations (id) WHERE NOT visible;
 CREATE INDEX conversations_by_position ON conversations (first_position) WHERE first_position IS NOT NULL;
+CREATE INDEX conversations_by_parent ON conversations (parent) WHERE parent IS NOT NULL;
+CREATE INDEX conversations_by_erasure ON conversations (erased_position) WHERE erased_position IS NOT NULL;
+CREATE INDEX conversations_by_key ON conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
 -- Rows of a staged import have negative positions; their place in the order is the conversation's first_position + id.
 CREATE TABLE events (
@@ -48,6 +59,7 @@ CREATE TABLE events (
     body         ANY NOT NULL
 ) STRICT;
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;
+CREATE INDEX events_of_documents ON events (conversation, id) WHERE kind = 'document_changes';
 -- Most of a real log may be annotations: with "shown" in the index, opening a View walks past them and never reads them,
 -- and an append writes one index less than with another one for shown events. As it would take an id twice, shown and
 -- not shown, whoever inserts looks first whether it is taken (place_for).
@@ -66,8 +78,29 @@ CREATE TABLE idempotency_keys (
     key          TEXT NOT NULL,
     first_id     INTEGER NOT NULL,
     events       INTEGER NOT NULL,
+    proof        BLOB,
     PRIMARY KEY (conversation, key)
 ) STRICT, WITHOUT ROWID;
+-- Events by the id that their source gave them, over all conversations.
+CREATE INDEX idempotency_keys_of_sources ON idempotency_keys (key)
+WHERE key >= 'foldlog:source:' AND key < 'foldlog:source;';
+
+-- Bytes beside events. The same bytes are kept once in a conversation.
+CREATE TABLE attachments (
+    conversation INTEGER NOT NULL,
+    name         BLOB NOT NULL,
+    encoding     INTEGER NOT NULL,
+    body         BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX attachments_by_name ON attachments (conversation, name, encoding);
+CREATE TABLE attached (
+    conversation INTEGER NOT NULL,
+    event        INTEGER NOT NULL,
+    name         BLOB NOT NULL,
+    encoding     INTEGER NOT NULL,
+    PRIMARY KEY (conversation, event, name, encoding)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX attached_by_name ON attached (conversation, name, encoding);
 
 -- What projections keep beside the events. All of it can be deleted and rebuilt.
 CREATE TABLE records (
@@ -80,4 +113,29 @@ CREATE TABLE records (
     checksum     INTEGER NOT NULL,
     body         BLOB NOT NULL,
     PRIMARY KEY (conversation, projection, version)
+) STRICT, WITHOUT ROWID;
+
+-- How far projections of the eventsourcing library have come, written in their own transactions.
+CREATE TABLE tracking (
+    application     TEXT NOT NULL,
+    notification_id INTEGER NOT NULL,
+    PRIMARY KEY (application, notification_id)
+) STRICT, WITHOUT ROWID;
+
+-- Conversations by attribute and by last activity, as a process last found them. All of it can be deleted and is
+-- made again from the events. A row is written when attributes change and when somebody lists conversations, never at
+-- another append. A digest stands for one attribute, keyed in an encrypted conversation; 16 zero bytes stand for all
+-- conversations. Version -1: to be listed again; -2: to be listed by a process that has its key.
+CREATE TABLE listing (
+    conversation INTEGER PRIMARY KEY,
+    at           INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    digests      BLOB NOT NULL
+) STRICT;
+CREATE INDEX listing_pending ON listing (version) WHERE version < 0;
+CREATE TABLE listed (
+    digest       BLOB NOT NULL,
+    at           INTEGER NOT NULL,
+    conversation INTEGER NOT NULL,
+    PRIMARY KEY (digest, at, conversation)
 ) STRICT, WITHOUT ROWID;

@@ -367,7 +367,7 @@ DELETE FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
 -- name: erase_conversation
 UPDATE conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL, first_position = NULL, published = NULL,
-    -- copied events have positions, but for those of a fork that an earlier version detached
+    -- the events that a fork copied from its parent have positions
     parent_version = iif(published IS NULL, parent_version, NULL),
     erased_at = ?, erased_reason = CAST(? AS TEXT), erased_events = ?, erased_head = ?
 WHERE key = ?

@@ -1,3 +1,0 @@
--- Schema 14: the wrapping keys in use are found without a look at each conversation.
-
-CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
