@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from benchmarks import speed_page
-from benchmarks.counts import TARGETS, count_all, python_version
+from benchmarks.counts import BASELINE_EVENTS, compared, python_version, record
 from benchmarks.frame import SCALES, Answer, Failed, Question, as_json, ask, figure, limit
 from benchmarks.plot import plot
 
@@ -70,17 +69,17 @@ def missed(answers: list[Answer]) -> list[str]:
 
 
 def counts_table() -> Table:
-    """Return the counts of operations, and what is wanted of CPython 3.12: others execute more or fewer bytecodes."""
+    """Return the counts beside the recorded ones. What grew by more than a fifth is shown; nothing fails by it."""
     shown = Table(
-        title=f"counts at 10,000 events, CPython {python_version()}", box=None, pad_edge=False, padding=(0, 1)
+        title=f"counts at {BASELINE_EVENTS:,} events, CPython {python_version()}",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1),
     )
-    for column in ("operation", "bytecodes", "wanted of 3.12", "statements", "wanted"):
-        shown.add_column(column, justify="left" if column == "operation" else "right")
-    for operation, count in count_all().items():
-        cells = zip(count, TARGETS[operation], strict=True)
-        shown.add_row(
-            operation, *chain.from_iterable((f"{n:,}", "" if most is None else f"≤ {most:,}") for n, most in cells)
-        )
+    for column in ("what", "now", "recorded", ""):
+        shown.add_column(column, justify="left" if column == "what" else "right")
+    for what, now, then, grown in compared():
+        shown.add_row(what, f"{now:,}", "" if then is None else f"{then:,}", grown)
     return shown
 
 
@@ -95,11 +94,24 @@ def main(
             help="Measure nothing; put the saved full run and floors into docs/speed.json, page and README.",
         ),
     ] = False,
+    counts: Annotated[
+        bool,
+        typer.Option(
+            "--counts",
+            help="Measure nothing; count statements, bytecodes, lines and files, beside what was recorded.",
+        ),
+    ] = False,
+    record_counts: Annotated[bool, typer.Option("--record", help="Record the counts of --counts.")] = False,
 ) -> None:
     """Ask the questions that have targets. Exit status 1 where one gave no figure, or a full run misses a target."""
     if publish:
         run, floors = (json.loads((results / f"{name}.json").read_text()) for name in ("full", "floors"))
         speed_page.publish(run, floors)
+        return
+    if counts or record_counts:
+        if record_counts:
+            record()
+        Console().print(counts_table())
         return
     console = Console(stderr=True)
     chosen = SCALES[scale]
@@ -131,8 +143,6 @@ def main(
     Console().print(table(answers))
     for line in [*missed(answers), *(f"failed: {each.question}: {each.reason}" for each in failed)]:
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
-    if not matching:
-        Console().print(counts_table())
     results.mkdir(parents=True, exist_ok=True)
     load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
     command = ["python", "-m", "benchmarks", *sys.argv[1:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 import tempfile
@@ -12,15 +13,15 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from benchmarks.layout import count_layout
 from benchmarks.workload import history
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
 from eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
 from eventstore.opening import open_store
-from eventstore.recorders.sqlite import checked
 from projections import Views
 
-__all__ = ["BASELINE", "BASELINE_EVENTS", "GROWTH_MAX", "Count", "bytecodes", "count_all", "python_version"]
+__all__ = ["BASELINE", "BASELINE_EVENTS", "Count", "bytecodes", "compared", "count_all", "record", "recorded"]
 
 _TOOL = 4
 _BATCH = 500
@@ -28,23 +29,11 @@ _DEPTH = 10
 
 
 BASELINE = Path(__file__).with_name("counts.json")
-"""The counts that a test compares with, at ``BASELINE_EVENTS`` events, by CPython version; ``--record`` writes them."""
+"""The recorded counts: of operations at ``BASELINE_EVENTS`` events, by CPython version, and of the layout."""
 BASELINE_EVENTS = 1_000
-GROWTH_MAX = 1.1
-
-
-TARGETS: Mapping[str, tuple[int | None, int | None]] = {
-    "append": (1_200, 3),
-    "batch of 500, an event": (350, None),
-    "import, an event": (350, None),
-    "warm View": (None, 1),
-    "step": (2_500, 6),
-    "step with sums of tokens": (8_000, 6),
-    "load all, an event": (60, None),
-    "cold open": (14_000, 8),
-    f"cold open of a fork, depth {_DEPTH}": (14_000, 8 + _DEPTH + 1),
-}
-"""The bytecodes of CPython 3.12 and the statements that each operation may take at 10,000 events."""
+SLACK = 1.2
+"""A count that grew by less is as before."""
+LAYOUT = "layout"
 
 
 class Count(NamedTuple):
@@ -110,19 +99,8 @@ def traced(statements: list[str]) -> Iterator[None]:
         sqlite3.connect = connect
 
 
-@contextmanager
-def never_at_rest() -> Iterator[None]:
-    """Have every file checked as one that changed a moment ago, however fast this machine is."""
-    moments = checked._FINE_NS, checked._COARSE_NS
-    checked._FINE_NS = checked._COARSE_NS = 10**18
-    try:
-        yield
-    finally:
-        checked._FINE_NS, checked._COARSE_NS = moments
-
-
-def count_all(length: int = 10_000) -> dict[str, Count]:
-    """Count every operation on a history of this length, in a new store. Files count as changed a moment ago."""
+def count_all(length: int) -> dict[str, Count]:
+    """Count every operation on a history of this length, in a new store. Everything is warm: each ran before."""
     statements: list[str] = []
 
     def counted(work: Callable[[], object], per: int = 1) -> Count:
@@ -133,7 +111,7 @@ def count_all(length: int = 10_000) -> dict[str, Count]:
         return Count(round(bytecodes(work) / per), round(asked / per) if per == 1 else asked)
 
     found: dict[str, Count] = {}
-    with tempfile.TemporaryDirectory() as folder, traced(statements), never_at_rest():
+    with tempfile.TemporaryDirectory() as folder, traced(statements):
         url = f"sqlite:///{Path(folder)}/counts.db"
         with open_store(url) as store:
             store.ingest("c", history(length))
@@ -191,3 +169,31 @@ _PAIR = [Message(source="user", content="what next? " * 5), Message(source="agen
 def _open(url: str, conversation: str) -> int:
     with open_store(url) as store:
         return len(Views(store).current(conversation).events)
+
+
+def record() -> None:
+    """Write the counts of this CPython and of the layout to ``BASELINE``."""
+    counts = recorded()
+    counts[python_version()] = {what: count._asdict() for what, count in count_all(BASELINE_EVENTS).items()}
+    counts[LAYOUT] = count_layout()
+    BASELINE.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+
+
+def recorded() -> dict[str, Any]:
+    counts: dict[str, Any] = json.loads(BASELINE.read_text())
+    return counts
+
+
+def compared() -> Iterator[tuple[str, int, int | None, str]]:
+    """Count, and yield each count: what it is of, now, as recorded, and by how much it grew if that is over a fifth."""
+    before = recorded()
+    operations = before.get(python_version(), {})
+    for what, counted in count_all(BASELINE_EVENTS).items():
+        for unit, now in counted._asdict().items():
+            yield _compared(f"{what}: {unit}", now, operations.get(what, {}).get(unit))
+    for what, now in count_layout().items():
+        yield _compared(what, now, before.get(LAYOUT, {}).get(what))
+
+
+def _compared(what: str, now: int, then: int | None) -> tuple[str, int, int | None, str]:
+    return what, now, then, f"+{now / then - 1:.0%}" if then and now > SLACK * then else ""

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.counts import BASELINE, BASELINE_EVENTS, TARGETS
+from benchmarks.counts import BASELINE_EVENTS, recorded
 from benchmarks.frame import figure, limit
 from benchmarks.pages import with_part
 
@@ -20,7 +20,7 @@ PUBLISHED = ROOT / "docs" / "speed.json"
 PAGE = ROOT / "docs" / "SPEED.md"
 README = ROOT / "README.md"
 _COUNTED = "3.12"
-"""The CPython of which the counts have targets."""
+"""The CPython of which the counts are shown."""
 
 Run = Mapping[str, Any]
 """What ``python -m benchmarks`` saves, with the floors of ``python -m benchmarks.floors``."""
@@ -42,7 +42,7 @@ def published() -> Run:
 def in_page(text: str, run: Run) -> str:
     for command, made in (
         ("python -m benchmarks --publish", _answers(run)),
-        ("scripts/operation-counts --record", _counts()),
+        ("python -m benchmarks --record", _counts()),
         ("python -m benchmarks.floors", _floors(run["floors"])),
     ):
         text = with_part(text, command, made)
@@ -110,20 +110,13 @@ def _provenance(run: Run) -> str:
 
 
 def _counts() -> str:
-    counts = json.loads(BASELINE.read_text(encoding="utf-8"))[_COUNTED]
     lines = [
-        f"| CPython {_COUNTED}, a history of {BASELINE_EVENTS:,} events | bytecodes | wanted | statements | wanted |",
-        "|---|---:|---:|---:|---:|",
+        f"| CPython {_COUNTED}, a history of {BASELINE_EVENTS:,} events | bytecodes | statements |",
+        "|---|---:|---:|",
     ]
-    for operation, (bytecodes, statements) in TARGETS.items():
-        found = counts[operation]
-        cells = f"{found['bytecodes']:,} | {_most(bytecodes)} | {found['statements']} | {_most(statements)}"
-        lines.append(f"| {operation} | {cells} |")
+    for operation, count in recorded()[_COUNTED].items():
+        lines.append(f"| {operation} | {count['bytecodes']:,} | {count['statements']} |")
     return "\n".join(lines)
-
-
-def _most(target: int | None) -> str:
-    return "" if target is None else f"≤ {target:,}"
 
 
 def _floors(floors: Run) -> str:

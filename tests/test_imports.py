@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from foldlog.cli.application import COMMANDS, module_of
 
-ROOT = Path(__file__).parent.parent
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "matplotlib", "cryptography", "psycopg"]
 
 
@@ -77,25 +75,3 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
 """
     unneeded = {"importlib.resources", "tempfile", "shutil", "html", "pathlib"}
     assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
-
-
-def test_the_store_has_few_rooms_and_few_arrows_between_them():
-    """A reader holds a dozen rooms in mind, and the ways between them only if there are few."""
-    code = "import runpy; print(runpy.run_path('scripts/layout-figures')['arrows']())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert len(list((ROOT / "eventstore").glob("*.py"))) <= 12
-    assert int(done.stdout) <= 70
-
-
-def test_an_append_a_view_and_a_step_enter_few_files(tmp_path):
-    """A reader follows one of them from the face to the disk and back."""
-    code = (
-        "import json, pathlib, runpy\n"
-        "ways = runpy.run_path('scripts/layout-figures')['ways']\n"
-        f"print(json.dumps(ways(pathlib.Path({str(tmp_path)!r}))))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    most = {"an append": (12, 25), "a cold View": (15, 45), "a step": (20, 45)}
-    found = json.loads(done.stdout)
-    within = {way: (files <= most[way][0], changes <= most[way][1]) for way, (files, changes) in found.items()}
-    assert within == dict.fromkeys(most, (True, True)), found

@@ -44,9 +44,8 @@ def test_the_range_of_an_extra_is_the_one_that_is_tested(adapter):
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
-def test_an_adapter_is_one_file_of_300_lines_and_has_what_it_promises(adapter):
+def test_an_adapter_is_one_file_and_has_what_it_promises(adapter):
     text = (PLACE / f"{adapter.name}.py").read_text()
-    assert len(text.splitlines()) <= 300
     classes = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
     assert set(adapter.classes) <= classes
 

@@ -135,7 +135,7 @@ PROTECTIONS = {
     "cut": Protection(
         "… and their versions",
         "eventstore:_findings",
-        Gone("of_head _replace"),
+        Gone("found of_head"),
         _VERIFICATION,
     ),
     "innocent": Protection(

@@ -129,7 +129,6 @@ def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(worl
 def test_the_example_runs(world, tmp_path):
     url, folder, home = world
     path = ROOT / "examples" / "claude_agent_foldlog.py"
-    assert len(path.read_text().splitlines()) <= 40
     server = AnthropicServer(script([]))
     quiet = dict.fromkeys(("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"), "1")
     environment = {**os.environ, **quiet, "FOLDLOG_DB": url, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}

@@ -181,7 +181,6 @@ def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")
     path = ROOT / "examples" / "openhands_foldlog.py"
-    assert len(path.read_text().splitlines()) <= 40
     example = runpy.run_path(str(path))
     for count in (3, 5):
         example["main"]("hello", scripted("hi there"))
