@@ -1,7 +1,6 @@
 """The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
 
-``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py``, ``v0_dialect.py``, and
-``long_fold.py`` for a history of many events at once.
+``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py`` and ``v0_dialect.py``.
 ``view.py`` is its result; ``well_formed.py`` and ``messages/`` make it fit for a model.
 ``stored/`` keeps the structure of a View beside the events and loads it again.
 ``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;

@@ -13,11 +13,9 @@ A condensation imported from V0 follows other rules: see ``projections.v0_dialec
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_field
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -27,7 +25,6 @@ from eventstore.events import (
     LOST,
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
-    Action,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
@@ -39,11 +36,8 @@ from eventstore.events import (
 from projections.intervals import Intervals
 from projections.items import NO_ITEMS, Items
 from projections.left_behind import left_behind_after
-from projections.long_fold import LongFold, early_responses, named_places
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
-
-_id = attrgetter("id")
 
 
 class EarlierFolds(Protocol):
@@ -251,10 +245,6 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     return numbered
 
 
-MANY = 1_000
-"""A fold of fewer events than this makes each View on its way."""
-
-
 def _why_unknown(event: UnknownEvent) -> str:
     """Say why no View can be made from this event on, and what to do."""
     if event.stored_kind == LOST:
@@ -299,30 +289,12 @@ class _Folding:
         return ViewState(version, items, self._requested, self._left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event], places: Sequence[int]) -> None:
-        start = self._skip(events, places) if len(events) >= MANY else 0
-        for place in places[bisect_left(places, start) :]:
+        start = 0
+        for place in places:
             self._show(events[start:place])
             self._fold_in(events[place])
             start = place + 1
         self._show(events[start:])
-
-    def _skip(self, events: Sequence[Event], places: Sequence[int]) -> int:
-        """Fold in the events up to the last condensation. Return their number; 0 if the ids alone do not tell."""
-        last = next((place for place in reversed(places) if type(events[place]) is CondensationAction), -1)
-        first, places = events[0].id, places[: bisect_right(places, last)]
-        if last < 0 or self._left_behind or self._register or self._tomb or events[last].id - first != last:
-            return 0
-        known = {event.id: event for event in self._start}
-        ids = LongFold(known, events).ids(places)
-        if ids is None:
-            return 0
-        condensations = [event for place in places if isinstance(event := events[place], CondensationAction)]
-        remaining = set(ids)
-        known.update((summary_id(c.id), summary_event(c)) for c in condensations if summary_id(c.id) in remaining)
-        self._changed = [known[event_id] if event_id < first else events[event_id - first] for event_id in ids]
-        self._requested = False
-        self.condensations += condensations
-        return last + 1
 
     def _show(self, events: Sequence[Event]) -> None:
         events = _not_buried(self._tomb, events)
@@ -386,28 +358,25 @@ class _Folding:
         self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
 
 
-def _places_of_changes(events: Sequence[Event]) -> Sequence[int]:
-    """Return the places of the events that are not shown, or may be structural, and for a long fold also of the actions
-    of early responses. Cost: one pass. It is most of a long fold, and makes no number for an event.
-    """
-    early = early_responses(events) if len(events) >= MANY else frozenset()
-    found = [
-        event
-        for event in events
-        if (event.response_id in early if type(event) is Action else type(event) in MAY_BE_STRUCTURAL)
-        or not event.shown
-    ]
-    if not found:
+def _places_of_changes(events: Sequence[Event]) -> list[int]:
+    """Return the places of the events that are not shown, or may be structural: all others join the end of the View."""
+    return [place for place, event in enumerate(events) if type(event) in MAY_BE_STRUCTURAL or not event.shown]
+
+
+def named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
+    """Return the places, ascending, of the ids that a native condensation forgets. Later events are not affected."""
+    named = action.given_ids
+    if named is None:
+        start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
+        return [place for place, event_id in enumerate(ids) if start <= event_id <= end]
+    if not named:
         return ()
-    first, last = events[0].id, events[-1].id
-    if last - first == len(events) - 1:
-        places = [event.id - first for event in found]
-    else:
-        places = [bisect_left(events, event.id, key=_id) for event in found]
-    if all(0 <= place < len(events) and events[place] is event for place, event in zip(places, found, strict=True)):
-        return places
-    identities = set(map(id, found))  # ids are not in order: a place is not an id
-    return [place for place, event in enumerate(events) if id(event) in identities]
+    first = ids.index(named[0]) if named[0] in ids else 0
+    stop = first + len(named)
+    if named == ids[first:stop]:  # as condensers name them
+        return range(first, stop)
+    some = set(named)
+    return [place for place, event_id in enumerate(ids) if event_id in some]
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:

@@ -7,13 +7,10 @@ only the events that are still shown at its end matter: ``Ties`` say whether the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
-from operator import attrgetter
+from collections.abc import Collection, Sequence, Set
 
 from eventstore.events import Action, Event, Observation
 from projections.units import UNSEEN, units
-
-_stays_with_next = attrgetter("stays_with_next")
 
 
 def left_behind_after(
@@ -26,50 +23,6 @@ def left_behind_after(
     else:
         parted = left_behind_by_ids(shown, left_behind, {event.id for event in gone})
     return (left_behind | parted).difference([event.id for event in gone]) if parted or left_behind else left_behind
-
-
-class Ties:
-    """The ties of some events of a View, in order, to other events: call ids, response ids, thinking, bonds."""
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        acts = [event for event in events if type(event) is Action or type(event) is Observation]
-        open_calls = _OpenCalls()
-        bound = any(map(_stays_with_next, events))
-        self._none = not acts and not bound
-        self._plain = open_calls.read(acts, ()) and not open_calls.thinking and not bound
-        self._waiting = open_calls.waiting
-        self._responses = {event.response_id for event in acts if type(event) is Action} - {None}
-        self._calls = {event.call_id for event in acts}
-
-    def are_apart_from_later(self, gone: Iterable[Event]) -> bool:
-        """Return whether certainly none of ``gone``, which all come later, shared a unit with these events. They must
-        not wait for observations.
-
-        Cost: ``gone``.
-        """
-        # Loops and bonds lead from an event to later ones, and an observation never comes before its action.
-        if self._none or not self._plain:
-            return self._none
-        return not self._waiting and self._has_no_response_of(gone)
-
-    def are_apart_from(self, gone: Sequence[Event]) -> bool:
-        """Return whether certainly none of ``gone`` shared a unit with these events. Cost: ``gone``."""
-        if any(map(_stays_with_next, gone)):
-            return False
-        if self._none or not self._plain:
-            return self._none
-        is_loop = any(e.thinking for e in gone if type(e) is Action)
-        return not is_loop and self._has_no_response_of(gone) and self._has_no_call_of(gone)
-
-    def _has_no_response_of(self, gone: Iterable[Event]) -> bool:
-        responses = self._responses
-        return not responses or not [e for e in gone if type(e) is Action and e.response_id in responses]
-
-    def _has_no_call_of(self, gone: Sequence[Event]) -> bool:
-        calls = self._calls | {None}
-        return None not in self._calls and not [
-            e for e in gone if (type(e) is Action or type(e) is Observation) and e.call_id in calls
-        ]
 
 
 def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
-from projections import View, fold, long_fold
+from projections import View
 from projections.intervals import contains, normalize
 from projections.left_behind import left_behind_by_ids, left_behind_by_piece
 from tests.how_many import examples
@@ -33,28 +30,15 @@ def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], dat
 
 
 @examples(1_000)
-@given(long_histories, st.integers(0, 2), st.integers(0, 8), st.data())
-def test_a_fold_by_ids_is_that_of_one_event_after_the_other(
-    events: list[Event], recent: int, early: int, data: st.DataObject
-) -> None:
+@given(long_histories, st.data())
+def test_a_long_fold_is_what_its_definition_says(events: list[Event], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(events)))
-    with patched(fold, MANY=0), patched(long_fold, RECENT=recent, EARLY=early):
-        view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
+    view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
     slow = slow_fold(events)
     assert list(view) == slow.events
     assert view.left_behind == slow.left_behind
-    assert view == in_two == View.from_events(events)
-    assert view.condensations == in_two.condensations == View.from_events(events).condensations
-
-
-@contextmanager
-def patched(module: ModuleType, **values: int) -> Iterator[None]:
-    before = {name: getattr(module, name) for name in values}
-    vars(module).update(values)
-    try:
-        yield
-    finally:
-        vars(module).update(before)
+    assert view == in_two
+    assert view.condensations == in_two.condensations
 
 
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=12))
@@ -66,8 +50,6 @@ def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> N
 
 
 def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind() -> None:
-    """A long fold looks closer only where it must; what is left of the View may all be newer than its last cuts."""
-
     def forget(first: int, last: int) -> CondensationAction:
         origin = Origin(format="test")
         return CondensationAction(origin=origin, forgotten_events_start_id=first, forgotten_events_end_id=last)
@@ -89,8 +71,7 @@ def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() 
         Observation(id=2, content="o", call_id="k"),
         CondensationAction(id=3, origin=origin, forgotten_event_ids=(-2, 2)),
     ]
-    with patched(fold, MANY=0), patched(long_fold, RECENT=0):
-        assert View.from_events(events).left_behind == {1}
+    assert View.from_events(events).left_behind == {1}
 
 
 ORIGIN = Origin(format="test")
@@ -121,8 +102,6 @@ def _forget_v0(source_id: int) -> CondensationAction:
     return CondensationAction(origin=origin, forgotten_event_ids=(source_id,), summary="s", summary_offset=0)
 
 
-@pytest.mark.parametrize("early", [0, 2, 16])
-@pytest.mark.parametrize("recent", [0, 1, 4])
 @pytest.mark.parametrize(
     "events, expected",
     [
@@ -143,12 +122,9 @@ def _forget_v0(source_id: int) -> CondensationAction:
         ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(0)], set()),
     ],
 )
-def test_a_fold_by_ids_finds_the_events_left_behind(
-    events: list[Event], expected: set[int], recent: int, early: int
-) -> None:
+def test_a_fold_finds_the_events_left_behind(events: list[Event], expected: set[int]) -> None:
     numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
-    with patched(fold, MANY=0), patched(long_fold, RECENT=recent, EARLY=early):
-        for cut in range(len(numbered)):
-            view = View.from_events(numbered[:cut]).then(numbered[cut:])
-            assert view.left_behind == slow_fold(numbered).left_behind == expected
-            assert list(view) == slow_fold(numbered).events
+    for cut in range(len(numbered)):
+        view = View.from_events(numbered[:cut]).then(numbered[cut:])
+        assert view.left_behind == slow_fold(numbered).left_behind == expected
+        assert list(view) == slow_fold(numbered).events
