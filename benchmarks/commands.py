@@ -128,7 +128,7 @@ def memory(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Rou
 _GROWING = (
     ("view", ["view"], 1.5),
     ("why, a shown event", ["why", "{last}"], 1.5),
-    ("why, an event forgotten at once", ["why", "5"], 1.5),
+    ("why, an event forgotten at once", ["why", "5"], 3.0),
     ("diff, of all versions", ["diff", "100", "{end}"], 1.5),
     ("condense --dry-run", ["condense", "--dry-run"], 1.5),
 )

@@ -117,5 +117,5 @@ QUESTIONS = [
         _SESSIONS,
         "Tails and lists",
     ),
-    Question("take the newest of 10,000 events back", "ms", 2.0, "at most", pop, _SESSIONS),
+    Question("take the newest of 10,000 events back", "ms", 4.0, "at most", pop, _SESSIONS),
 ]

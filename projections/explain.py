@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from eventstore.events import (
     Annotation,
@@ -14,7 +14,6 @@ from eventstore.events import (
     Event,
     Retraction,
     is_structural,
-    summary_id,
     summary_of,
 )
 from projections.fold import summary_event
@@ -104,26 +103,11 @@ Structural = Callable[[int], Iterable[Event]]
 """The structural events of a conversation from an id on, in order."""
 
 
-class Traced(NamedTuple):
-    """The structural event that forgot an event, and the condensation whose summary stands for it in the View, if there
-    is one.
-    """
-
-    by: Event
-    stands_in: int | None
-
-
-Trace = Callable[[Event], Traced | None]
-"""Find the structural event that forgot an event without reading all structural events after it; None where that is not
-possible.
-"""
-
-
-def explain_event(event: Event, view: View, structural: Structural, trace: Trace = lambda event: None) -> Why:
+def explain_event(event: Event, view: View, structural: Structural) -> Why:
     """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
 
-    Cost: the View. For a forgotten event also ``trace``, or else the structural events after it, once; for an import
-    from V0 also those before it.
+    Cost: the View. For a forgotten event also the structural events after it, once; all structural events where one of
+    them is a retraction; for an import from V0 also those before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -135,7 +119,7 @@ def explain_event(event: Event, view: View, structural: Structural, trace: Trace
         if buried_by is not None:
             reason = f"imported condensation {buried_by.id} forgot its source id before it came"
             return Why(event, view.version, "never shown", reason, by=buried_by)
-    return _explain_forgotten(event, view, structural, trace)
+    return _explain_forgotten(event, view, structural)
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
@@ -145,15 +129,11 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
     return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
 
 
-def explain_difference(
-    before: View, after: View, structural: Structural, *, only_condensations: bool = False
-) -> Difference:
+def explain_difference(before: View, after: View, structural: Structural) -> Difference:
     """Return what changed from one View to another, given the structural events of their conversation.
-    ``only_condensations``: all structural events between them are known to be condensations.
 
-    Cost: both Views, and the structural events between them, once, or twice where one is a retraction. Where all are
-    condensations, they are read only up to the last one that forgot an event of the first View. For each structural
-    event, the events of the first View that are not explained yet.
+    Cost: both Views, and the structural events between them, once, or twice where one is a retraction. For each of
+    these, the events of the first View that are not explained yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = tuple(event for event in before if event.id not in ids_after)
@@ -161,10 +141,10 @@ def explain_difference(
     def between() -> Iterator[Event]:
         return takewhile(lambda one: one.id < after.version, structural(before.version))
 
-    summarized: Sequence[Summarized] | None = () if not left else _summarized(left, between(), only_condensations)
+    summarized: Sequence[Summarized] | None = () if not left else _summarized(left, between())
     if summarized is None:
         kept = intervals_kept(between(), after.version)
-        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)), only_condensations=True)
+        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)))
     return Difference(
         before=before.version,
         after=after.version,
@@ -174,11 +154,9 @@ def explain_difference(
     )
 
 
-def _summarized(
-    left: Sequence[Event], structural: Iterable[Event], only_condensations: bool
-) -> Sequence[Summarized] | None:
+def _summarized(left: Sequence[Event], structural: Iterable[Event]) -> Sequence[Summarized] | None:
     """Return the condensations with a summary that forgot events in ``left``; None where a retraction is among the
-    structural events.
+    structural events: it may have taken one of them back.
     """
     summarized: list[Summarized] = []
     remaining = left
@@ -186,8 +164,6 @@ def _summarized(
         if isinstance(action, Retraction):
             return None
         if not remaining:
-            if only_condensations:
-                break
             continue  # a retraction may come yet
         forgets = forgetting(action)
         taken = tuple(event for event in remaining if forgets(event))
@@ -255,10 +231,10 @@ def _never_shown_because(event: Event) -> str:
     return "its writer marked it as not shown"
 
 
-def _explain_forgotten(event: Event, view: View, structural: Structural, trace: Trace) -> Why:
-    shown = {shown.id: shown for shown in view}
+def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
+    shown = {shown.id for shown in view}
     came = summary_of(event.id) if event.id < 0 else event.id
-    followed = _traced(event, shown, trace) or _follow(event, shown, structural(came + 1))
+    followed = _follow(event, shown, structural(came + 1))
     if followed is None:
         kept = intervals_kept(structural(0), view.version)
         if not contains(kept, came):
@@ -287,21 +263,9 @@ def _explain_taken_back(event: Event, came: int, view: View, structural: Structu
     return Why(event, view.version, "forgotten", reason, by=by, forgotten_at=by.id + 1)
 
 
-_Followed = tuple[Event | None, CondensationSummary | None, CondensationSummary | None]
-
-
-def _traced(event: Event, shown: Mapping[int, Event], trace: Trace) -> _Followed | None:
-    """Return the answer of ``trace``, if the log does not contradict it."""
-    traced = trace(event)
-    if traced is None or not _forgets(traced.by, event):
-        return None
-    if traced.stands_in is None:
-        return traced.by, _summary(traced.by), None
-    stands_in = shown.get(summary_id(traced.stands_in))
-    return (traced.by, _summary(traced.by), stands_in) if isinstance(stands_in, CondensationSummary) else None
-
-
-def _follow(event: Event, shown: Container[int], structural: Iterable[Event]) -> _Followed | None:
+def _follow(
+    event: Event, shown: Container[int], structural: Iterable[Event]
+) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None] | None:
     """Follow ``event`` through the structural events after it, in one pass.
 
     Return the event that forgot it; the summary that was put in its place; and the summary that stands for it in the

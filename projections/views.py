@@ -31,11 +31,9 @@ from projections.lifetimes.fold import Count, LifetimesFold
 from projections.messages import DIALECTS, Dialect, checked
 from projections.retractions import target
 from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
-from projections.stored.returning import returned_revision
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
 from projections.stored.revision_codec import PROJECTION
 from projections.stored.tail import read_tail
-from projections.stored.tracing import are_only_condensations, trace
 from projections.stored.unread import UnreadView
 from projections.view import View
 
@@ -175,29 +173,25 @@ class Views:
 
     def why(self, conversation: str, event_id: int) -> Why:
         """Say why an event, or the summary with a synthetic id, is in the View now, or is not. Raises ``NoSuchEvent``,
-        and what ``current`` raises. Cost: the View; for a forgotten event also the revisions after it, or the
-        structural events after it if some of them are not condensations.
+        and what ``current`` raises. Cost: the View; for a forgotten event also the structural events after it.
         """
         view = self.current(conversation)
 
         def explained(reading: ReadTransaction) -> Why:
             event = _read_event(reading, event_id, view.version)
             structural = partial(reading.structural_events, stop=view.version)
-            return explain_event(event, view, structural, partial(trace, reading, version=view.version))
+            return explain_event(event, view, structural)
 
         return self._store.query(conversation, explained)
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
-        ``current`` raises. Cost: two Views, and the condensations in between, up to the last one that forgot an event
-        of the first View.
+        ``current`` raises. Cost: two Views, and the structural events in between.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
         def explained(reading: ReadTransaction) -> Difference:
-            simple = are_only_condensations(reading, before, after)
-            structural = partial(reading.structural_events, stop=after)
-            return explain_difference(*views, structural, only_condensations=simple)
+            return explain_difference(*views, partial(reading.structural_events, stop=after))
 
         return self._store.query(conversation, explained)
 
@@ -255,10 +249,6 @@ class Views:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
             past = StoredPast(writing)
-            if len(events) == 1 and isinstance(events[0], Retraction):
-                returned = returned_revision(writing, events[0], past)
-                if returned is not None:
-                    return writing.put_records(PROJECTION, [returned])
             folded, missing = self._load(writing, events[0].id, past)
             folded, records = fold_on(folded, events, writing.version, past)
         except UnknownEventType:

@@ -120,29 +120,9 @@ def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base
     return revision, Base(base.version, whole, len(base.body), delta.spent)
 
 
-def decode_counts(record: Record) -> Revision:
-    """Return the register, the flag and the counts of a record; every record holds these in full, and its lists as they
-    are stored.
-
-    Raises ``UnreadableRevision``. Cost: the record.
-    """
-    return _body(record)
-
-
-def decode_summaries(record: Record, counts: Revision, whole: Ints) -> Ints:
-    """Return the summaries of a record, given what ``decode_counts`` returns of it, and the summaries of its base.
-
-    Raises ``UnreadableRevision``. Cost: the summaries.
-    """
-    if record.base is not None:
-        return _unspliced(record, whole, counts.summaries)
-    return _sums(counts.summaries, RUN)
-
-
 def _full(record: Record) -> Revision:
     body = _body(record)
-    lists = map(_sums, _ascending(body))
-    return _checked(record, _with_lists(Revision, body, _sums(body.summaries, RUN), lists))
+    return _checked(record, _with_lists(Revision, body, _sums(body.summaries, RUN), map(_sums, _ascending(body))))
 
 
 def _ascending(revision: Revision) -> tuple[Ints, Ints, Ints]:

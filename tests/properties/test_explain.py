@@ -97,8 +97,8 @@ def forgetful_history(at: random.Random) -> list[Event]:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_the_revisions_tell_what_the_events_tell(seed: int, tmp_path: Path) -> None:
-    """Whichever of them are stored."""
+def test_a_store_tells_what_the_events_tell(seed: int, tmp_path: Path) -> None:
+    """Whichever revisions are stored."""
     at = random.Random(seed)
     source = forgetful_history(at)
     with open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed") as store:
