@@ -108,7 +108,7 @@ def _conversation(path: str) -> tuple[sqlite3.Connection, int, int, Record]:
     db = _connection(path)
     db.execute("BEGIN")
     db.execute("PRAGMA user_version").fetchone()
-    key, *_, last = db.execute(SQL["usual_conversation"], (b"c1",)).fetchone()[:5]
+    key, _, _, _, last, *_ = db.execute(SQL["conversation"], (b"c1",)).fetchone()
     (record,) = db.execute(SQL["records_back"], (PROJECTION, key, last + 1, 1)).fetchall()
     return db, key, last + 1, Record(*record)
 

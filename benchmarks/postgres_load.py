@@ -28,7 +28,6 @@ from eventstore import (
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
-from eventstore.recorders.types import as_rows
 
 __all__ = ["WRITERS", "Load", "Outcome", "check"]
 
@@ -267,7 +266,7 @@ def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
     """Follow without reading the events: a follower has no keys."""
     while True:
         page = store._recorder.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
-        yield from ((placed.position, placed.conversation, as_rows([placed.row])[0].id) for placed in page)
+        yield from ((placed.position, placed.conversation, placed.row.id) for placed in page)
         if len(page) < 1_000:
             return
         after = page[-1].position
@@ -319,4 +318,4 @@ def _left_of(store: Store, conversation: str) -> bool:
         found = reader.conversation(conversation)
         if found is None or found.salt or found.key_id or found.sealed_key:
             return True
-        return bool(as_rows(reader.rows(found.key, 0, 2**62, 1)) or reader.recalled(found.key, "", 1))
+        return bool(reader.rows(found.key, 0, 2**62, 1) or reader.recalled(found.key, "", 1))

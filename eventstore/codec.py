@@ -75,7 +75,7 @@ KINDS: Mapping[str, _Kind] = {
 _NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
 _TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
 _SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
-_TYPE_AT: Mapping[tuple[bytes, int], type] = {(name.encode(), kind.schema): kind.type for name, kind in KINDS.items()}
+_TYPE_AT: Mapping[tuple[str, int], type] = {(name, kind.schema): kind.type for name, kind in KINDS.items()}
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 
@@ -359,7 +359,7 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
 
 
 def decode_all(
-    kinds: Sequence[bytes], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
+    kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
     """Return the events of many rows, given by columns, as ``decode`` does. Return None if one of them needs more than
     a strict decoding. No bytecode is executed for a row.

@@ -120,9 +120,7 @@ class Views:
             if look is not None:
                 look(self._store.query(conversation, lambda reading: reading.found))
             return self.current(conversation)
-        found, view = self._store.database.at_rest(conversation), None
-        if found is None or found.version <= _SHORT:
-            found, view = self._store.query(conversation, self._short)
+        found, view = self._store.query(conversation, self._short)
         if look is not None:
             look(found)
         if view is not None:

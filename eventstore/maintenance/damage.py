@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError, is_damage
-from eventstore.recorders.types import BareRow, Conversation, as_rows
+from eventstore.recorders.types import Conversation, Row
 from eventstore.stored.database import start_after
 
 _PAGE = 1_000
@@ -41,7 +41,7 @@ def raise_unless_damage(error: RecorderError) -> None:
 
 def readable_rows(
     recorder: Recorder, key: int, start: int, stop: int, page: int = _PAGE
-) -> Iterator[Sequence[BareRow] | Unreadable]:
+) -> Iterator[Sequence[Row] | Unreadable]:
     """Yield the rows with ``start <= id < stop`` in pages; an id stands in the place of each row that cannot be read. A
     missing row is left out. Cost: the rows, one query for each gap, and about twenty for each row that cannot be read.
     """
@@ -61,13 +61,13 @@ def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
     except RecorderError as error:
         raise_unless_damage(error)
         return start
-    return as_rows(following)[0].id if following else stop
+    return following[0].id if following else stop
 
 
-def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[BareRow] | Unreadable]:
+def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:
     try:
         # Some rows may appear twice.
-        bare = recorder.query(lambda reader: reader.rows(key, start, stop, 2 * (stop - start)))
+        rows = recorder.query(lambda reader: reader.rows(key, start, stop, 2 * (stop - start)))
     except RecorderError as error:
         raise_unless_damage(error)
         if stop - start == 1:
@@ -77,7 +77,7 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
         yield from _part(recorder, key, start, middle)
         yield from _part(recorder, key, middle, stop)
     else:
-        yield bare
+        yield rows
 
 
 def readable_conversations(recorder: Recorder, after: str | None = None) -> Iterator[Conversation | Unlisted]:

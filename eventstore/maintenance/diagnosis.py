@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, readable_rows
-from eventstore.recorders.types import Row, as_rows
+from eventstore.recorders.types import Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from eventstore.stored.row_codec import PLAIN, RowCodec
@@ -97,7 +97,7 @@ def _shifted(database: Database, key: int, codec: RowCodec, run: SuspectRun) -> 
     for part in readable_rows(database.recorder, key, run.first, run.last + 1):
         if isinstance(part, Unreadable):
             return None
-        possible = {by for by in possible if all(_fits(codec.checksum_seed, row, row.id + by) for row in as_rows(part))}
+        possible = {by for by in possible if all(_fits(codec.checksum_seed, row, row.id + by) for row in part)}
     if not possible:
         return None
     by = possible.pop()
@@ -153,7 +153,7 @@ class _Ward:
                 continue
             for part in readable_rows(database.recorder, self._key, near, near + 1):
                 if not isinstance(part, Unreadable):
-                    for stored in as_rows(part):
+                    for stored in part:
                         self._stored[stored.id] = stored
                         # A row whose checksum is wrong may still have the content that its head commits to.
                         self._opened[stored.id] = self._codec.unchecked(stored, database)

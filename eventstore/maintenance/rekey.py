@@ -27,7 +27,7 @@ from eventstore.maintenance.erase import purge, unfinished
 from eventstore.recorders.base import RecorderOfFile, Transaction
 from eventstore.recorders.changes import NewForm, NewKey, NewMark
 from eventstore.recorders.errors import KeyReplaced, RecorderError
-from eventstore.recorders.types import Conversation, Row, as_rows, head_of
+from eventstore.recorders.types import Conversation, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, encrypted, start_after, translated
@@ -245,7 +245,7 @@ class _Change:
                     there += 1
                     chain.skip()
                     continue
-                for stored, plain in zip(as_rows(part), codec.decoded(part, self._database), strict=True):
+                for stored, plain in zip(part, codec.decoded(part, self._database), strict=True):
                     if stored.id != there:
                         raise CorruptEvent(self._found.id, there, "it is missing")
                     stored_bytes += size_of(stored.body)
@@ -362,7 +362,7 @@ class _Change:
         some = transaction.rows(found.key, changed, found.version, _ROWS_MAX)
         new = [
             (row, target.encoded_again(stored, row, codec, None, self._database))
-            for stored, row in zip(as_rows(some), codec.decoded(some, self._database), strict=True)
+            for stored, row in zip(some, codec.decoded(some, self._database), strict=True)
         ]
         if new:
             transaction.change(found.key, NewForm([row for _, row in new]))
@@ -386,7 +386,7 @@ class _Chain:
         self._head: bytes | None = None
         if start == found.begins != 0:
             shared = database.recorder.query(lambda reader: reader.rows(found.parent or 0, start - 1, start, 1))
-            self._head = head_of(shared[0][8]) if shared else None
+            self._head = shared[0].head if shared else None
         elif start == 0:
             self._head = follows(found.id, self._salt, self._links, 0, None)[0]
         else:

@@ -10,13 +10,12 @@ from eventstore.maintenance.diagnosis import Suspects
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Row, as_rows, head_of
+from eventstore.recorders.types import Row
 from eventstore.stored import hash_chain
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
 _PAGE = 1_000
-_RECEIPT = KIND.encode()
 MISSING = ("it is missing", "they are missing")
 _BESIDE = "what is stored beside the content was changed (checksum or counts), the content was not"
 
@@ -118,13 +117,14 @@ class Pass:
         count, chain = hash_chain.sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
         self.proved |= count > 0
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
-        for row in as_rows([row for row in rows[:count] if row[1] == _RECEIPT]):
-            self.receipts.take(row)
+        for row in rows[:count]:
+            if row.kind == KIND:
+                self.receipts.take(row)
         for version, head in list(self.wanted.items()):
-            if start < version <= self._next and head_of(rows[version - 1 - start][8]) == head:
+            if start < version <= self._next and rows[version - 1 - start].head == head:
                 del self.wanted[version]
-        if count < len(rows) and type(rows[count][0]) is int and rows[count][0] < self._next:
-            self._find(rows[count][0], "it is stored twice", sound=True)
+        if count < len(rows) and 0 <= rows[count].id < self._next:
+            self._find(rows[count].id, "it is stored twice", sound=True)
         return count == stop - start
 
     def _look_at_all(self, recorder: Recorder, key: int, stop: int) -> None:
@@ -133,7 +133,7 @@ class Pass:
             if isinstance(part, Unreadable):
                 self._skip(part)
                 continue
-            for stored, row in zip(as_rows(part), self._codec.decoded(part, self._limit), strict=True):
+            for stored, row in zip(part, self._codec.decoded(part, self._limit), strict=True):
                 self._look_at(stored, row)
         self._miss(stop)
 

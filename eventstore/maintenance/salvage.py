@@ -26,13 +26,14 @@ from eventstore.maintenance.damage import Unlisted, Unreadable, readable_convers
 from eventstore.maintenance.losses import Loss, add_losses, losses_of
 from eventstore.maintenance.row_checks import VerifyFinding
 from eventstore.maintenance.verify import verdicts
-from eventstore.recorders.types import HEAD_BYTES, BareRow, Conversation, Row, as_rows
+from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, Segment, is_moment, translated
+from eventstore.stored.database import Database, Segment, translated
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.write_transaction import check_plain
+from eventstore.values.arguments import YEAR_10000
 
 LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced one by one."""
@@ -115,7 +116,7 @@ def _salvaged(
     filling = _Filling(source, found, codec, findings, lost_max, past)
     rows = filling.rows()
     first = next(rows)
-    began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
+    began = found.created_at if found.created_at in range(1, YEAR_10000) else first.recorded_at
     what = CopiedConversation(found.id, began, salt or hash_chain.new_salt(), 0, None, None, links)
     with CopyTarget(target, what) as copying:
         head = b""
@@ -185,7 +186,7 @@ class _Filling:
             if isinstance(part, Unreadable):
                 continue
             self._codec = codec
-            for stored, opened in zip(as_rows(part), codec.decoded(part, self._source), strict=True):
+            for stored, opened in zip(part, codec.decoded(part, self._source), strict=True):
                 row = self._as_written(stored, opened)
                 if row is None:
                     if stored.structural:
@@ -200,7 +201,7 @@ class _Filling:
             return
         yield from self._stand_ins(self._found.version, None, self._moment)
 
-    def _readable(self) -> Iterator[tuple[RowCodec, Sequence[BareRow] | Unreadable]]:
+    def _readable(self) -> Iterator[tuple[RowCodec, Sequence[Row] | Unreadable]]:
         """Yield the rows page by page, each page with its codec; the shared rows of a fork come first."""
         found = self._found
         for part in self._past:

@@ -20,11 +20,11 @@ from eventstore.maintenance.row_checks import MISSING, Pass, Start, of_all
 from eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
 from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Erasure, RecalledKey, as_rows
+from eventstore.recorders.types import Conversation, Erasure, RecalledKey
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
-from eventstore.stored.database import Database, Segment, columns_are_sound, paged, start_after, translated
+from eventstore.stored.database import Database, Segment, paged, start_after, translated
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.staging import staged_keys
@@ -244,8 +244,6 @@ def _of_an_erased(
 def _findings(
     database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], past: bool
 ) -> Iterator[VerifyFinding]:
-    if not columns_are_sound(found):
-        yield of_all("its own row, or the index that leads to its last event, is damaged")
     if found.version == 0:
         yield of_all("all of its events are missing")
         return
@@ -292,7 +290,7 @@ def _of_receipts(database: Database, key: int, receipts: Receipts, start: int) -
             yield VerifyFinding(each, each, "it is redacted, and no later event is a receipt with this hash")
     for each in receipts.without_redaction():
         rows = database.recorder.query(lambda reader, each=each: reader.rows(key, each, each + 1, 1))  # type: ignore[misc]
-        if rows and type(rows[0][8]) is bytes and not hash_chain.is_redacted(rows[0][8]):
+        if rows and not hash_chain.is_redacted(rows[0].proof):
             yield VerifyFinding(
                 each, each, "a later event is the receipt of its redaction, but its content is still stored"
             )
@@ -320,10 +318,8 @@ def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
 
 def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Start:
     """Return the head that a fork's first own event must follow: that of its parent's last shared event."""
-    rows = as_rows(
-        database.recorder.query(lambda reader: reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
-    )
-    if not rows or type(rows[0].head) is not bytes:
+    rows = database.recorder.query(lambda reader: reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
+    if not rows or type(rows[0].proof) is not bytes:
         return Start(found.begins, None, None)
     last = rows[0]
     head = hash_chain.border(found.id, salt, found.begins, last.head)

@@ -6,31 +6,34 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from eventstore.recorders.types import BareRow
+from eventstore.recorders.types import Row
 from eventstore.values.bodies import Attachment, Body
 
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
 
-encoding_of: Final = itemgetter(6)
-have_no_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
-"""Return whether no bytes stand beside the bodies of rows with these encodings. No bytecode is executed for a row."""
+_encoding = itemgetter(6)
+_without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 
 
-def keyed(rows: Iterable[BareRow], key: int, intervals: Sequence[tuple[int, ...]]) -> list[tuple[int, BareRow]]:
+def any_with_bytes(rows: Iterable[Row]) -> bool:
+    """Return whether bytes may stand beside the body of one of these rows."""
+    return not _without_bytes(map(_encoding, rows))
+
+
+def keyed(rows: Iterable[Row], key: int, intervals: Sequence[tuple[int, ...]]) -> list[tuple[int, Row]]:
     """Return each row with the key that it is stored under: that of the interval that holds its id, else ``key``."""
     others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
     if not others:
         return [(key, row) for row in rows]
-    # In a damaged row the id may be of any type.
-    return [(next((k for a, b, k in others if type(row[0]) is int and a <= row[0] <= b), key), row) for row in rows]
+    return [(next((k for a, b, k in others if a <= row.id <= b), key), row) for row in rows]
 
 
 def with_attachments(
-    rows: Sequence[tuple[int, BareRow]],
+    rows: Sequence[tuple[int, Row]],
     attached: Callable[[int, Sequence[int]], Iterable[tuple[int, bytes, int]]],
     attachment: Callable[[int, bytes, int], bytes | None],
-) -> list[BareRow]:
+) -> list[Row]:
     """Return rows with the attachments of their bodies. A missing attachment is left out: the row codec finds that.
 
     ``attached`` returns the ids, names and encodings of the attachments of a conversation's events, ``attachment`` the
@@ -39,7 +42,7 @@ def with_attachments(
     wanted: dict[int, list[int]] = {}
     for key, row in rows:
         if _has_attachments(row):
-            wanted.setdefault(key, []).append(row[0])
+            wanted.setdefault(key, []).append(row.id)
     known: dict[tuple[int, bytes, int], Attachment | None] = {}
     of_row: dict[tuple[int, int], list[Attachment]] = {}
     for key, ids in wanted.items():
@@ -52,17 +55,10 @@ def with_attachments(
             if found is not None:
                 of_row.setdefault((key, event_id), []).append(found)
     return [
-        (*row[:7], Body.of(row[7], of_row.get((key, row[0]), ())), *row[8:]) if _has_attachments(row) else row
+        row._replace(body=Body.of(row.body, of_row.get((key, row.id), ()))) if _has_attachments(row) else row
         for key, row in rows
     ]
 
 
-def _has_attachments(row: BareRow) -> bool:
-    event_id, encoding, body = row[0], row[6], row[7]
-    return (
-        type(encoding) is int
-        and encoding > 0
-        and encoding & _WITH_BYTES != 0
-        and type(event_id) is int
-        and type(body) is bytes
-    )
+def _has_attachments(row: Row) -> bool:
+    return not _without_bytes((row.encoding,)) and isinstance(row.body, bytes)

@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from eventstore.recorders.changes import Change
 from eventstore.recorders.types import (
-    BareRow,
     Beginning,
     Conversation,
     ListedConversation,
@@ -90,12 +89,8 @@ class Reader(Protocol):
     def value(self, name: str) -> str:
         """Return a fact about the store; see ``Recorder.value``."""
 
-    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
-        """Return the visible conversation with this id, or the one with this key, staged or visible.
-
-        Where it is still ``known`` (this process found or left it in this state, and it was not astray), return it
-        without asking whether the database contradicts itself.
-        """
+    def conversation(self, name: str | int) -> Conversation | None:
+        """Return the visible conversation with this id, or the one with this key, staged or visible."""
 
     def conversations(
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
@@ -104,14 +99,12 @@ class Reader(Protocol):
         bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
 
-    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id; rows of kind ``document_changes``
         come newest first. Cost: the rows returned.
         """
 
-    def shown_rows(
-        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
-    ) -> Sequence[BareRow]:
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
         """Return shown rows with an id in one of the inclusive intervals, ordered by interval, then id; and the row
         with the id ``beside``, also where it is not shown. An interval may name another conversation's key after its
         last id. Cost: intervals and rows.
@@ -255,11 +248,6 @@ class RemembersCommits(Protocol):
     def as_left(self, conversation: str) -> Any:
         """Return the ``known`` conversation as this recorder's last commit left it; None where it is not known, a
         transaction is in progress, or another connection has committed since. Cost: some system calls.
-        """
-
-    def at_rest(self, conversation: str) -> Conversation | None:
-        """Return a conversation that this process found in the file before, where the file has not changed since; else
-        None. Cost: some system calls.
         """
 
 

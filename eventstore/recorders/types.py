@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
@@ -45,12 +46,8 @@ class Row(NamedTuple):
 
     @property
     def head(self) -> bytes:
-        """The head after this event. In a damaged row it may be of any type."""
-        return head_of(self.proof)
-
-
-BareRow = tuple[Any, ...]
-"""The columns of a ``Row`` as a database has them; the kind is UTF-8 bytes. ``as_rows`` makes rows of them."""
+        """The head after this event."""
+        return self.proof[:HEAD_BYTES]
 
 
 Place = Callable[[], int]
@@ -79,7 +76,7 @@ class PlacedRow(NamedTuple):
 
     position: int
     conversation: str
-    row: BareRow | Erasure
+    row: Row | Erasure
 
 
 def in_order(placed: Iterable[PlacedRow], erasures: Iterable[PlacedRow], limit: int) -> list[PlacedRow]:
@@ -103,8 +100,8 @@ class Ancestor(NamedTuple):
 class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
     empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
-    its shown and structural events, computed from its last row. ``astray``: the database contradicts itself about which
-    event is the last. ``visible``: it is not staged. ``mark`` is the row codec's (``stored.marks``).
+    its shown and structural events, computed from its last row. ``visible``: it is not staged. ``mark`` is the row
+    codec's (``stored.marks``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
@@ -128,7 +125,6 @@ class Conversation(NamedTuple):
     key_id: str | None = None
     sealed_key: bytes | None = None
     erasure: Erasure | None = None
-    astray: bool = False
     visible: bool = True
     mark: bytes | None = None
     parent_id: str | None = None
@@ -184,39 +180,32 @@ class RecalledKey(NamedTuple):
     position: int | None = None
 
 
-def head_of(proof: bytes) -> bytes:
-    """Return the head with which the proof of a row begins; a value of another type unchanged."""
-    return proof[:HEAD_BYTES] if type(proof) is bytes else proof
+_new: Final = tuple.__new__  # what Row(...) calls, without the call around it: every read does this for each row
 
 
-_KINDS_MAX: Final = 1_000
-_KINDS: Final[dict[bytes, str]] = {}
-"""The kinds met so far, as texts: there are few kinds and many rows."""
-_new: Final = tuple.__new__  # what Row(...) calls, without the call around it
+def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
+    """Return rows of their columns as a database gives them; a kind may be UTF-8 bytes.
+
+    The columns of a damaged row may have wrong types. Then the row has a wrong checksum, and an id that sorts.
+    """
+    return [
+        _new(Row, (
+            event_id if type(event_id) is int else -1, kind_name(kind), schema, shown == 1, structural == 1, at,
+            encoding, body, proof, before, turns, check,
+        ))
+        for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in columns
+    ]  # fmt: skip
 
 
-def as_rows(bare: Iterable[BareRow]) -> list[Row]:
-    """Return rows as a recorder has read them. A column of a wrong type gets a value that no check accepts."""
-    rows = []
-    for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in bare:
-        if type(event_id) is not int:
-            event_id = -1
-        name = kind_name(kind)
-        rows.append(
-            _new(Row, (event_id, name, schema, shown == 1, structural == 1, at, encoding, body, proof, before, turns,
-                       check))
-        )  # fmt: skip
-    return rows
-
-
-def kind_name(kind: bytes) -> str:
-    """Return the kind as text; an empty text for bytes that cannot be a kind."""
-    name = _KINDS.get(kind)
-    if name is None:
-        name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
-        if name and len(_KINDS) < _KINDS_MAX:
-            _KINDS[kind] = name
-    return name
+@lru_cache(1_000)  # there are few kinds and many rows
+def kind_name(kind: bytes | str) -> str:
+    """Return a kind as text. Bytes that cannot be a kind give another text, which no checksum accepts."""
+    if isinstance(kind, str):
+        return kind
+    try:
+        return str(kind, "utf-8", "surrogatepass")
+    except (UnicodeDecodeError, TypeError):
+        return repr(kind)
 
 
 class ListedConversation(NamedTuple):

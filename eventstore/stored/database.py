@@ -17,7 +17,7 @@ from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, St
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Recorder, RecorderOfFile
 from eventstore.recorders.errors import RecorderError, is_damage
-from eventstore.recorders.types import Ancestor, BareRow, Conversation, Erasure, Row, as_rows
+from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
@@ -25,7 +25,7 @@ from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
 from eventstore.stored.rows import Batch, erasure_row, events_between, present
-from eventstore.values.arguments import YEAR_10000, to_microseconds
+from eventstore.values.arguments import to_microseconds
 
 T = TypeVar("T")
 
@@ -91,7 +91,6 @@ class Database:
         """Conversations as this process found or left them last."""
         # ``RemembersCommits``. Not by isinstance: with a protocol it takes 70 µs in a new process.
         self._as_left: Callable[[str], Known | None] | None = getattr(recorder, "as_left", None)
-        self._at_rest: Callable[[str], Conversation | None] | None = getattr(recorder, "at_rest", None)
         self.written: dict[str, list[Batch]] = {}
         """What was appended to the conversations that somebody watches."""
         self._behind_damage = PlacesBehind(-1, "", ())
@@ -155,19 +154,6 @@ class Database:
         events = None if written is None else events_between(written, before, now)
         return None if events is None else (now, events)
 
-    def at_rest(self, conversation: str) -> Conversation | None:
-        """Return a conversation as ``find`` does, where no question is needed: this process found it in a file that has
-        not changed since. Else None. Cost: some system calls.
-        """
-        if self._at_rest is None:
-            return None
-        try:
-            found = self._at_rest(conversation)
-        except RecorderError as error:
-            raise unavailable(error) from error
-        known = self.known.get(conversation)
-        return known.plain if known is not None and found == known.stored else self._checked(found)
-
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""
         with translated():
@@ -188,13 +174,13 @@ class Database:
         if known is None:
             if type(conversation) is not str:
                 raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-            return self._checked(reader.conversation(conversation))
-        found = reader.conversation(conversation, known.stored)
-        return known.plain if found == known.stored else self._checked(found)
+            return self._opened(reader.conversation(conversation))
+        found = reader.conversation(conversation)
+        return known.plain if found == known.stored else self._opened(found)
 
     def find_key(self, reader: Reader, key: int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, as ``find`` does."""
-        return self._checked(reader.conversation(key))
+        return self._opened(reader.conversation(key))
 
     def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
         """Return a page of conversations. One that is damaged has no time and no head."""
@@ -309,7 +295,7 @@ class Database:
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
         placed = reader.placed_rows(after_position, limit)
-        of: dict[str, list[BareRow]] = {}
+        of: dict[str, list[Row]] = {}
         for _, conversation, row in placed:
             if not isinstance(row, Erasure):
                 of.setdefault(conversation, []).append(row)
@@ -325,17 +311,17 @@ class Database:
             for position, conversation, row in placed
         ]
 
-    def _decoded_of(self, reader: Reader, conversation: str, bare: Sequence[BareRow]) -> Sequence[Row]:
+    def _decoded_of(self, reader: Reader, conversation: str, stored: Sequence[Row]) -> Sequence[Row]:
         known = self.known.get(conversation)
         if known is not None and self._lasts(known.codec):
-            rows = known.codec.decoded(bare, self)
+            rows = known.codec.decoded(stored, self)
             if not any_damaged(rows):
                 return rows
         found = self.find(reader, conversation)
         if found is None:
             problem = b"the conversation that it belongs to does not exist"
-            return [row._replace(encoding=DAMAGED, body=problem) for row in as_rows(bare)]
-        return self.codec_of(found).decoded(bare, self)
+            return [row._replace(encoding=DAMAGED, body=problem) for row in stored]
+        return self.codec_of(found).decoded(stored, self)
 
     def readable_places(self, after_position: int, limit: int) -> tuple[Sequence[DecodedRow], bool]:
         """Read rows as ``placed_rows``, and return whether there may be more. Where the file is damaged, a damaged row
@@ -407,12 +393,10 @@ class Database:
             raise CorruptEvent(name, 0, "it is missing, and a fork needs it")
         return self.codec_of(found)
 
-    def _checked(self, found: Conversation | None) -> Conversation | None:
-        """Check the conversation's row. Its salt may be encrypted: without the key it can be found, but not read."""
+    def _opened(self, found: Conversation | None) -> Conversation | None:
+        """Return the conversation with its salt decrypted. Without its key it can be found, but not read."""
         if found is None:
             return None
-        if not columns_are_sound(found):
-            raise CorruptEvent(found.id, found.version - 1, "the conversation's row or an index is damaged")
         try:
             codec = self.codec_of(found)
         except KeyUnavailable:
@@ -422,8 +406,6 @@ class Database:
         return plain
 
     def _is_sound(self, found: Conversation) -> bool:
-        if not columns_are_sound(found):
-            return False
         try:
             self.codec_of(found)
         except KeyUnavailable:
@@ -479,28 +461,3 @@ def encrypted(found: Conversation, data_key: DataKey | None, keys: KeyRing) -> t
     wrapped = keys.wrap(found.id, secret)
     renewed = found._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)
     return renewed, DataKey(found.id, secret, 2), Mark(0, 0, found.version)
-
-
-def columns_are_sound(found: Conversation) -> bool:
-    """Return whether its columns, and those that come from its last row, can be what was written there. Once the row is
-    read, its checksum says it for certain.
-    """
-    erasure = found.erasure
-    if found.astray or not is_moment(found.created_at) or type(found.salt) is not bytes:
-        return False
-    if type(found.sealed_key) not in (bytes, type(None)) or type(found.mark) not in (bytes, type(None)):
-        return False
-    if erasure is not None:
-        return is_moment(erasure.erased_at) and type(erasure.events) is int and type(erasure.head) is bytes
-    return found.version == 0 or (
-        is_moment(found.updated_at)
-        and type(found.head) is bytes
-        and len(found.head) == hash_chain.HEAD_BYTES
-        and 0 <= found.shown <= found.version
-        and 0 <= found.structural <= found.version
-    )
-
-
-def is_moment(value: object) -> bool:
-    """Return whether it can be a time that the store recorded."""
-    return type(value) is int and 0 <= value < YEAR_10000

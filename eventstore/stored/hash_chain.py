@@ -31,9 +31,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from operator import add
+from operator import add, itemgetter
 from os import urandom
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventstore.recorders.types import HEAD_BYTES, Record, Row
 from eventstore.stored.crc import crc32
@@ -65,6 +65,7 @@ SALT_BYTES = 16
 COMMITMENT_BYTES = 32
 
 pack = struct.Struct(">8q").pack
+_checksum = itemgetter(11)
 
 
 def new_salt() -> bytes:
@@ -166,26 +167,34 @@ def checksum(
     return crc32(body, crc32(fields + _bytes(kind) + proof, seed))
 
 
-def are_sound(seeds: Iterable[int], rows: Sequence[Sequence[Any]]) -> bool:
-    """Return whether all rows (at least one) have their checksums, each computed from its seed.
+def checksums(seeds: Iterable[int], rows: Sequence[Row]) -> tuple[int, ...]:
+    """Return the checksum of each of these rows (at least one), with its body as it is stored, from its seed.
 
-    It repeats ``checksum`` inline, column by column, because every read does this: no bytecode is executed for a row.
+    Column by column, because every read and every append does this. Cost: one pass over each body, four times as fast
+    as a link. Raises ``struct.error``, ``TypeError``, ``ValueError`` for columns of wrong types.
     """
+    ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns_before, _ = zip(
+        *rows, strict=True
+    )
+    packed = map(pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
+    names = map(str.encode, kinds, repeat("utf-8"), repeat("surrogatepass"))
+    beginnings = map(crc32, map(add, map(add, packed, names), proofs), seeds)
+    return tuple(map(crc32, bodies, beginnings))
+
+
+def are_sound(seeds: Iterable[int], rows: Sequence[Row]) -> bool:
+    """Return whether all rows have their checksums, each computed from its seed."""
+    if not rows:
+        return True
     try:
-        columns = tuple(zip(*rows, strict=True))
-        ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns_before, checks = (
-            columns
-        )
-        packed = map(pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
-        beginnings = map(crc32, map(add, map(add, packed, kinds), proofs), seeds)
-        return tuple(map(crc32, bodies, beginnings)) == checks
+        return checksums(seeds, rows) == tuple(map(_checksum, rows))
     except (struct.error, TypeError, ValueError):  # a column of another type
         return False
 
 
-def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
+def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
     """Return the places of rows with a wrong checksum."""
-    if not rows or are_sound(repeat(seed), rows):
+    if are_sound(repeat(seed), rows):
         return []
     return [place for place, row in enumerate(rows) if not are_sound((seed,), (row,))]
 
@@ -199,42 +208,28 @@ class Chain(NamedTuple):
     structural: int
 
 
-def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:
+def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Sequence[Row]) -> tuple[int, Chain]:
     """Count the plain rows, from the first, that are unchanged and in their places. Return this number and the chain
-    after these rows. Kinds in the rows are UTF-8 bytes. A redacted row needs other checks, so the count ends before it.
-
-    It repeats ``link`` and ``checksum`` inline, because a verification spends its time here.
+    after these rows. A redacted row needs other checks, so the count ends before it. Cost: a link and a checksum each.
     """
     head, expected, shown_count, structural_count = chain
     try:
-        for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in rows:
-            own, event_salt = proof[:HEAD_BYTES], proof[HEAD_BYTES:]
-            if len(event_salt) == SALT_BYTES:
-                link = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
-                    head, salt, event_id, schema, shown, structural, at, len(kind), kind,
-                    sha256(event_salt + body).digest(),
-                ))  # fmt: skip
-            elif event_salt:
-                break
-            else:
-                link = sha256(b"%b%b%d %d %d %d %d %d %b\n%b" % (
-                    head, salt, event_id, schema, shown, structural, at, len(kind), kind, body
-                ))  # fmt: skip
+        checks = checksums(repeat(seed), rows) if rows else ()
+        for row, check in zip(rows, checks, strict=True):
             if (
-                link.digest() != own
-                or event_id != expected
-                or encoding
-                or before != shown_count
-                or turns != structural_count
-                or check != crc32(body, crc32(pack(
-                    event_id, schema, shown, structural, at, encoding, before, turns
-                ) + kind + proof, seed))
-            ):  # fmt: skip
+                check != row.checksum
+                or row.id != expected
+                or row.encoding
+                or row.shown_before != shown_count
+                or row.structural_before != structural_count
+                or is_redacted(row.proof)
+                or link_of(head, salt, row) != row.head
+            ):
                 break
-            head = own
+            head = row.head
             expected += 1
-            shown_count += shown
-            structural_count += structural
+            shown_count += row.shown
+            structural_count += row.structural
     except (TypeError, ValueError, AttributeError, struct.error):
         pass  # a column of another type: this row is not what was written
     return expected - chain.next_id, Chain(head, expected, shown_count, structural_count)

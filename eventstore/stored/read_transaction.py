@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice, repeat
-from operator import attrgetter, itemgetter, sub
+from operator import attrgetter, sub
 from typing import NamedTuple, Protocol, TypeVar
 
 from eventstore.errors import ConversationNotFound, CorruptEvent
@@ -16,13 +16,11 @@ from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import (
     HIDDEN_KEYS,
-    BareRow,
     Conversation,
     Only,
     RecalledKey,
     Record,
     Row,
-    head_of,
 )
 from eventstore.stored.database import NOBODYS, Database, Segment, start_after, translated
 from eventstore.stored.results import Border
@@ -32,8 +30,8 @@ from eventstore.stored.rows import (
     dense_events,
     dense_events_of,
     event_of,
+    events_of_stored,
     not_erased,
-    plain_events,
     sound,
 )
 from eventstore.values.arguments import whole
@@ -47,7 +45,7 @@ _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
 _id_of, _stop_of, _codec_of = attrgetter("id"), attrgetter("stop"), attrgetter("codec")
 _has_records = attrgetter("has_records")
-_id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
+_shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
 _ANY_VERSION = 2**62
 _HIDDEN_KEY_BYTES = 24
 _HIDDEN = "from it on, a condensation or a request cannot be found"
@@ -83,7 +81,7 @@ class ReadTransaction:
         self._known_codec = codec
         if conversation.parent is not None:
             self._begins, self._past = conversation.begins, None
-        self._beside: dict[int, tuple[BareRow, Event]] = {}
+        self._beside: dict[int, tuple[Row, Event]] = {}
         """Events that were read in addition to those that a caller asked for, with their rows."""
 
     @property
@@ -164,9 +162,9 @@ class ReadTransaction:
         last, stop = self.version - 1, self.version
         if last < self._begins:
             return next(self.events(last))
-        bare = self._reader.rows(self.found.key, last, stop, 1)
-        (event,) = dense_events_of(self._codec(), self._database, bare, last, stop)
-        self._beside[last] = bare[0], event
+        rows = self._reader.rows(self.found.key, last, stop, 1)
+        (event,) = dense_events_of(self._codec(), self._database, rows, last, stop)
+        self._beside[last] = rows[0], event
         return event
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
@@ -174,17 +172,13 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and one more, in one read.
         """
-        bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
-        events = plain_events(bare, [self._codec()], [len(bare)], self._database)
-        if events is not None:
-            if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
-                return None
-            if list(map(_id_of, events)) == list(range(start - 1, stop)):
-                return events[1:]
-        rows = self._decoded(bare)
-        if not rows or rows[0].id != start - 1 or rows[0].head != head:
+        stored = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
+        if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
-        return list(dense_events(self.conversation, rows[1:], start, stop))
+        events = events_of_stored(stored, [self._codec()], [len(stored)], self._database)
+        if events is not None and list(map(_id_of, stored)) == list(range(start - 1, stop)):
+            return events[1:]
+        return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]], beside: int | None = None) -> list[Event]:
         """Return shown events with an id in one of the inclusive, ascending, disjoint intervals.
@@ -201,19 +195,19 @@ class ReadTransaction:
         asked = intervals
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
-        bare, ids, codecs, numbers = self._shown_rows(asked, beside)
-        events = plain_events(bare, codecs, numbers, self._database)
+        stored, ids, codecs, numbers = self._shown_rows(asked, beside)
+        events = events_of_stored(stored, codecs, numbers, self._database)
         if events is None:
-            rows = iter(bare)
+            rows = iter(stored)
             events = [
                 event_of(self.conversation, row)
                 for codec, number in zip(codecs, numbers, strict=True)
                 for row in codec.decoded(list(islice(rows, number)), self._database)
             ]
-        befores = list(map(_shown_before, bare))
+        befores = list(map(_shown_before, stored))
         if beside is not None and beside in ids:
             place = ids.index(beside)
-            self._beside[beside] = bare[place], events[place]
+            self._beside[beside] = stored[place], events[place]
             if asked is not intervals or not events[place].shown:
                 del ids[place], befores[place], events[place]
                 if beside in ids:  # in the place of another, whose count of shown events before it may be the same
@@ -237,16 +231,16 @@ class ReadTransaction:
         for part in self._parts(start):
             start, end, codec = max(start, part.start), min(stop, part.stop), part.codec
             while expected < all_of_them:
-                bare = self._reader.rows(part.key, start, end, page, "structural")
-                events: Iterable[Event] | None = plain_events(bare, [codec], [len(bare)], self._database)
+                stored = self._reader.rows(part.key, start, end, page, "structural")
+                events: Iterable[Event] | None = events_of_stored(stored, [codec], [len(stored)], self._database)
                 if events is None:
-                    events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
-                for event, before_it in zip(events, map(_structural_before, bare), strict=True):
+                    events = (event_of(self.conversation, row) for row in codec.decoded(stored, self._database))
+                for event, before_it in zip(events, map(_structural_before, stored), strict=True):
                     if before_it != expected:
                         raise CorruptEvent(self.conversation, start, _HIDDEN)
                     yield event
                     start, expected = event.id + 1, expected + 1
-                if len(bare) < page:
+                if len(stored) < page:
                     break
                 page = _PAGE
             if expected == all_of_them:
@@ -321,7 +315,7 @@ class ReadTransaction:
         """
         row, last = self._beside.get(version - 1, (None, None))
         if row is not None and isinstance(last, DocumentChanges):
-            return head_of(row[8]), last
+            return row.head, last
         rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, "documents"))
         for part in reversed(self.past):
             if rows:
@@ -398,8 +392,8 @@ class ReadTransaction:
         """Return the events ``start`` to ``stop``, read in one question. Iterating raises what ``events`` raises."""
         if start < self._begins:
             return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
-        bare = self._reader.rows(self.found.key, start, stop, stop - start)
-        return dense_events_of(self._codec(), self._database, bare, start, stop)
+        rows = self._reader.rows(self.found.key, start, stop, stop - start)
+        return dense_events_of(self._codec(), self._database, rows, start, stop)
 
     def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""
@@ -476,15 +470,15 @@ class ReadTransaction:
 
     def _shown_rows(
         self, intervals: Sequence[tuple[int, int]], beside: int | None
-    ) -> tuple[Sequence[BareRow], list[int], Sequence[RowCodec], Sequence[int]]:
+    ) -> tuple[Sequence[Row], list[int], Sequence[RowCodec], Sequence[int]]:
         """Return shown rows, their ids, and which codecs decode how many of them. It takes one question."""
         if not intervals or intervals[0][0] >= self._begins:
             rows = self._reader.shown_rows(self.found.key, intervals, beside)
-            return rows, list(map(_id_of_row, rows)), [self._codec()], [len(rows)]
+            return rows, list(map(_id_of, rows)), [self._codec()], [len(rows)]
         parts = self._parts(intervals[0][0])
         stops = list(map(_stop_of, parts[:-1]))
         rows = self._reader.shown_rows(self.found.key, _within(intervals, parts, stops), beside)
-        ids = list(map(_id_of_row, rows))
+        ids = list(map(_id_of, rows))
         ends = list(map(bisect_left, repeat(ids), stops))
         numbers = list(map(sub, (*ends, len(ids)), (0, *ends)))
         return rows, ids, list(map(_codec_of, parts)), numbers
@@ -510,14 +504,13 @@ class ReadTransaction:
             yield from (record for record in decoded if record is not None)
             after = max(after, stored[-1].version)
 
-    def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
+    def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
 
 
-def _counts_with(row: BareRow) -> _Counts:
+def _counts_with(row: Row) -> _Counts:
     """Return the numbers of shown and structural events up to and including this one."""
-    _, _, _, shown, structural, _, _, _, _, shown_before, structural_before, _ = row
-    return _Counts(shown_before + shown, structural_before + structural)
+    return _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
 
 
 def hidden_key(salt: bytes, idempotency_key: str) -> str:

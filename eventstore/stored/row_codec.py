@@ -17,7 +17,7 @@ from itertools import repeat
 from operator import add, attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
-from eventstore.recorders.types import BareRow, RecalledKey, Record, Row, as_rows
+from eventstore.recorders.types import RecalledKey, Record, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import (
     Compression,
@@ -112,12 +112,12 @@ class RowCodec(NamedTuple):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def decoded(self, bare: Sequence[BareRow], limit: Limit) -> Sequence[Row]:
+    def decoded(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
         """Return rows as they were given to the store, plain; damaged rows are marked. Plain and sound rows are
         returned unchanged. Otherwise each compressed body is decompressed when it is asked for, so that a page does not
         need memory for all its bodies. Cost: a checksum each.
         """
-        rows, unsound = as_rows(bare), hash_chain.unsound(self.checksum_seed, bare)
+        unsound = hash_chain.unsound(self.checksum_seed, rows)
         if not unsound and self.data_key is None and not any(map(_encoding, rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same
@@ -129,20 +129,19 @@ class RowCodec(NamedTuple):
         ]
         return _Decompressed(decrypted, limit) if any(row.encoding > PLAIN for row in decrypted) else decrypted
 
-    def bodies(self, sound: Sequence[BareRow], limit: Limit) -> list[bytes] | None:
+    def bodies(self, sound: Sequence[Row], limit: Limit) -> list[bytes] | None:
         """Return the plain bodies of rows that have their checksums; None where a row needs ``decoded``: it has
         attachments, or is not as it was written. Decompressed, they take no more memory together than one event may.
         """
         key, room, bodies = self.data_key, limit.bytes_max, []
         encrypted = PLAIN if key is None else ENCRYPTED
         try:
-            for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, _ in sound:
-                how = encoding ^ encrypted
+            for row in sound:
+                how, body = row.encoding ^ encrypted, row.body
                 if how & ~_HOW_COMPRESSED:
                     return None
                 if key is not None:
-                    columns = pack(event_id, schema, shown, structural, at, encoding, before, turns)
-                    body = key.decrypt(body, _place(columns, proof, kind))
+                    body = key.decrypt(body, _place_of_row(row))
                 if how:
                     body = decompressed(how, body, room)
                     room -= len(body)

@@ -20,7 +20,7 @@ from eventstore import codec
 from eventstore.codec import Encoded, encode_ours
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Erased, Event, UnknownEvent
-from eventstore.recorders.types import BareRow, Conversation, Erasure, Row
+from eventstore.recorders.types import Conversation, Erasure, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.crc import crc32
 from eventstore.stored.hash_chain import SALT_BYTES, pack
@@ -36,10 +36,10 @@ __all__ = [
     "dense_events_of",
     "event_of",
     "events_of_rows",
+    "events_of_stored",
     "from_microseconds",
     "not_erased",
     "note_batch",
-    "plain_events",
     "present",
     "sound",
     "stored_event_of",
@@ -48,7 +48,7 @@ __all__ = [
 
 _BATCHES_MAX = 32
 _BATCH_BYTES_MAX = 100_000
-_body, _encoding, _encoding_of_bare = attrgetter("body"), attrgetter("encoding"), itemgetter(6)
+_body, _encoding = attrgetter("body"), itemgetter(6)
 _structural, _data_key, _seed = attrgetter("structural"), attrgetter("data_key"), attrgetter("checksum_seed")
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
@@ -154,46 +154,38 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     return event
 
 
-def plain_events(
-    bare: Sequence[BareRow], codecs: Sequence[RowCodec], numbers: Sequence[int], limit: Limit | None = None
+def events_of_stored(
+    rows: Sequence[Row], codecs: Sequence[RowCodec], numbers: Sequence[int], limit: Limit | None = None
 ) -> list[Event] | None:
-    """Return the events of rows, each with its time; None where a row needs ``event_of``.
+    """Return the events of stored rows, each with its time; None where a row needs ``event_of``.
 
     ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written,
     without attachments. With ``limit``, rows are decrypted and decompressed, all at once; without it, they must be
-    plain. Cost: a checksum each; no bytecode is executed for a plain row.
+    plain. Cost: a checksum each.
     """
-    if not bare:
-        return []
-    are_plain = not any(map(_data_key, codecs)) and not any(map(_encoding_of_bare, bare))
+    are_plain = not any(map(_data_key, codecs)) and not any(map(_encoding, rows))
     seeds = chain.from_iterable(map(repeat, map(_seed, codecs), numbers))
-    if (limit is None and not are_plain) or not hash_chain.are_sound(seeds, bare):
+    if (limit is None and not are_plain) or not hash_chain.are_sound(seeds, rows):
         return None
-    ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*bare, strict=True)
-    if limit is not None and not are_plain:
-        opened: list[bytes] = []
-        for codec_of_some, number in zip(codecs, numbers, strict=True):
-            some = codec_of_some.bodies(bare[len(opened) : len(opened) + number], limit)
-            if some is None:
-                return None
-            opened += some
-        bodies = tuple(opened)
-    return _decode_columns(ids, kinds, schemas, times, bodies)
+    if are_plain or limit is None:
+        return events_of_rows(rows)
+    bodies: list[bytes] = []
+    for codec_of_some, number in zip(codecs, numbers, strict=True):
+        some = codec_of_some.bodies(rows[len(bodies) : len(bodies) + number], limit)
+        if some is None:
+            return None
+        bodies += some
+    return events_of_rows(rows, bodies)
 
 
-def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the events of plain rows, as ``plain_events`` does. Their checksums were compared, or this process has
-    written them.
+def events_of_rows(rows: Sequence[Row], bodies: Sequence[bytes] | None = None) -> list[Event] | None:
+    """Return the events of plain rows, each with its time; None where a row needs ``event_of``. ``bodies`` are the
+    plain bodies of rows that are not. Cost: that of decoding the bodies; no bytecode is executed for a row.
     """
-    ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*rows, strict=True)
-    encoded = tuple(map(str.encode, kinds, repeat("utf-8"), repeat("surrogatepass")))
-    return _decode_columns(ids, encoded, schemas, times, bodies)
-
-
-def _decode_columns(
-    ids: Sequence[int], kinds: Sequence[bytes], schemas: Sequence[int], times: Sequence[int], bodies: Sequence[bytes]
-) -> list[Event] | None:
-    events = codec.decode_all(kinds, schemas, bodies, ids)
+    if not rows:
+        return []
+    ids, kinds, schemas, _, _, times, _, stored, *_ = zip(*rows, strict=True)
+    events = codec.decode_all(kinds, schemas, stored if bodies is None else bodies, ids)
     if events is not None:
         without_time = list(map(_timestamp, events)).count(None)
         if without_time == len(events) and not any(map(_origin, events)):
@@ -205,14 +197,14 @@ def _decode_columns(
     return events
 
 
-def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], start: int, stop: int) -> Iterable[Event]:
+def dense_events_of(codec: RowCodec, limit: Limit, stored: Sequence[Row], start: int, stop: int) -> Iterable[Event]:
     """Return the events ``start`` to ``stop``, made of a recorder's rows for these ids. Iterating raises
     ``CorruptEvent`` where an event is missing or unreadable.
     """
-    events = plain_events(bare, [codec], [len(bare)])
+    events = events_of_stored(stored, [codec], [len(stored)])
     if events is not None and list(map(_id, events)) == list(range(start, stop)):
         return events
-    return dense_events(codec.conversation, codec.decoded(bare, limit), start, stop)
+    return dense_events(codec.conversation, codec.decoded(stored, limit), start, stop)
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:

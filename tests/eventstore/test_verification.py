@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from eventstore import CondensationRequest, CorruptEvent, Message, open_store
+from eventstore import CondensationRequest, Message, open_store
 from eventstore.maintenance import verify as verification
 from eventstore.maintenance.diagnosis import UNPROVEN
 from eventstore.maintenance.verify import Published, Verdict, verify
-from eventstore.recorders.types import BareRow, Conversation, Row, as_rows
+from eventstore.recorders.types import Conversation, Row, as_rows
 from eventstore.stored import hash_chain
 
 NAMES = ("a", "b")
@@ -202,7 +202,6 @@ def test_a_removed_event_whose_place_was_closed_shifts_what_follows(tmp_path: Pa
         "UPDATE events SET id = id - 1001 WHERE id > 1000",
     )
     assert found(path)["a"] == [
-        "its own row, or the index that leads to its last event, is damaged",  # that counts more events than there are
         "events 20 to 58: they were written as events 21 to 59: 1 rows before them are missing",
     ]
 
@@ -286,18 +285,28 @@ def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
             rows = as_rows(reader.rows(found.key, 0, LENGTH, LENGTH))
     seed = hash_chain.checksum_seed("a")
     start = hash_chain.Chain(hash_chain.seed("a", found.salt), 0, 0, 0)
-    bare = [(row.id, row.kind.encode(), *row[2:]) for row in rows]
-    count, chain = hash_chain.sound_rows(start, found.salt, seed, bare)
+    count, chain = hash_chain.sound_rows(start, found.salt, seed, rows)
     assert (count, chain) == (LENGTH, hash_chain.Chain(rows[-1].head, LENGTH, 11, 1))
-    for n, spoilt in enumerate(spoilt_rows(bare[7])):
-        assert hash_chain.sound_rows(start, found.salt, seed, [*bare[:7], spoilt, *bare[8:]])[0] == 7, n
+    for n, spoilt in enumerate(spoilt_rows(rows[7])):
+        assert hash_chain.sound_rows(start, found.salt, seed, [*rows[:7], spoilt, *rows[8:]])[0] <= 7, n
 
 
-def spoilt_rows(row: BareRow) -> Iterator[BareRow]:
+def spoilt_rows(row: Row) -> Iterator[Row]:
     for place, value in enumerate(row):
-        other = value[:-1] + b"~" if isinstance(value, bytes) else not value if type(value) is bool else value + 1
+        other: object = value
+        match value:
+            case bytes():
+                other = value[:-1] + b"~"
+            case str():
+                other = value + "~"
+            case bool():
+                other = not value
+            case int():
+                other = value + 1
         for instead in (other, None, 2**70):
-            yield (*row[:place], instead, *row[place + 1 :])
+            spoilt = as_rows([(*row[:place], instead, *row[place + 1 :])])[0]
+            if spoilt != row:
+                yield spoilt
 
 
 def test_a_row_that_is_there_twice_is_named(path: Path):
@@ -319,15 +328,9 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path: Path):
     assert found(path)["a"] == ["events 900 to 3100: they are missing"]
 
 
-def test_an_index_that_loses_the_end_while_the_store_is_open_shortens_no_history(path: Path):
-    """The index is checked once for each conversation, and again where the conversation is not as it was."""
-    with open_store(f"sqlite:///{path}") as store:
-        assert store.version("a") == LENGTH
-        lose_entry(path, LENGTH - 1)
-        with pytest.raises(CorruptEvent):
-            store.version("a")
-        with pytest.raises(CorruptEvent):
-            list(store.events("a"))
+def test_an_index_that_loses_the_end_is_named(path: Path):
+    lose_entry(path, LENGTH - 1)
+    assert f"row {2 * LENGTH} missing from index events_by_id" in found(path)[""]
 
 
 def test_a_count_of_positions_that_is_a_text_is_found(path: Path):

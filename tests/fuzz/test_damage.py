@@ -1,4 +1,4 @@
-"""A damaged file gives right answers or errors: never a wrong View, nor a shortened history that passes for whole."""
+"""A damaged file gives right answers or errors: never a wrong View, nor a shortened history that ``verify`` misses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.damage import Trial, places
+from tests.fuzz.damage import PAGE, Trial, places
 
 FLIPS = 400
-PAGE = 4_096
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.attachments import encoding_of, have_no_bytes, keyed, with_attachments
+from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
 from eventstore.recorders.postgres.binary import BIGINT, array, bigint, smallint, text_bytes, to_text
 from eventstore.recorders.postgres.results import (
     TRUE,
@@ -21,7 +21,7 @@ from eventstore.recorders.postgres.results import (
     unsigned,
     values,
 )
-from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, PlacedRow, RecalledKey, Record, in_order
+from eventstore.recorders.types import Ancestor, Conversation, Only, PlacedRow, RecalledKey, Record, Row, in_order
 
 if TYPE_CHECKING:
     from eventstore.recorders.postgres.index import PostgresIndex
@@ -37,7 +37,7 @@ class PostgresReader:
         self._ask = ask
         self.known: dict[str, Any] = {}
 
-    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+    def conversation(self, name: str | int) -> Conversation | None:
         if isinstance(name, int):
             return self._first(self._ask("conversation_of", bigint(name)))
         return self._first(self._ask("conversation", text_bytes(name)))
@@ -72,14 +72,12 @@ class PostgresReader:
             result = self._ask(statement, text_bytes(start), bigint(limit))
         return [conversation_at(result, n) for n in range(result.ntuples)]
 
-    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         return self._whole(
             rows_of(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit))), key
         )
 
-    def shown_rows(
-        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
-    ) -> Sequence[BareRow]:
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
         firsts = array(BIGINT, [bigint(interval[0]) for interval in intervals])
         lasts = array(BIGINT, [bigint(interval[1]) for interval in intervals])
         keys = array(BIGINT, [bigint(interval[2]) if len(interval) > 2 else None for interval in intervals])
@@ -109,7 +107,7 @@ class PostgresReader:
             start = first_id + after_position + 1 - first
             conversation = to_text(values(block)(0, 4))
             rows = self.rows(key, start, first_id + size, limit - len(placed))
-            placed += [PlacedRow(first + row[0] - first_id, conversation, row) for row in rows]
+            placed += [PlacedRow(first + row.id - first_id, conversation, row) for row in rows]
             after_position = first + size - 1
         return placed
 
@@ -155,14 +153,14 @@ class PostgresReader:
         value = values(result)
         names = [to_text(result.get_value(n, 13) or b"") for n in range(result.ntuples)]
         rows = rows_of(result)
-        if not have_no_bytes(map(encoding_of, rows)):
+        if any_with_bytes(rows):
             keys = [unsigned(value(n, 14)) for n in range(result.ntuples)]
             rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
         return [PlacedRow(unsigned(value(n, 12)), names[n], row) for n, row in enumerate(rows)]
 
-    def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
+    def _whole(self, rows: list[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
         """Return rows with their attachments; most rows have none."""
-        if have_no_bytes(map(encoding_of, rows)):
+        if not any_with_bytes(rows):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 

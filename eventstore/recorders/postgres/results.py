@@ -9,7 +9,7 @@ from typing import Final, cast
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.postgres.binary import to_text
-from eventstore.recorders.types import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, head_of
+from eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, PlacedRow, RecalledKey, Record, Row, kind_name
 
 TRUE: Final = b"\1"
 unsigned: Final = int.from_bytes  # big-endian and unsigned, as everything is that cannot be negative
@@ -35,12 +35,12 @@ def recalled_key(result: PGresult, row: int, column: int) -> RecalledKey:
     return RecalledKey(first_id, events, proof, None if position is None else unsigned(position))
 
 
-def rows_of(result: PGresult) -> list[BareRow]:
+def rows_of(result: PGresult) -> list[Row]:
     value = values(result)
     return [
-        (
+        Row(
             unsigned(value(n, 0)),
-            value(n, 1),
+            kind_name(value(n, 1)),
             unsigned(value(n, 2)),
             value(n, 3) == TRUE,
             value(n, 4) == TRUE,
@@ -93,7 +93,7 @@ def conversation_at(result: PGresult, n: int) -> Conversation:
         salt=may_be_null(n, 5) or b"",
         version=0 if is_empty else unsigned(value(n, 12)) + 1,
         updated_at=None if is_empty else moment(value(n, 13)),
-        head=None if (proof := may_be_null(n, 14)) is None else head_of(proof),
+        head=None if (proof := may_be_null(n, 14)) is None else proof[:HEAD_BYTES],
         parent=None if parent is None else unsigned(parent),
         parent_version=None if parent_version is None else unsigned(parent_version),
         key_id=None if key_id is None else to_text(key_id),
@@ -105,7 +105,7 @@ def conversation_at(result: PGresult, n: int) -> Conversation:
             to_text(value(n, 9)),
             unsigned(value(n, 10)),
             value(n, 11),
-            None if (position := may_be_null(n, 26)) is None else unsigned(position),
+            None if (position := may_be_null(n, 25)) is None else unsigned(position),
         ),
         shown=0 if is_empty else unsigned(value(n, 15)) + (value(n, 16) == TRUE),
         structural=0 if is_empty else unsigned(value(n, 17)) + (value(n, 18) == TRUE),
@@ -113,7 +113,6 @@ def conversation_at(result: PGresult, n: int) -> Conversation:
         mark=may_be_null(n, 20),
         parent_id=None if (parent_id := may_be_null(n, 21)) is None else to_text(parent_id),
         past=may_be_null(n, 22),
-        astray=may_be_null(n, 23) == TRUE,
-        replaces=None if (replaces := may_be_null(n, 24)) is None else unsigned(replaces),
-        redactions=0 if (redactions := may_be_null(n, 25)) is None else unsigned(redactions),
+        replaces=None if (replaces := may_be_null(n, 23)) is None else unsigned(replaces),
+        redactions=0 if (redactions := may_be_null(n, 24)) is None else unsigned(redactions),
     )

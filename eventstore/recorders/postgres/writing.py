@@ -88,7 +88,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     # -- what recorders promise ---------------------------------------------------------------------------------------
 
-    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+    def conversation(self, name: str | int) -> Conversation | None:
         if isinstance(name, int):
             return self._conversation_of(name)
         was_numbered = self._number_asked is not None

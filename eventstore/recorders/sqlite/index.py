@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Cursor
 from typing import Any, Final
 
-from eventstore.recorders.sqlite.checked import CONVERSATIONS_MAX, IdsFrom
 from eventstore.recorders.sqlite.reader import SQL, as_text, bound
 from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, RecalledKey, Record
 
@@ -15,11 +14,10 @@ _new: Final = tuple.__new__  # what ListedConversation(...) calls, without the c
 
 
 class SQLiteIndex:
-    """The questions over many conversations. ``ids_from`` are answers of ``id_from`` for the state that is read."""
+    """The questions over many conversations."""
 
-    def __init__(self, execute: Callable[..., Cursor], ids_from: IdsFrom | None = None) -> None:
+    def __init__(self, execute: Callable[..., Cursor]) -> None:
         self._execute = execute
-        self._ids_from = ids_from
 
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
@@ -35,14 +33,8 @@ class SQLiteIndex:
         return found
 
     def id_from(self, start: str) -> str | None:
-        ids_from = self._ids_from
-        if ids_from is not None and start in ids_from:
-            return ids_from[start]
         row = self._execute(SQL["id_from"], (bound(start),)).fetchone()
-        found = as_text(row[0]) if row else None
-        if ids_from is not None and len(ids_from) < CONVERSATIONS_MAX:
-            ids_from[start] = found
-        return found
+        return as_text(row[0]) if row else None
 
     def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:

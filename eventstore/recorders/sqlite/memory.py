@@ -16,7 +16,6 @@ from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
 from eventstore.recorders.sqlite import schema
-from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.sqlite.errors import is_ours, translate, translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -107,7 +106,7 @@ class MemoryRecorder:
                 self._connection = None
 
     def _reader(self) -> SQLiteReader:
-        return SQLiteReader(self._open(), checked=Checked(_NAME, None))
+        return SQLiteReader(self._open())
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

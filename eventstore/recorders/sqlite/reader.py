@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventstore.recorders.attachments import encoding_of, have_no_bytes, keyed, with_attachments
+from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
 from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import statements
 from eventstore.recorders.types import (
     HEAD_BYTES,
     Ancestor,
-    BareRow,
     Conversation,
     Erasure,
     Only,
     PlacedRow,
     RecalledKey,
     Record,
+    Row,
+    as_rows,
     in_order,
 )
 
@@ -35,7 +35,7 @@ SQL: Final = statements("sqlite")
 _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""
 _POSITION_MAX: Final = 2**63 - 1
-_first: Final = itemgetter(0)
+_id: Final = itemgetter(0)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
@@ -48,20 +48,12 @@ class SQLiteReader:
     """The questions that one transaction can ask. Each one walks an index to the rows that it returns.
 
     ``check_file`` is called before positions are followed, because a follower on a file that was replaced would wait
-    for ever. Conversations that are ``checked`` need no question while the file is unchanged, and no check while they
-    are unchanged themselves.
+    for ever.
     """
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        check_file: Callable[[], object] | None = None,
-        checked: Checked | None = None,
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, check_file: Callable[[], object] | None = None) -> None:
         self._execute = connection.execute
         self._check_file = check_file
-        self._checked = checked
-        self._holds = False
         self._ids: dict[int, str] = {}
         self.known: dict[str, Any] = {}
 
@@ -79,56 +71,29 @@ class SQLiteReader:
         found = self._execute(SQL["store_value"], (name,)).fetchone()
         return as_text(found[0]) if found else ""
 
-    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+    def conversation(self, name: str | int) -> Conversation | None:
         if isinstance(name, int):
-            found = self._execute(SQL["conversation_of"], (name,)).fetchone()
-            return self._with_lineage(_conversation(as_text(found[0]), found[1:])) if found else None
-        checked = self._checked
-        if checked is not None:
-            found_then = checked.conversations.get(name)
-            if found_then is not None and (self._holds or checked.holds()):
-                self._holds = True  # and so it does for the rest of the transaction, which reads one state
-                return found_then
-            known = known or found_then
-        bound_name = (bound(name),)
-        if known is not None and known.erasure is None and known.visible:
-            has_own = known.version > known.begins  # of a fork without events of its own, the last one is its parent's
-            as_known = SQL["conversation_as_known" if has_own else "fork_as_known"]
-            found = self._execute(as_known, bound_name).fetchone()
-            if found is not None and found == (
-                known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,
-                known.sealed_key, known.shown, known.structural, known.mark, known.redactions, known.parent,
-            ) and (known.parent is None or self._lineage(known) == known.lineage):  # fmt: skip
-                return known
-        usual = None if checked is None else self._execute(SQL["usual_conversation"], bound_name).fetchone()
-        if usual is not None and usual[-1] == 1 and type(usual[4]) is int:
-            conversation = self._with_lineage(_usual_conversation(name, usual))
+            row = self._execute(SQL["conversation_of"], (name,)).fetchone()
         else:
-            row = self._execute(SQL["conversation"], bound_name).fetchone()
-            if row is None:
-                return None
-            conversation = self._with_lineage(_conversation(name, row[1:]))
-        is_sound = conversation.visible and not conversation.astray and conversation.erasure is None
-        if checked is not None and checked.has_state and is_sound:
-            checked.add(name, conversation)
-        return conversation
+            row = self._execute(SQL["conversation"], (bound(name),)).fetchone()
+        if row is None:
+            return None
+        parent, parent_version = row[9:11]
+        return self._found(row, () if parent is None else self._lineage(parent, parent_version))
 
-    def _with_lineage(self, found: Conversation) -> Conversation:
-        if found.parent is None:
-            return found
-        lineage = self._lineage(found)
-        return found._replace(lineage=lineage, parent_id=lineage[0].id if lineage else None)
+    def _lineage(self, key: int, stop: int) -> tuple[Ancestor, ...]:
+        """Return the ancestors of a fork whose parent has this key and which leaves it at ``stop``.
 
-    def _lineage(self, fork: Conversation) -> tuple[Ancestor, ...]:
-        """Ask for ancestors one by one: SQLite answers thirty of these faster than it prepares a recursive question."""
+        Ask for them one by one: SQLite answers thirty of these faster than it prepares a recursive question.
+        """
         question = SQL["ancestor"]
         lineage = []
-        key, stop = fork.parent, fork.begins
         answer = self._execute(question, (key,))
         while (found := answer.fetchone()) is not None:
-            name, encrypted, parent, parent_version, has_records = found
-            lineage.append(_new(Ancestor, (key, stop, as_text(name), encrypted == 1, parent, has_records == 1)))
-            if parent is None or type(parent_version) is not int or parent_version >= stop:
+            stored_name, encrypted, parent, parent_version, has_records = found
+            name = self._ids[key] = as_text(stored_name)
+            lineage.append(_new(Ancestor, (key, stop, name, encrypted == 1, parent, has_records == 1)))
+            if parent is None or parent_version >= stop:
                 break  # a version is smaller with each step, so a damaged file cannot lead in a circle
             key, stop = parent, parent_version
             answer.execute(question, (key,))
@@ -141,22 +106,20 @@ class SQLiteReader:
             rows = self._execute(SQL["forks"], (forks_of, bound(start), limit))
         else:
             rows = self._execute(SQL["staged_conversations" if staged else "conversations"], (bound(start), limit))
-        return [_conversation(as_text(row[0]), row[1:]) for row in rows]
+        return [self._found(row) for row in rows.fetchall()]
 
-    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
-        return self._whole(self._execute(_ROWS[only], (key, start, stop, limit)).fetchall(), key)
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
+        return self._whole(as_rows(self._execute(_ROWS[only], (key, start, stop, limit))), key)
 
-    def shown_rows(
-        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
-    ) -> Sequence[BareRow]:
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
         number = len(intervals)
         if number == 0:
             return []
         of_keys = [(*interval, key)[:3] for interval in intervals]
         bindings = chain.from_iterable(of_keys) if number <= _FEW else (json_text(of_keys),)
-        rows = self._execute(_shown_rows(min(number, _FEW + 1)), (*bindings, beside)).fetchall()
+        rows = as_rows(self._execute(_shown_rows(min(number, _FEW + 1)), (*bindings, beside)))
         if number > 1:
-            _sort(rows)  # within an interval the index has them in order
+            rows.sort(key=_id)  # within an interval the index has them in order
         return self._whole(rows, key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
@@ -181,17 +144,17 @@ class SQLiteReader:
                 key, conversation_id, first, size, erased = block
                 start = after_position + 1 - first
                 rows = () if erased else self.rows(key, start, size, limit - len(placed))
-                placed += [PlacedRow(first + row[0], conversation_id, row) for row in rows]
+                placed += [PlacedRow(first + row.id, conversation_id, row) for row in rows]
                 # What is missing was erased: go on behind the block.
                 after_position = placed[-1].position if rows and len(placed) == limit else first + size - 1
                 continue
             before = block[2] - 1 if block is not None else self._last_position()
             live = self._execute(SQL["live_rows_from"], (after_position + 1, before, limit - len(placed))).fetchall()
-            rows = [row[:12] for row in live]
-            if not have_no_bytes(map(encoding_of, rows)):
+            rows = as_rows([row[:12] for row in live])
+            if any_with_bytes(rows):
                 keys = [row[13] for row in live]
                 rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
-            placed += [PlacedRow(row[12], self._id(row[13]), one) for row, one in zip(live, rows, strict=True)]
+            placed += [PlacedRow(row[12], self._id_of(row[13]), one) for row, one in zip(live, rows, strict=True)]
             if block is None or len(placed) == limit:
                 break
             after_position = before
@@ -212,7 +175,7 @@ class SQLiteReader:
                 continue
             before = _POSITION_MAX if block is None else block[2] - 1
             found = self._execute(SQL["places_in_index"], (position, before, limit - len(places))).fetchall()
-            places += [(place, self._id(key), event_id) for place, key, event_id in found]
+            places += [(place, self._id_of(key), event_id) for place, key, event_id in found]
             if block is None:
                 break
             position = before
@@ -235,11 +198,11 @@ class SQLiteReader:
     def index(self) -> SQLiteIndex:
         from eventstore.recorders.sqlite.index import SQLiteIndex  # lists do without it until they are asked for
 
-        return SQLiteIndex(self._execute, self._checked.ids_from if self._checked is not None and self._holds else None)
+        return SQLiteIndex(self._execute)
 
-    def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
+    def _whole(self, rows: list[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
         """Return rows with their attachments; most rows have none."""
-        if have_no_bytes(map(encoding_of, rows)):
+        if not any_with_bytes(rows):
             return rows
         return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 
@@ -249,6 +212,30 @@ class SQLiteReader:
     def _attachment(self, key: int, name: bytes, encoding: int) -> bytes | None:
         found = self._execute(SQL["attachment"], (key, name, encoding)).fetchone()
         return None if found is None else found[0]
+
+    def _found(self, row: tuple[Any, ...], lineage: tuple[Ancestor, ...] = ()) -> Conversation:
+        """Return the conversation in a row."""
+        (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
+         sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, past, replaces, redactions,
+         grown) = row  # fmt: skip
+        try:
+            found = Conversation(
+                key, as_text(name), created_at, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
+                None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,
+                None if key_id is None else as_text(key_id), sealed_key,
+                None if erased_at is None
+                else Erasure(erased_at, as_text(reason or b""), events, erased_head or b"", erased_position),
+                visible == 1, mark, None if parent is None else self._id_of(parent), lineage, past, replaces,
+                redactions or 0,
+            )  # fmt: skip
+            if parent is None or last_id is not None or grown:
+                return found
+            border = self.rows(parent, parent_version - 1, parent_version, 1)
+        except (AttributeError, TypeError) as error:  # a column of another type
+            raise DatabaseError(
+                f"the row of conversation number {key} is damaged; run 'foldlog verify', then 'foldlog salvage'"
+            ) from error
+        return found.grown(border[0]) if border else found
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
@@ -260,7 +247,7 @@ class SQLiteReader:
             row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()
         return (row[0], as_text(row[1]), row[2], row[3], row[4] == 1) if row else None
 
-    def _id(self, key: int) -> str:
+    def _id_of(self, key: int) -> str:
         if key not in self._ids:
             found = self._execute(SQL["conversation_id"], (key,)).fetchone()
             self._ids[key] = as_text(found[0]) if found else ""
@@ -302,54 +289,3 @@ def bound(text: str) -> bytes:
 def as_text(stored: object) -> str:
     # In a damaged file a column may be of any type. What the row then is not, the guard finds.
     return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
-
-
-def _sort(rows: list[BareRow]) -> None:
-    """Sort rows by their ids. In a damaged file some ids are not numbers."""
-    try:
-        rows.sort(key=_first)
-    except TypeError:
-        rows.sort(key=lambda row: row[0] if type(row[0]) is int else -1)
-
-
-def _usual_conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
-    (key, created_at, salt, redactions, last_id, updated_at, head, shown, structural, parent,
-     parent_version, key_id, sealed_key, mark, _) = found  # fmt: skip
-    if type(head) is bytes:
-        head = head[:HEAD_BYTES]
-    return Conversation(
-        key, conversation_id, created_at, salt or b"", last_id + 1, updated_at, head, shown or 0, structural or 0,
-        parent, parent_version, None if key_id is None else as_text(key_id), sealed_key, mark=mark,
-        redactions=redactions or 0,
-    )  # fmt: skip
-
-
-def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
-    (key, visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, mark, replaces, parent_id, past, redactions,
-     erased_position, last_id, updated_at, head, shown, structural, astray) = found  # fmt: skip
-    return Conversation(
-        key=key,
-        id=conversation_id,
-        created_at=created_at,
-        salt=salt or b"",
-        version=last_id + 1 if type(last_id) is int else 0,
-        updated_at=updated_at,
-        head=head[:HEAD_BYTES] if type(head) is bytes else head,
-        parent=parent,
-        parent_version=parent_version,
-        key_id=None if key_id is None else as_text(key_id),
-        sealed_key=sealed_key,
-        erasure=None
-        if erased_at is None
-        else Erasure(erased_at, as_text(erased_reason or b""), erased_events, erased_head or b"", erased_position),
-        shown=shown or 0,
-        structural=structural or 0,
-        astray=bool(astray) or type(last_id) not in (int, type(None)),
-        visible=visible == 1,
-        mark=mark,
-        replaces=replaces,
-        parent_id=None if parent_id is None else as_text(parent_id),
-        past=past,
-        redactions=redactions or 0,
-    )

@@ -17,7 +17,6 @@ from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, maintenance, process_forks, schema
-from eventstore.recorders.sqlite.checked import checked_in
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     Use,
@@ -37,7 +36,6 @@ from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
-from eventstore.recorders.types import Conversation
 from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
@@ -101,11 +99,11 @@ class SQLiteRecorder:
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
         with _ReadTransaction(self, "read") as connection:
-            yield SQLiteReader(connection, self._file.check, self._checked)
+            yield SQLiteReader(connection, self._file.check)
 
     def query(self, work: Callable[[Reader], T]) -> T:
         with _ReadTransaction(self, "read") as connection:
-            return work(SQLiteReader(connection, self._file.check, self._checked))
+            return work(SQLiteReader(connection, self._file.check))
 
     def value(self, name: str) -> str:
         if name == "data_version":
@@ -121,11 +119,6 @@ class SQLiteRecorder:
             raise_translated(error, f"read {self.path}")
             raise
         return None if self._lock is None else self._writing.as_left(conversation)
-
-    def at_rest(self, conversation: str) -> Conversation | None:
-        self._file.check_open()
-        found = self._checked.conversations.get(conversation)
-        return found if found is not None and self._checked.holds() else None
 
     def _data_version(self) -> int:
         self._file.check_open()
@@ -286,7 +279,6 @@ class SQLiteRecorder:
             raise DatabaseError(
                 f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'"
             )
-        self._checked = checked_in(self.path, status)
         look = self._look() if has_content else None  # first: no file is made beside what is not a store
         if self.writable:
             if create and status is None:
@@ -313,7 +305,7 @@ class SQLiteRecorder:
         found: list[bool] = []
         try:
             connection = self._file.connect(
-                self._open_reader, lambda opened: found.append(schema.is_current(opened, self.path, self._checked))
+                self._open_reader, lambda opened: found.append(schema.is_current(opened, self.path))
             )
         except sqlite3.OperationalError as error:
             if self.writable and is_on_read_only_disk(self.path):  # SQLite says only that it cannot open the file

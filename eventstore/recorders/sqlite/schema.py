@@ -10,7 +10,6 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import migrations, newest_schema
 from eventstore.recorders.types import new_store_uuid
 
@@ -24,15 +23,14 @@ longer than opening a View. A test holds it to the migrations.
 _CONTENTS: Final = "SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL"
 
 
-def is_current(connection: sqlite3.Connection, path: str, checked: Checked) -> bool:
+def is_current(connection: sqlite3.Connection, path: str) -> bool:
     """Return whether the file has the newest schema. It may be empty.
 
     Raises ``DatabaseError`` if the file is not a store of ours, is of a newer schema, or has more in its schema than
     the migrations made.
     """
     # These two may be of two moments: then another process migrates the file, and they are not what is expected.
-    if _number(connection) == NEWEST and (checked.has_our_schema or _is_ours(connection)):
-        checked.has_our_schema = True
+    if _number(connection) == NEWEST and _is_ours(connection):
         return True
     connection.execute("BEGIN")
     try:

@@ -72,7 +72,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions,
+       p.id, c.past, c.replaces, c.redactions,
        c.erased_position
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (
@@ -80,7 +80,7 @@ LEFT JOIN LATERAL (
     WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
     ORDER BY id DESC LIMIT 1
 ) e ON true
-LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
+LEFT JOIN {schema}.events b ON e.id IS NULL AND c.grown IS NOT TRUE AND b.conversation = c.parent AND b.id = c.parent_version - 1
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 
 -- name: conversation
@@ -127,7 +127,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions,
+       p.id, c.past, c.replaces, c.redactions,
        c.erased_position
 FROM (
     SELECT * FROM {schema}.conversations
@@ -139,7 +139,7 @@ LEFT JOIN LATERAL (
     WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
     ORDER BY id DESC LIMIT 1
 ) e ON true
-LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
+LEFT JOIN {schema}.events b ON e.id IS NULL AND c.grown IS NOT TRUE AND b.conversation = c.parent AND b.id = c.parent_version - 1
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 ORDER BY substring(c.id, 1, 256), c.id
 
@@ -152,7 +152,7 @@ ORDER BY substring(id, 1, 256), id LIMIT 1
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
        e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark,
-       NULL::bytea, c.past, NULL::boolean, c.replaces, c.redactions,
+       NULL::bytea, c.past, c.replaces, c.redactions,
        c.erased_position
 FROM (
     SELECT * FROM {schema}.conversations

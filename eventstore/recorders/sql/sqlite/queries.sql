@@ -2,127 +2,31 @@
 -- and ids are bound as UTF-8 bytes and cast, so that text which is no Unicode (lone surrogates in an id) is kept too, and so
 -- that nothing is encoded twice. Placeholders have no numbers: Python 3.12.1 warns at each numbered one.
 
--- The newest event of a conversation is the last that the index has, so entries that a damaged page hides would shorten the
--- history. Hence the last column of the three questions for conversations, which is true where the database contradicts
--- itself: the entry, or the one behind it, is not what its row says; the one before it has no smaller id; the one behind it
--- is not the beginning of another conversation (the library's begin with 1, forks where they left their parent, and rows are
--- deleted from the last one on); the next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
--- part: conversations_as_found
-SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, c.replaces, p.id, c.past, c.redactions,
-       c.erased_position,
-       coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
-       coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
-       coalesce(e.structural_before + e.structural, b.structural_before + b.structural),
-       c.grown AND c.erased_at IS NULL AND i.id IS NULL OR e.id IS NOT i.id OR i.id <= (
-           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
-       ) OR COALESCE((
-           -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
-           SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
-       ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > coalesce(o.parent_version, 0) + 1
-               OR n.id = coalesce(o.parent_version, 0) + 1 AND EXISTS (
-                   SELECT 1 FROM events f INDEXED BY events_by_id
-                   WHERE f.conversation = n.conversation AND f.id = coalesce(o.parent_version, 0)
-               )
-           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
-           LEFT JOIN conversations o ON o.key = n.conversation
-           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       )) OR EXISTS (
-           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
-           WHERE newest.conversation = c.key AND newest.id > i.id
-       ) OR EXISTS (
-           SELECT 1 FROM events NOT INDEXED
-           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
-       ) OR (
-           SELECT NOT EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id
-               WHERE f.conversation = newest.conversation AND f.id = newest.id
-           )
-           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
-       )
+-- A conversation ends with its last own event. A fork's own begin with parent_version: while its past is copied, rows below
+-- it stand under its key too.
+-- part: conversation_found
+SELECT c.key, c.id, c.created_at, c.salt, e.id, e.recorded_at, e.head, e.shown_before + e.shown,
+       e.structural_before + e.structural, c.parent, c.parent_version, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.erased_position,
+       c.visible, c.mark, c.past, c.replaces, c.redactions, c.grown
 FROM conversations c
-LEFT JOIN events i INDEXED BY events_by_id
-    ON i.conversation = c.key AND i.id = (
-        SELECT max(id) FROM events WHERE conversation = c.key AND id >= iif(c.parent IS NULL, 0, c.parent_version)
-    )
-LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
-LEFT JOIN events b INDEXED BY events_by_id
-    ON i.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
-LEFT JOIN conversations p ON p.key = c.parent
-
--- The same of a conversation like most: it has events of its own, it is not erased, and it has no past. The last column is
--- true where the conditions of the last column above hold, or stricter ones; where it is not, and where this finds nothing,
--- the question above is asked. It takes two thirds of the time: SQLite plans six tables less.
--- name: usual_conversation
-SELECT c.key, c.created_at, c.salt, c.redactions, i.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural, c.parent, c.parent_version,
-       c.key_id, c.sealed_key, c.mark,
-       c.visible = 1 AND i.id >= coalesce(c.parent_version, 0) AND e.id IS i.id AND coalesce((
-           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
-       ), -1) < i.id AND NOT EXISTS (
-           SELECT 1 FROM events INDEXED BY events_by_id WHERE conversation = c.key AND id > i.id
-       ) AND coalesce((
-           SELECT r.conversation IS n.conversation AND r.id IS n.id AND n.id = coalesce((
-               SELECT parent_version FROM conversations WHERE key = n.conversation
-           ), 0)
-           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
-           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       ), 1) AND NOT EXISTS (
-           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16)
-           WHERE conversation = c.key AND id > i.id
-       ) AND NOT EXISTS (
-           SELECT 1 FROM events NOT INDEXED
-           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
-       ) AND (
-           SELECT EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id
-               WHERE f.conversation = newest.conversation AND f.id = newest.id
-           )
-           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
-       )
-FROM conversations c INDEXED BY conversations_by_id
-CROSS JOIN events i INDEXED BY events_by_id ON i.conversation = c.key
-LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
-WHERE c.id = CAST(? AS TEXT) AND c.visible
-  AND coalesce(c.erased_at, c.replaces, c.past) IS NULL
-  AND (c.parent IS NULL) = (c.parent_version IS NULL)
-ORDER BY i.id DESC LIMIT 1
-
--- The first question without its last column: for a conversation that this process has checked, or has written, and that
--- is still as it was then. The second is for a fork without events of its own.
--- name: conversation_as_known
-SELECT c.key, c.created_at, coalesce(c.salt, x''), e.id + 1, e.recorded_at, substr(e.head, 1, 32), c.sealed_key,
-       e.shown_before + e.shown, e.structural_before + e.structural, c.mark, coalesce(c.redactions, 0), c.parent
-FROM conversations c INDEXED BY conversations_by_id
-CROSS JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
-WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL
-ORDER BY e.id DESC LIMIT 1
-
--- name: fork_as_known
-SELECT c.key, c.created_at, coalesce(c.salt, x''), coalesce(e.id, b.id) + 1, coalesce(e.recorded_at, b.recorded_at),
-       substr(coalesce(e.head, b.head), 1, 32), c.sealed_key, coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
-       coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark, coalesce(c.redactions, 0),
-       c.parent
-FROM conversations c
-LEFT JOIN events e INDEXED BY events_by_id
-    ON e.conversation = c.key AND e.id = (
-        SELECT max(id) FROM events WHERE conversation = c.key AND id >= iif(c.parent IS NULL, 0, c.parent_version)
-    )
-LEFT JOIN events b INDEXED BY events_by_id
-    ON e.id IS NULL AND c.grown IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
-WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL
+LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
 
 -- name: conversation
-{conversations_as_found}
-WHERE c.id = CAST(? AS TEXT) AND c.visible
+{conversation_found} AND e.id >= iif(c.parent IS NULL, 0, c.parent_version)
+WHERE c.id = CAST(? AS TEXT) AND c.visible ORDER BY e.id DESC LIMIT 1
 
 -- name: conversation_of
-{conversations_as_found}
-WHERE c.key = ?
+{conversation_found} AND e.id >= iif(c.parent IS NULL, 0, c.parent_version)
+WHERE c.key = ? ORDER BY e.id DESC LIMIT 1
+
+-- part: last_of_each
+AND e.id = (
+    SELECT max(id) FROM events WHERE conversation = c.key AND id >= iif(c.parent IS NULL, 0, c.parent_version)
+)
 
 -- name: conversations
-{conversations_as_found}
+{conversation_found} {last_of_each}
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
@@ -130,7 +34,7 @@ ORDER BY c.id LIMIT ?
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
 -- name: staged_conversations
-{conversations_as_found}
+{conversation_found} {last_of_each}
 WHERE NOT c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
@@ -148,7 +52,7 @@ UPDATE conversations SET grown = 1 WHERE key = ?
 UPDATE conversations SET parent = NULL, parent_version = ?, past = ? WHERE key = ?
 
 -- name: forks
-{conversations_as_found}
+{conversation_found} {last_of_each}
 WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
