@@ -1,8 +1,7 @@
-"""Refuse a write inside a write, which would wait for its own thread for ever. Code that foldlog calls, or that Python
-runs between any two steps, may write to the store again:
+"""Refuse a write inside a write, which would wait for its own thread for ever.
 
-a guard, an inline projection, the clock, a signal handler, ``__del__``. A recorder marks its thread while it is inside
-a write:
+A guard, an inline projection, the clock, a signal handler or ``__del__`` may write to the store again. So a recorder
+marks its thread while it is inside a write:
 
     mark = mark_of(database)
     if mark in INSIDE:

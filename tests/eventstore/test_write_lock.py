@@ -33,11 +33,9 @@ sys.stdin.readline()
 """
 
 
-class Waiter:
-    """Waits for so many seconds from now."""
-
-    def __init__(self, seconds: float) -> None:
-        self.deadline = time.monotonic() + seconds
+def within(seconds: float) -> float:
+    """Return the deadline of a wait for so many seconds from now."""
+    return time.monotonic() + seconds
 
 
 @pytest.fixture
@@ -85,28 +83,28 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
 
 def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path: str):
     ours, other = WriteLock(path, 0.1), WriteLock(path, 60)
-    other.take(Waiter(0))
+    other.take(within(0))
     with pytest.raises(OperationalError, match="waited"):
-        ours.take(Waiter(0.05))
+        ours.take(within(0.05))
     ours.release()
     other.release()
-    other.take(Waiter(PATIENCE_S))
+    other.take(within(PATIENCE_S))
     ours.close()
     other.close()
 
 
 def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path: str):
     ours, other = WriteLock(path, 60), WriteLock(path, 60)
-    other.take(Waiter(0))
-    taken = threading.Thread(target=ours.take, args=(Waiter(PATIENCE_S),), daemon=True)
+    other.take(within(0))
+    taken = threading.Thread(target=ours.take, args=(within(PATIENCE_S),), daemon=True)
     taken.start()
     until(lambda: ours._pending)
     other.release()
     taken.join(PATIENCE_S)
     with pytest.raises(OperationalError):
-        other.take(Waiter(0.01))
+        other.take(within(0.01))
     ours.release()
-    other.take(Waiter(PATIENCE_S))
+    other.take(within(PATIENCE_S))
     ours.close()
     other.close()
 
@@ -118,15 +116,15 @@ def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
         raise RuntimeError("can't start new thread")
 
     ours, other = WriteLock(path, 60), WriteLock(path, 60)
-    other.take(Waiter(0))
+    other.take(within(0))
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more)
         with pytest.raises(OperationalError, match="waited 60 s"):
-            ours.take(Waiter(0.01))
+            ours.take(within(0.01))
         other.release()
-        ours.take(Waiter(PATIENCE_S))
+        ours.take(within(PATIENCE_S))
     with pytest.raises(OperationalError):
-        other.take(Waiter(0.01))
+        other.take(within(0.01))
     ours.close()
     other.close()
 
@@ -139,7 +137,7 @@ def test_the_holder_is_named_though_it_was_stopped_before_it_wrote_its_name(path
     with held_by_another_process(path) as holder:
         Path(f"{path}-queue").write_text(f"1 {socket.gethostname()}\n")
         with pytest.raises(OperationalError, match=f"process {holder.pid} on host"):
-            ours.take(Waiter(0.01))
+            ours.take(within(0.01))
     ours.close()
 
 
@@ -150,7 +148,7 @@ def test_a_lock_file_without_a_name_is_no_harm(path: str, content: bytes, monkey
     with held_by_another_process(path):
         Path(f"{path}-queue").write_bytes(content)
         with pytest.raises(OperationalError, match="a process that did not write its name"):
-            ours.take(Waiter(0.01))
+            ours.take(within(0.01))
     ours.close()
 
 
@@ -158,24 +156,24 @@ def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
     if not os.path.exists("/dev/full"):
         pytest.skip("a full disk is played by /dev/full, which is not here")
     lock = WriteLock(path, 60)
-    lock.take(Waiter(0))
+    lock.take(within(0))
     lock.release()
     os.close(lock._file)
     lock._file = os.open("/dev/full", os.O_RDWR)
     with pytest.raises(OSError, match="No space left"):
         os.pwrite(lock._file, b"x", 0)
-    lock.take(Waiter(0))
+    lock.take(within(0))
     lock.close()
 
 
 CUT_WHILE_OPEN = """
 import os, sys
-from eventstore.recorders.sqlite.write_lock import Until, WriteLock
+from eventstore.recorders.sqlite.write_lock import WriteLock
 lock = WriteLock(sys.argv[1], 60)
-lock.take(Until(0))
+lock.take(0.0)
 lock.release()
 os.truncate(f"{sys.argv[1]}-queue", 0)
-lock.take(Until(0))
+lock.take(0.0)
 """
 
 

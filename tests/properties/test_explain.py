@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from eventstore import open_store
 from eventstore.events import (
@@ -24,11 +24,10 @@ from eventstore.events import (
 from projections import View, Views
 from projections.explain import explain_difference, explain_event
 from projections.retractions import target
-from tests.how_many import examples
 from tests.properties.histories import histories
 
 
-@examples(150)
+@settings(max_examples=150, deadline=None)
 @given(histories)
 def test_why_agrees_with_the_views(events: list[Event]) -> None:
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
@@ -55,7 +54,7 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
             assert why.stands_in is None or why.summary is not None
 
 
-@examples(150)
+@settings(max_examples=150, deadline=None)
 @given(histories)
 def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
     structural = [event for event in events if is_structural(event)]

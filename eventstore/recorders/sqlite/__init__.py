@@ -15,7 +15,7 @@
     schema        whose file it is, and bringing it up to date
     erased_bytes  erased bytes in unused parts of pages are overwritten
     maintenance   copy, rewrite and check the file as a whole; replacing: put another file in its place
-    readable      copies the rows that SQLite can read of a damaged file; damaged: pages, read without SQLite
+    damaged       what is left of a damaged file
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file
 

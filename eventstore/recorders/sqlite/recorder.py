@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
-from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, ReadOnly
+from eventstore.recorders.group_commit import CommitQueue
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, maintenance, process_forks, schema
 from eventstore.recorders.sqlite.connections import (
@@ -320,8 +320,8 @@ class SQLiteRecorder:
         self._file.check_open()
         if self._lock is None:
             self._refuse_to_write()
-        with self._queue.alone() as job:
-            self._writing.take(job)
+        with self._queue.alone() as deadline:
+            self._writing.take(deadline)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
             self._writing.sign_again()

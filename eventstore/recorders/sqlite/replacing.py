@@ -24,7 +24,7 @@ from eventstore.recorders.sqlite.connections import open_reader, open_writer
 from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.write_lock import Until, WriteLock, lock_path
+from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -66,7 +66,7 @@ def replace(path: str, new: str, kept: str) -> str | None:
     folder = Path(file.path).parent
     lock = WriteLock(file.path, PATIENCE_S)
     try:
-        lock.take(Until(time.monotonic() + PATIENCE_S))
+        lock.take(time.monotonic() + PATIENCE_S)
         there = os.path.exists(file.path)
         with _alone_in(file) if there else contextlib.nullcontext():
             if there:
@@ -91,7 +91,7 @@ def remove_empty(path: str) -> None:
     file = StoreFile(path)
     lock = WriteLock(file.path, PATIENCE_S)
     try:
-        lock.take(Until(time.monotonic() + PATIENCE_S))
+        lock.take(time.monotonic() + PATIENCE_S)
         with _alone_in(file) as connection:
             if connection is None or connection.execute(SQL["any_conversation"]).fetchall():
                 return

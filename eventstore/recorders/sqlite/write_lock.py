@@ -8,7 +8,7 @@ import threading
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from os import pread
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from eventstore.recorders.errors import OperationalError
 
@@ -16,18 +16,6 @@ _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002
 _AT_ONCE: Final = LOCK_EX | LOCK_NB
 _LOCKS_OF_KERNEL: Final = "/proc/locks"
-
-
-class Waiter(Protocol):
-    @property
-    def deadline(self) -> float:
-        """The moment until which it waits, by ``time.monotonic``."""
-
-
-class Until(NamedTuple):
-    """A waiter whose deadline is known from the start."""
-
-    deadline: float
 
 
 def lock_path(path: str) -> str:
@@ -57,8 +45,8 @@ class WriteLock:
         self._pending: _Pending | None = None
         self._open()
 
-    def take(self, waiter: Waiter) -> None:
-        """Take the lock, unless this process holds it already.
+    def take(self, deadline: float) -> None:
+        """Take the lock, unless this process holds it already; wait until ``deadline``, by ``time.monotonic``.
 
         Raises ``OperationalError`` that names the holder if the lock does not come in time.
         """
@@ -66,9 +54,9 @@ class WriteLock:
             if self._pending is None:
                 flock(self._file, _AT_ONCE)
             else:
-                self._wait(waiter.deadline)
+                self._wait(deadline)
         except BlockingIOError:
-            self._wait(waiter.deadline)
+            self._wait(deadline)
         # Not through a mapping of the file: where the file was cut, or a full disk has no room for it, that ends
         # the process.
         if pread(self._file, self._name_bytes, 0) != self._name:

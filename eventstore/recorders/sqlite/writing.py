@@ -12,7 +12,6 @@ from copy import copy
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from eventstore.recorders.commit_queue import Fault, Job
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import epochs
 from eventstore.recorders.sqlite.connections import check_unchanged, open_writer
@@ -30,9 +29,9 @@ T = TypeVar("T")
 
 
 _NONE: Final = 0
-_BEGINNING: Final = 1
-_RUNNING: Final = 2
-_COMMITTING: Final = 3
+_OPEN: Final = 1
+_COMMITTING: Final = 2
+_COMMIT_FAILED: Final = 3
 _COMMITTED: Final = 4
 """The states of a transaction."""
 
@@ -42,9 +41,6 @@ _header: Final = struct.Struct("=8xI4xI28x").unpack
 cache of a connection is current as long as the header is unchanged. It holds a count of commits and the number of pages
 in the log.
 """
-
-_OF_JOBS: Final = ("eventstore", "sqlite3")
-"""Packages of the errors that our jobs raise. Other programs do not raise these in their other threads."""
 
 
 class SQLiteWriting:
@@ -72,52 +68,46 @@ class SQLiteWriting:
         self._patience_s = patience_s
         self._close_recorder = close_recorder
         self._stage = _NONE
-        self._commit_failed = False
         self._changes = 0
-        self._commits = self._pages = 0
+        self._pages = 0
         self._index: int | None = None
-        self._left: object = None
-        """The header of the log's index as the last commit of this process left it; where the header is not known,
-        SQLite's own number for it. None in a transaction, and where another connection may have committed since.
+        self._begun_at: Any = None
+        """The header of the log's index when the transaction began; SQLite's own number where the header is not known.
         """
-        self._data_version: object = None
+        self._left: object = None
+        """The same as the last commit of this process left it: until it changes, what the transaction keeps holds.
+        None in a transaction, after one that was rolled back, and where another connection may have committed since.
+        """
         self._schema_version: object = None
         """SQLite's own number for the schema that was checked last: it changes with every table, trigger and view."""
         self.connection: sqlite3.Connection | None = None
 
-    def take(self, job: Job[Any]) -> None:
+    def take(self, deadline: float) -> None:
         self._stage = _NONE
-        if self._file.closed_because is not None:
-            self._file.check_open()
-        try:
-            self._lock.take(job)
-        except OSError as error:
-            if not is_ours(error):
-                raise
-            raise translate(error, f"write to {self._path}") from error
+        self._file.check_open()
+        self._lock.take(deadline)
 
     def begin(self) -> None:
-        self._stage = _BEGINNING
-        self._commit_failed = False
+        self._stage = _OPEN
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
         self._file.check_contents()
+        self._begun_at = self._log_header(connection)
+        left, self._left = self._left, None
+        if self._begun_at != left:  # another connection has committed, or our last transaction was rolled back
+            self._transaction.forget()
+            self._meet_others(connection)
         self._transaction.inserted = False
-        left, self._left = self._left, None  # so it stays where the transaction is not committed
-        if self._index is None or os.pread(self._index, _HEADER_BYTES, 0) != left:
-            self._meet_others(connection, left)
         if self._pages >= self._log_space.pages:
             self._log_space.make()
 
-    def _meet_others(self, connection: sqlite3.Connection, left: object) -> None:
-        """Forget what the last transaction of this process left, if another connection has committed since."""
+    def _log_header(self, connection: sqlite3.Connection) -> object:
         if self._index is not None:
-            self._commits, self._pages = _header(os.pread(self._index, _HEADER_BYTES, 0))
-        else:
-            self._data_version = connection.execute("PRAGMA data_version").fetchone()
-            if self._data_version == left:
-                return
-        self._transaction.forget()
+            return os.pread(self._index, _HEADER_BYTES, 0)
+        return connection.execute("PRAGMA data_version").fetchone()
+
+    def _meet_others(self, connection: sqlite3.Connection) -> None:
+        """Check what another connection may have changed since our last commit."""
         self._log_space.pages = 0  # it may be another log
         schema_version = connection.execute("PRAGMA schema_version").fetchone()
         if schema_version == self._schema_version:
@@ -131,25 +121,19 @@ class SQLiteWriting:
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
-        self._stage = _RUNNING
         return work(self._transaction)
 
-    def judge(self, error: BaseException) -> Fault | None:
-        running = self._stage == _RUNNING
-        if is_ours(error) and (not running or _is_of_database(error)):
-            return Fault.OF_DATABASE
-        if not running:
-            return None
+    def wrote(self) -> bool:
         assert self.connection is not None
         # Some errors make SQLite roll the whole transaction back.
-        untouched = self.connection.in_transaction and self.connection.total_changes == self._changes
-        return Fault.OF_JOB if untouched else Fault.OF_JOB_THAT_WROTE
+        return not self.connection.in_transaction or self.connection.total_changes != self._changes
 
-    def is_of_job(self, error: BaseException) -> bool:
-        return type(error).__module__.partition(".")[0] in _OF_JOBS
-
-    def for_caller(self, error: BaseException) -> BaseException:
-        return translate(error, f"write to {self._path}", NOTHING_WRITTEN) if is_ours(error) else error
+    def error_of_job(self, error: BaseException) -> BaseException | None:
+        if not is_ours(error):
+            return error
+        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
+            return None  # the fault is not in the values that the job gave
+        return translate(error, f"write to {self._path}", NOTHING_WRITTEN)
 
     def commit(self) -> None:
         self._stage = _COMMITTING
@@ -159,19 +143,19 @@ class SQLiteWriting:
             # No call may come before this is noted: a signal handler runs at calls. And one that raised right after
             # COMMIT, which was no failure of it, has a frame of its own.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                self._stage, self._commit_failed = _NONE, True
+                self._stage = _COMMIT_FAILED
             raise
         self._has_signed = True
         self._file.check_committed()
         self._stage = _COMMITTED
         if self._index is None:
-            self._left = self._data_version
+            self._left = self._begun_at
             return
         left = os.pread(self._index, _HEADER_BYTES, 0)
         commits, self._pages = _header(left)
         # A program that is not ours needs no lock of ours, and may have committed since.
-        self._left = left if commits - self._commits == self._transaction.inserted else None
-        self._commits = commits
+        if commits - _header(self._begun_at)[0] == self._transaction.inserted:
+            self._left = left
         if self._pages >= log_checkpoints.AT:
             self._checkpoints.look(self._pages)
 
@@ -206,19 +190,22 @@ class SQLiteWriting:
                 self.close()  # which rolls back too
         return False
 
-    def fail(self, error: BaseException) -> Callable[[], BaseException]:
+    def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close the connection, and the recorder too where the disk failed.
 
         An fsync reports its failure only once, and the system may have dropped the unwritten pages from its cache: a
         second attempt would seem to succeed.
         """
+        if not is_ours(error):
+            return None
+        commit_failed = self._stage == _COMMIT_FAILED
         if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
             self.settle()
-        else:
+        elif self._stage != _NONE:  # not where only the write lock did not come
             self.close()
-        if isinstance(error, sqlite3.Error) and (self._commit_failed or leaves_doubt(error)):
+        if isinstance(error, sqlite3.Error) and (commit_failed or leaves_doubt(error)):
             self._close_recorder(f"a write failed ({error})")
-        outcome = NOT_KNOWN if self._commit_failed and is_of_disk(error) else NOTHING_WRITTEN
+        outcome = NOT_KNOWN if commit_failed and is_of_disk(error) else NOTHING_WRITTEN
         doing = f"write to {self._path}"
         return lambda: translate(copy(error), doing, outcome)
 
@@ -229,16 +216,17 @@ class SQLiteWriting:
     def open(self) -> sqlite3.Connection:
         """Open the connection that writes. The write lock is held."""
         opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
-        self.connection, log = self._file.connect_to_log(opened)
-        self._transaction = SQLiteTransaction(self.connection)
+        connection, log = self._file.connect_to_log(opened)
+        self._transaction = SQLiteTransaction(connection)
         self._has_signed = False
         """Whether the file is in its own epoch, and the log has the page that says whose it is."""
         self._log_space = LogSpace(log)
-        self._left, self._commits, self._pages = None, 0, 0
+        self._left, self._pages = None, 0
         self._index = self._file.index_of_log()
         if self._index is not None:
-            self.connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
-        return self.connection
+            connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
+        self.connection = connection  # the last step, so that none is open by half where a signal handler raises
+        return connection
 
     def sign_again(self) -> None:
         """Have the next transaction sign the log, which may begin again. The write lock is held."""
@@ -250,8 +238,3 @@ class SQLiteWriting:
         self._left = self._index = None
         if connection is not None:
             self._file.disconnect(connection)
-
-
-def _is_of_database(error: BaseException) -> bool:
-    """Return whether an error of a statement is the database's fault, and not that of the given values."""
-    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)

@@ -1,25 +1,24 @@
-"""Group commit: who shares a transaction with whom, in which thread, what becomes of errors and of interruptions."""
+"""Group commit: who shares a transaction with whom, in which thread, what becomes of errors and of interruptions.
+
+The pytest process runs these in its main thread, which leads alone; so callers that share a transaction are threads.
+"""
 
 from __future__ import annotations
 
 import contextvars
-import ctypes
 import gc
-import random
 import signal
-import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from eventstore.recorders.commit_queue import CommitQueue, Fault, Job
 from eventstore.recorders.errors import InterfaceError, OperationalError
+from eventstore.recorders.group_commit import CommitQueue
 
 PATIENCE_S = 60
 
@@ -42,22 +41,21 @@ class Groups:
         self.lock_is_free = True
         self.open: list[Any] | None = None
         self.commits_fail = False
-        self._running = False
         self._written_before = 0
         self._stands = False
 
-    def take(self, job: Job[Any]) -> None:
+    def take(self, deadline: float) -> None:
         self._stands = False
-        while not self.lock_is_free:  # with no lock of Python's, which an exception may leave locked
+        while not self.lock_is_free:
             time.sleep(0.001)
 
     def begin(self) -> None:
         assert self.open is None, "a transaction was left open"
-        self._running, self._stands, self.open = False, False, []
+        self._stands, self.open = False, []
 
     def run(self, work: Callable[[Any], Any]) -> Any:
         assert self.open is not None
-        self._written_before, self._running = len(self.open), True
+        self._written_before = len(self.open)
         return work(self)
 
     def write(self, what: Any) -> Any:
@@ -65,31 +63,27 @@ class Groups:
         self.open.append(what)
         return what
 
-    def judge(self, error: BaseException) -> Fault | None:
-        if isinstance(error, DatabaseFault):
-            return Fault.OF_DATABASE
-        if not self._running:
-            return None
+    def wrote(self) -> bool:
         assert self.open is not None
-        return Fault.OF_JOB if len(self.open) == self._written_before else Fault.OF_JOB_THAT_WROTE
+        return len(self.open) > self._written_before
 
-    def is_of_job(self, error: BaseException) -> bool:
-        return isinstance(error, LookupError)
-
-    def for_caller(self, error: BaseException) -> BaseException:
-        return error
+    def error_of_job(self, error: BaseException) -> BaseException | None:
+        return None if isinstance(error, DatabaseFault) else error
 
     def commit(self) -> None:
         assert self.open is not None
         if self.commits_fail:
             raise DatabaseFault
-        self._running, self._stands, self.open, self.committed = False, True, None, [*self.committed, self.open]
+        self._stands, self.open, self.committed = True, None, [*self.committed, self.open]
 
     def settle(self) -> bool:
         self.open = None
         return self._stands
 
-    def fail(self, error: BaseException) -> Callable[[], BaseException]:
+    def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
+        if not isinstance(error, DatabaseFault):
+            return None
+        self.open = None
         return lambda: type(error)(*error.args)
 
     def release(self) -> None:
@@ -152,7 +146,7 @@ class Callers:
         self.outcomes: list[Any] = []
         self.threads: list[threading.Thread] = []
 
-    def add(self, *works: Callable[[Any], Any], any_thread: bool = False) -> None:
+    def add(self, *works: Callable[[Any], Any], any_thread: bool = True) -> None:
         for work in works:
             place = len(self.threads)
             self.outcomes.append(None)
@@ -181,13 +175,10 @@ def test_a_lone_job_runs_by_itself_and_gives_its_result(queue: CommitQueue, grou
     assert groups.committed == [["one"], ["two"]]
 
 
-@pytest.mark.parametrize("any_thread", [False, True])
-def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(
-    queue: CommitQueue, groups: Groups, any_thread: bool
-):
+def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(queue: CommitQueue, groups: Groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
-        callers.add(*[writes(n) for n in range(5)], any_thread=any_thread)
+        callers.add(*[writes(n) for n in range(5)])
     assert callers.finish() == [0, 1, 2, 3, 4]
     assert groups.committed == [["first"], [0, 1, 2, 3, 4]]
 
@@ -201,7 +192,17 @@ def test_a_job_that_comes_while_the_leader_waits_for_the_write_lock_goes_with_it
     assert groups.committed == [[0, 1, 2]]
 
 
-def test_each_job_runs_in_the_thread_and_the_context_of_its_caller(queue: CommitQueue):
+def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue: CommitQueue, groups: Groups):
+    callers = Callers(queue)
+    with a_held_transaction(queue):
+        callers.add(writes(1), writes(2))
+        callers.add(writes("other"), any_thread=False)
+        callers.add(writes(3), writes(4))
+    assert callers.finish() == [1, 2, "other", 3, 4]
+    assert groups.committed == [["first"], [1, 2], ["other"], [3, 4]]
+
+
+def test_a_job_that_calls_other_code_runs_in_the_thread_and_the_context_of_its_caller(queue: CommitQueue):
     local, variable = threading.local(), contextvars.ContextVar("variable", default=-1)
     found: list[tuple[int, int, int]] = []
 
@@ -219,50 +220,65 @@ def test_each_job_runs_in_the_thread_and_the_context_of_its_caller(queue: Commit
     assert found == [(n, n, n) for n in range(4)]
 
 
-def test_a_leader_runs_the_jobs_that_any_thread_may_run_unless_it_is_the_main_thread(queue: CommitQueue):
+def test_the_first_thread_runs_the_jobs_of_the_others(queue: CommitQueue):
+    callers = Callers(queue)
+    with a_held_transaction(queue):
+        callers.add(*[lambda _: threading.current_thread()] * 3)
+    assert callers.finish() == [callers.threads[0]] * 3
+
+
+def test_the_main_thread_leads_alone(queue: CommitQueue, groups: Groups):
+    """What a signal handler raises in it ends no job of another thread."""
     ran_in: list[threading.Thread] = []
 
     def where(groups: Groups) -> None:
+        groups.write(len(ran_in))
         ran_in.append(threading.current_thread())
 
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(where, where, where, any_thread=True)
-    callers.finish()
-    assert ran_in == [callers.threads[0]] * 3
+    def add_others() -> None:
+        until(lambda: queue._waiting)
+        callers.add(where, where)
+        go_on.set()
 
-    ran_in.clear()
-    queue._main_thread = None  # as if each of them could be interrupted
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(where, any_thread=True)
-        queue._main_thread = callers.threads[0].ident
-        callers.add(where, where, any_thread=True)
+    callers, begun, go_on = Callers(queue), threading.Event(), threading.Event()
+    holder = threading.Thread(target=queue.run, args=(lambda _: (begun.set(), go_on.wait(PATIENCE_S)),))
+    holder.start()
+    begun.wait(PATIENCE_S)
+    adding = threading.Thread(target=add_others)
+    adding.start()
+    queue.run(where, any_thread=True)
+    finish([holder, adding])
     callers.finish()
-    assert ran_in == [callers.threads[0], callers.threads[1], callers.threads[1]]
+    assert ran_in == [threading.main_thread(), callers.threads[0], callers.threads[0]]
+    assert groups.committed == [[], [0], [1, 2]]
+
+
+def in_thread(call: Callable[[], Any]) -> Any:
+    """Return what ``call`` returns in a thread that is not the main one."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    finish([thread])
+    return found[0]
 
 
 def run_all(queue: CommitQueue, *works: Callable[[Any], Any], any_thread: bool = True) -> list[Any]:
-    """Run several jobs of this thread; return what each returned or raised."""
-    outcomes = queue.run_all([(work, any_thread) for work in works])
+    """Run several jobs of one thread; return what each returned or raised."""
+    outcomes = in_thread(lambda: queue.run_all([(work, any_thread) for work in works]))
     return [outcome.value if outcome.error is None else outcome.error for outcome in outcomes]
 
 
-@pytest.mark.parametrize("any_thread", [False, True])
-def test_several_jobs_of_one_thread_share_a_group(queue: CommitQueue, groups: Groups, any_thread: bool):
-    assert run_all(queue, *[writes(n) for n in range(5)], any_thread=any_thread) == [0, 1, 2, 3, 4]
+def test_several_jobs_of_one_thread_share_a_group(queue: CommitQueue, groups: Groups):
+    assert run_all(queue, *[writes(n) for n in range(5)]) == [0, 1, 2, 3, 4]
     assert run_all(queue) == []
     assert groups.committed == [[0, 1, 2, 3, 4]]
 
 
-@pytest.mark.parametrize("any_thread", [False, True])
 def test_several_jobs_of_one_thread_wait_for_a_group_and_share_the_next_one_with_others(
-    queue: CommitQueue, groups: Groups, any_thread: bool
+    queue: CommitQueue, groups: Groups
 ):
     callers, found = Callers(queue), []
-    several = threading.Thread(
-        target=lambda: found.extend(run_all(queue, *[writes(n) for n in range(5)], any_thread=any_thread))
-    )
+    several = threading.Thread(target=lambda: found.extend(run_all(queue, *[writes(n) for n in range(5)])))
     with a_held_transaction(queue):
         callers.add(writes("before"))
         several.start()
@@ -274,31 +290,25 @@ def test_several_jobs_of_one_thread_wait_for_a_group_and_share_the_next_one_with
     assert groups.committed == [["first"], ["before", 0, 1, 2, 3, 4, "after"]]
 
 
-def test_each_of_several_jobs_that_call_other_code_runs_in_their_thread(queue: CommitQueue):
-    callers, found = Callers(queue), []
-    where = lambda _: threading.get_ident()  # noqa: E731
-    several = threading.Thread(target=lambda: found.extend(run_all(queue, where, where, any_thread=False)))
-    with a_held_transaction(queue):
-        callers.add(where)
-        several.start()
-        until(lambda: len(queue._waiting) == 3)
-        callers.add(where)
-    finish([several])
-    assert callers.finish() == [thread.ident for thread in callers.threads]
-    assert found == [several.ident] * 2
+def test_several_jobs_of_one_thread_keep_their_order_also_where_some_call_other_code(
+    queue: CommitQueue, groups: Groups
+):
+    works = [(writes(1), True), (writes(2), False), (writes(3), True), (writes(4), True), (writes(5), False)]
+    assert [outcome.value for outcome in in_thread(lambda: queue.run_all(works))] == [1, 2, 3, 4, 5]
+    assert groups.committed == [[1], [2], [3, 4], [5]]
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_raised_before_a_group_is_collected_is_the_leaders_alone(queue: CommitQueue, groups: Groups):
+def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue: CommitQueue, groups: Groups):
     take, failing, both_wait = groups.take, [True], threading.Event()
 
-    def fails_once(job: Job[Any]) -> None:
+    def fails_once(deadline: float) -> None:
         if failing and failing.pop():
             assert both_wait.wait(PATIENCE_S)
-            raise ValueError("no lock")
-        take(job)
+            raise DatabaseFault("no lock")
+        take(deadline)
 
     groups.take = fails_once  # type: ignore[method-assign]
     callers = Callers(queue)
@@ -309,7 +319,7 @@ def test_what_is_raised_before_a_group_is_collected_is_the_leaders_alone(queue: 
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-@pytest.mark.parametrize("kind", [LookupError, TimeoutError, OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("kind", [LookupError, TimeoutError, OSError])
 def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_others_with_it(
     queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool, kind: type[BaseException]
 ):
@@ -323,37 +333,42 @@ def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_oth
         callers.add(writes(1), fails, writes(2), any_thread=any_thread)
     one, failed, two = callers.finish()
     assert (one, type(failed), two) == (1, kind, 2)
-    assert groups.committed == [["first"], [1, 2]]
+    assert [written for group in groups.committed for written in group] == ["first", 1, 2]
     assert queue.run(writes(3)) == 3
 
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-@pytest.mark.parametrize("kind", [LookupError, TimeoutError, OSError, KeyboardInterrupt])
-def test_an_error_of_one_of_several_jobs_is_its_own(
-    queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool, kind: type[BaseException]
-):
+def test_an_error_of_one_of_several_jobs_is_its_own(queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool):
     def fails(groups: Groups) -> None:
         if wrote:
             groups.write("never")
-        raise kind("mine")
+        raise LookupError
 
     first, one, failed, two, last = run_all(queue, fails, writes(1), fails, writes(2), fails, any_thread=any_thread)
-    assert (type(first), one, type(failed), two, type(last)) == (kind, 1, kind, 2, kind)
-    assert groups.committed == [[1, 2]]
+    assert (type(first), one, type(failed), two, type(last)) == (LookupError, 1, LookupError, 2, LookupError)
+    assert [written for group in groups.committed for written in group] == [1, 2]
     assert queue.run(writes(3)) == 3
 
 
-def test_several_jobs_that_do_not_get_the_write_lock_fail_each_for_itself(queue: CommitQueue, groups: Groups):
-    def fails(job: Job[Any]) -> None:
-        raise ValueError("no lock")
+def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(queue: CommitQueue, groups: Groups):
+    """What refused it may have been rolled back."""
 
-    take, groups.take = groups.take, fails  # type: ignore[method-assign]
-    outcomes = run_all(queue, writes(1), writes(2))
-    assert [str(outcome) for outcome in outcomes] == ["no lock"] * 2
-    groups.take = take  # type: ignore[method-assign]
-    assert queue.run(writes(3)) == 3
-    assert groups.committed == [[3]]
+    def fails(groups: Groups) -> None:
+        groups.write("never")
+        raise LookupError
+
+    def refused_behind(groups: Groups) -> Any:
+        if "never" in (groups.open or []):
+            raise LookupError("it is taken")
+        return groups.write("taken")
+
+    callers = Callers(queue)
+    with a_held_transaction(queue):
+        callers.add(lambda groups: fails(groups), refused_behind)
+    failed, taken = callers.finish()
+    assert (type(failed), taken) == (LookupError, "taken")
+    assert groups.committed == [["first"], ["taken"]]
 
 
 def test_several_jobs_fail_with_the_database(queue: CommitQueue, groups: Groups):
@@ -362,21 +377,6 @@ def test_several_jobs_fail_with_the_database(queue: CommitQueue, groups: Groups)
     assert [type(outcome) for outcome in outcomes] == [DatabaseFault] * 2
     assert outcomes[0] is not outcomes[1]
     assert groups.committed == []
-
-
-def test_an_interruption_of_several_jobs_after_their_commit_says_so(queue: CommitQueue, groups: Groups):
-    commit = groups.commit
-
-    def interrupted() -> None:
-        commit()
-        raise KeyboardInterrupt
-
-    groups.commit = interrupted  # type: ignore[method-assign]
-    first, last = run_all(queue, writes(1), writes(2))  # the last one led when it came
-    assert first == 1
-    assert isinstance(last, KeyboardInterrupt)
-    assert "was committed" in last.__notes__[0]
-    assert groups.committed == [[1, 2]]
 
 
 def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_own(queue: CommitQueue, groups: Groups):
@@ -494,53 +494,71 @@ def test_several_jobs_that_wait_too_long_wait_together_and_nothing_of_them_is_wr
     assert groups.committed == [["first"]]
 
 
-def test_who_waits_too_long_for_another_job_of_its_group_is_taken_out_of_it(queue: CommitQueue, groups: Groups):
-    """It has run, and is not yet committed: the others run again without it."""
-    waited, runs = threading.Event(), []
+def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue: CommitQueue, groups: Groups):
+    impatient_is_late = threading.Event()
 
     def slow(groups: Groups) -> Any:
-        runs.append(len(runs))
-        waited.wait(PATIENCE_S)
+        impatient_is_late.wait(PATIENCE_S)
         return groups.write("slow")
 
     callers = Callers(queue)
     with a_held_transaction(queue):
-        queue._patience_s = 0.5
-        callers.add(writes("impatient"))
-        queue._patience_s = PATIENCE_S
         callers.add(slow)
-    finish(callers.threads[:1])
-    waited.set()
-    impatient, outcome = callers.finish()
-    assert isinstance(impatient, OperationalError)
-    assert (outcome, len(runs)) == ("slow", 2)
-    assert groups.committed == [["first"], ["slow"]]
+        queue._patience_s = 0.2
+        callers.add(writes("impatient"))
+    until(lambda: len(queue._group) == 2)
+    time.sleep(0.4)
+    impatient_is_late.set()
+    assert callers.finish() == ["slow", "impatient"]
+    assert groups.committed == [["first"], ["slow", "impatient"]]
 
 
 # -- interruptions ----------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_leader_leaves_the_others_as_they_were(queue: CommitQueue, groups: Groups):
-    commit = groups.commit
+@pytest.mark.parametrize(
+    "step, committed", [("run", ["b", "c"]), ("commit", ["b", "c"]), ("release", ["leader", "b", "c"])]
+)
+def test_an_interrupted_leader_loses_nothing_of_the_others(
+    queue: CommitQueue, groups: Groups, step: str, committed: list[str]
+):
+    goes_on = getattr(groups, step)
 
-    def interrupted_once() -> None:
-        groups.commit = commit  # type: ignore[method-assign]
+    def interrupted_once(*_: object) -> None:
+        setattr(groups, step, goes_on)
         raise KeyboardInterrupt
+
+    def leads(groups: Groups) -> Any:
+        setattr(groups, step, interrupted_once)
+        return groups.write("leader")
 
     callers = Callers(queue)
     with a_held_transaction(queue):
-        callers.add(*[writes(name) for name in "abcd"])
-        begin = groups.begin
+        callers.add(leads, writes("b"), writes("c"))
+    leader, *others = callers.finish()
+    assert others == ["b", "c"]
+    assert isinstance(leader, KeyboardInterrupt)
+    assert hasattr(leader, "__notes__") == ("leader" in committed)
+    assert groups.committed == [["first"], committed]
 
-        def begin_to_interrupt() -> None:
-            groups.begin, groups.commit = begin, interrupted_once  # type: ignore[method-assign]
-            begin()
 
-        groups.begin = begin_to_interrupt  # type: ignore[method-assign]
-    outcomes = callers.finish()
-    assert outcomes[:3] == ["a", "b", "c"]
-    assert isinstance(outcomes[3], KeyboardInterrupt)
-    assert groups.committed == [["first"], ["a", "b", "c"]]
+def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(queue: CommitQueue, groups: Groups):
+    interruptions = [KeyboardInterrupt()]
+
+    def interrupted_once(groups: Groups) -> Any:
+        groups.write(2)
+        if interruptions:
+            raise interruptions.pop()
+        return 2
+
+    callers = Callers(queue)
+    with a_held_transaction(queue):
+        callers.add(writes(1), interrupted_once, writes(3))
+    leader, other, last = callers.finish()
+    assert (other, last) == (2, 3)
+    assert isinstance(leader, KeyboardInterrupt)
+    assert not hasattr(leader, "__notes__")
+    assert groups.committed == [["first"], [2, 3]]
 
 
 def test_an_interruption_after_the_commit_says_so_and_the_others_have_their_results(queue: CommitQueue, groups: Groups):
@@ -555,25 +573,6 @@ def test_an_interruption_after_the_commit_says_so_and_the_others_have_their_resu
         queue.run(writes("one"))
     assert ["was committed" in note for note in raised.value.__notes__] == [True]
     assert groups.committed == [["one"]]
-
-
-def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(queue: CommitQueue, groups: Groups):
-    interruptions = [TimeoutError("of the leader")]
-
-    def interrupted_once(groups: Groups) -> Any:
-        groups.write(2)
-        if interruptions:
-            raise interruptions.pop()
-        return 2
-
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(writes(1), interrupted_once, any_thread=True)
-    leader, other = callers.finish()
-    assert other == 2
-    assert isinstance(leader, TimeoutError)
-    assert ["was committed" in note for note in leader.__notes__] == [True]
-    assert groups.committed == [["first"], [1, 2]]
 
 
 def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue: CommitQueue, groups: Groups):
@@ -593,72 +592,3 @@ def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue: CommitQueue, g
         finish([pressing])
     assert callers.finish() == ["after"]
     assert groups.committed == [["first"], ["after"]]
-
-
-INTERRUPTIONS = 1_000
-
-
-@pytest.fixture
-def threads_that_switch_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.fixture
-def reports_that_nothing_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interruption may come inside a callback of Python's own, such as one of a WeakSet: Python reports it to
-    ``sys.unraisablehook`` and goes on. The hook of pytest is Python code, so it can be interrupted itself; this is not.
-    """
-    monkeypatch.setattr(sys, "unraisablehook", deque[Any](maxlen=0).append)
-
-
-@pytest.mark.usefixtures("threads_that_switch_often", "reports_that_nothing_interrupts")
-@pytest.mark.parametrize("any_thread", [False, True])
-def test_interruptions_at_any_step_leave_no_thread_waiting_and_nothing_done_twice(any_thread: bool):
-    """Threads are interrupted between any two of their steps, and again while they leave. Each run ends; a job that
-    gave its result ran once, one that was interrupted at most once.
-    """
-    groups = Groups()
-    queue = CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
-    at = random.Random(7)
-    succeeded: list[int] = []
-    running: dict[int, bool] = {}
-    numbers = iter(range(10**9))
-    stop = threading.Event()
-
-    def work(shields: int = 6) -> None:
-        """An exception may come late, after ``run``, and while another one is handled: so there are several shields."""
-        me = threading.get_ident()
-        while True:
-            try:
-                if stop.is_set():
-                    return
-                if shields:
-                    work(shields - 1)
-                    continue
-                n = next(numbers)
-                running[me] = True
-                result = queue.run(writes(n), any_thread=any_thread)
-                running[me] = False
-                succeeded.append(result)
-            except KeyboardInterrupt:
-                pass
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    interruptions = 0
-    while interruptions < INTERRUPTIONS:
-        target = at.choice(threads).ident or 0
-        if running.get(target):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(target), ctypes.py_object(KeyboardInterrupt))
-            interruptions += 1
-        time.sleep(at.random() * 0.001)
-    stop.set()
-    finish(threads)
-    committed = [n for group in groups.committed for n in group]
-    assert len(committed) == len(set(committed))
-    assert set(succeeded) <= set(committed)
-    assert len(succeeded) > 100

@@ -1,0 +1,327 @@
+"""Group commit: threads that write at the same time share one transaction and its fsync.
+
+One thread at a time leads, and it alone uses the connection. It takes the write lock, then runs its own job and the
+jobs that wait behind it, commits once for all, and lets the first thread that still waits lead next.
+
+A leader runs the job of another thread only where that job calls no code but foldlog's: a guard or a projection finds
+the context of its own caller, and may take long. A job that calls other code leads alone, without a group. So does
+each job of the main thread, the one where Python runs signal handlers: an exception of a handler ends its own job only.
+
+Each waiting thread has a lock of its own: one lock for all would be unfair, and make some thread wait for seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock, get_ident
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from msgspec import Struct
+
+from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from eventstore.values.outcome import Outcome
+
+T = TypeVar("T")
+
+
+class Job(Struct, Generic[T], eq=False):
+    """A piece of work on its way through the queue, and then its outcome."""
+
+    work: Callable[[Any], T] | None
+    thread: int
+    deadline: float
+    """The moment until which its caller waits, by ``time.monotonic``."""
+    shares: bool = False
+    """Whether it may share a transaction, which another thread may lead."""
+    wake: Lock | None = None
+    done: bool = False
+    written: bool = False
+    result: T | None = None
+    error: BaseException | None = None
+
+    def raise_error(self) -> NoReturn:
+        error, self.error = self.error, None
+        assert error is not None  # the caller has seen it
+        try:
+            raise error
+        finally:
+            del error  # else it would hold this frame, which holds it, and with it all that the work held
+
+
+class Writing(Protocol):
+    """The part of a database that the queue needs. Only the thread that leads calls it."""
+
+    def take(self, deadline: float) -> None:
+        """Take the write lock, or wait for it until the deadline."""
+
+    def begin(self) -> None: ...
+
+    def run(self, work: Callable[[Any], T]) -> T: ...
+
+    def wrote(self) -> bool:
+        """Return whether the job that ran last changed anything."""
+
+    def error_of_job(self, error: BaseException) -> BaseException | None:
+        """Return the error for the caller of the job that ran last; None where the database failed."""
+
+    def commit(self) -> None: ...
+
+    def settle(self) -> bool:
+        """Roll back an open transaction, or return True if it was committed. A second call changes nothing."""
+
+    def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
+        """Close what is useless after a failure of the database. Return what makes an error for each caller, since
+        raising one writes a traceback into it; None where the database did not fail: the error came from outside.
+        """
+
+    def release(self) -> None:
+        """Release the write lock, if it is held."""
+
+    def waited(self, leader: int | None) -> OperationalError:
+        """Return the error of a caller who waited too long while the thread ``leader`` of this process led."""
+
+
+class CommitQueue:
+    """Run jobs in groups.
+
+    A signal handler may raise between any two steps of a thread. ``_leave`` then goes on from any state: a thread leads
+    if, and only if, ``_leader`` is its job, and each step of a leader may be done twice, up to the assignment of the
+    next leader.
+    """
+
+    def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
+        self._writing = writing
+        self._database = database
+        self._name = name
+        self._patience_s = patience_s
+        self._main_thread = threading.main_thread().ident
+        self._mutex = threading.Lock()
+        self._leader: Job[Any] | None = None
+        self._group: list[Job[Any]] = []
+        self._waiting: list[Job[Any]] = []
+        self._stopped_by: Job[Any] | None = None
+
+    def run(self, work: Callable[[Any], T], any_thread: bool = False) -> T:
+        """Run ``work`` and return its result once that is committed, or raise its error.
+
+        ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises ``InterfaceError`` if this
+        thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
+        patience; nothing of it is written then.
+        """
+        job = self._job(work, any_thread)
+        self._commit((job,))
+        if job.error is not None:
+            job.raise_error()
+        return job.result  # type: ignore[return-value]  # done without an error: a result was set
+
+    def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
+        """Run several jobs of this thread in their order, each with its ``any_thread``; return the outcome of each: the
+        result, or the error, that ``run`` would have given. Jobs that may share a transaction share one.
+        """
+        jobs = [self._job(work, any_thread) for work, any_thread in works]
+        if jobs:
+            self._commit(jobs)
+        return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
+
+    def refuse_nested(self) -> None:
+        """Raise ``InterfaceError`` if this thread is inside a write."""
+        if mark_of(self._database) in INSIDE:
+            raise nested(self._name)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[float]:
+        """Lead without a group for as long as the block lasts: no other thread writes. The block may take the lock,
+        with the deadline that it is given.
+        """
+        job: Job[None] = self._job(None)
+        mark = mark_of(self._database)
+        try:
+            INSIDE.add(mark)
+            self._come((job,))
+            self._wait(job)
+            if job.done:
+                job.raise_error()
+            yield job.deadline
+        finally:
+            self._leave((job,))
+            INSIDE.discard(mark)
+
+    def stop(self, patience_s: float) -> bool:
+        """Let no thread write until ``go_on``, so that the process can be forked. False where the patience ends."""
+        if mark_of(self._database) in INSIDE:
+            return False
+        job: Job[None] = Job(None, get_ident(), time.monotonic() + patience_s)
+        try:
+            self._come((job,))
+            self._wait(job)
+        except BaseException:
+            self._leave((job,))
+            raise
+        self._stopped_by = job
+        return not job.done
+
+    def go_on(self) -> None:
+        """Let threads write again."""
+        if self._stopped_by is not None:
+            self._leave((self._stopped_by,))
+            self._stopped_by = None
+
+    # -- coming and leaving -------------------------------------------------------------------------------------------
+
+    def _job(self, work: Callable[[Any], T] | None, any_thread: bool = False) -> Job[T]:
+        thread = get_ident()
+        if (thread, self._database) in INSIDE:
+            raise nested(self._name)
+        return Job(work, thread, time.monotonic() + self._patience_s, any_thread and thread != self._main_thread)
+
+    def _commit(self, jobs: Sequence[Job[Any]]) -> None:
+        """Return when the jobs of this thread are done. An exception that this raises came from outside."""
+        mark = mark_of(self._database)
+        try:
+            try:
+                INSIDE.add(mark)
+                self._come(jobs)
+                for job in jobs:  # the queue keeps its order: of the jobs that are not done, the first leads first
+                    self._wait(job)
+                    if not job.done:
+                        self._lead(job)
+            except BaseException:
+                try:
+                    self._leave(jobs)
+                finally:
+                    self._leave(jobs)  # again, for the case that another exception interrupted it
+                raise
+            finally:
+                INSIDE.discard(mark)
+        except BaseException as error:
+            if any(job.written for job in jobs):
+                note_committed(error)
+            raise
+
+    def _come(self, jobs: Sequence[Job[Any]]) -> None:
+        with self._mutex:
+            if self._leader is None and len(jobs) == 1:
+                self._leader = jobs[0]
+                return
+            wake = Lock()
+            wake.acquire()
+            for job in jobs:
+                job.wake = wake  # one for all jobs of a thread: it waits for one at a time
+            leader, *others = [self._leader, *jobs] if self._leader is not None else jobs
+            self._waiting, self._leader = self._waiting + others, leader
+
+    def _wait(self, job: Job[Any]) -> None:
+        """Wait until the job leads or is done. One that waits for too long fails, unless a leader has it in a group."""
+        while not job.done and self._leader is not job:
+            assert job.wake is not None  # made as it came
+            in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
+            with self._mutex:  # a leader that wakes this thread holds it until the next leader is known
+                leader, gives_up = self._leader, not in_time and job in self._waiting
+                if gives_up:
+                    self._waiting.remove(job)
+            if gives_up:
+                job.error, job.done = self._writing.waited(None if leader is None else leader.thread), True
+            elif not in_time:
+                job.wake.acquire()
+
+    def _leave(self, jobs: Sequence[Job[Any]]) -> None:
+        """Take the jobs of this thread out of the queue, and leadership from them. A job in the group of another leader
+        waits for its outcome first. Without effect on a job that has left.
+        """
+        for job in jobs:
+            while True:
+                with self._mutex:
+                    if job in self._waiting:
+                        self._waiting.remove(job)
+                    leads, is_led = self._leader is job, job in self._group and not job.done
+                if leads:
+                    self._end(self._writing.settle(), interrupted=job)
+                elif is_led:
+                    assert job.wake is not None  # made as it came
+                    job.wake.acquire()
+                else:
+                    break
+
+    # -- leading ------------------------------------------------------------------------------------------------------
+
+    def _lead(self, leader: Job[Any]) -> None:
+        """Run the leader's group and commit it. Where the database fails, every job of the group fails."""
+        writing = self._writing
+        committed = False
+        try:
+            self._group = [leader]
+            writing.take(leader.deadline)
+            if leader.shares and self._waiting:
+                self._collect(leader)
+            remaining = self._group
+            while remaining and not committed:
+                writing.begin()
+                failed = self._run_jobs(remaining, leader)
+                if failed is None:
+                    writing.commit()
+                    committed = True
+                else:
+                    writing.settle()
+                    remaining = [job for job in remaining if job is not failed]
+        except BaseException as error:
+            make_error = writing.fail(error)
+            if make_error is None:
+                raise
+            for job in self._group:
+                job.error = make_error()
+        self._end(committed)
+
+    def _collect(self, leader: Job[Any]) -> None:
+        """Add to the group those who wait, up to the first who leads alone."""
+        with self._mutex:
+            waiting = self._waiting
+            end = next((place for place, job in enumerate(waiting) if not job.shares), len(waiting))
+            self._group, self._waiting = [leader, *waiting[:end]], waiting[end:]
+
+    def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
+        """Run jobs in the transaction. A job that fails before it writes fails alone. Return a job that failed after it
+        had written: then the transaction must be rolled back, and the other jobs run again.
+        """
+        for job in jobs:
+            job.error = None
+            try:
+                job.result = self._writing.run(job.work)  # type: ignore[arg-type]  # one without work has no group
+            except BaseException as error:
+                if job is not leader and not isinstance(error, Exception):
+                    raise  # it interrupts this thread
+                job.error = self._writing.error_of_job(error)
+                if job.error is None:
+                    raise
+                if self._writing.wrote():
+                    return job
+        return None
+
+    def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
+        """End the group, tell its callers, and let the next thread lead. Where its leader was ``interrupted`` before
+        the commit, the other jobs of the group wait again.
+        """
+        self._writing.release()
+        with self._mutex:
+            again = []
+            for job in self._group:
+                if committed or interrupted is None:
+                    job.written = committed and job.error is None
+                    job.done = True
+                    _wake(job)
+                elif not job.done and job is not interrupted:
+                    again.append(job)
+            waiting = again + self._waiting
+            following = waiting[0] if waiting else None
+            if following is not None:
+                _wake(following)
+            self._group, self._waiting, self._leader = [], waiting[1:], following
+
+
+def _wake(job: Job[Any]) -> None:
+    """Wake the thread of a job, if it waits. The mutex is held."""
+    if job.wake is not None and job.wake.locked():
+        job.wake.release()
