@@ -9,10 +9,11 @@
 
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
     handler.py plans.py declines.py    one step over a stored conversation, also under contention
-    reports.py metadata.py             what a step reports, and the reference's interface to it
+    reports.py                         what a step reports
     replays.py replay_state.py fork_replay.py    another condenser over a recorded history, also as a fork
     strategies/ models/ config/ prompts/    one file a strategy; the model; configuration; texts of prompts
-    errors.py ported.py                what can go wrong; what classes written for OpenHands need
+    errors.py tables.py                what can go wrong; tables of configurations
+    compat.py                          names and habits of OpenHands' condensers, for code that comes from there
 
 Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
 """
@@ -26,18 +27,16 @@ if typing.TYPE_CHECKING:
     from condensers.base import AgentModel as AgentModel
     from condensers.base import Condensation as Condensation
     from condensers.base import Condenser as Condenser
-    from condensers.base import CondenserBase as CondenserBase
     from condensers.base import Reason as Reason
     from condensers.base import Reply as Reply
+    from condensers.base import ReportingCondenser as ReportingCondenser
     from condensers.base import Requirement as Requirement
     from condensers.base import Step as Step
     from condensers.base import Summarizer as Summarizer
     from condensers.base import ToolCall as ToolCall
-    from condensers.config.parameters import condenser_from_config as condenser_from_config
     from condensers.config.parameters import list_strategies as list_strategies
-    from condensers.config.registry import CONDENSER_REGISTRY as CONDENSER_REGISTRY
     from condensers.config.registry import CondenserConfig as CondenserConfig
-    from condensers.config.registry import from_config as from_config
+    from condensers.config.registry import condenser_from_config as condenser_from_config
     from condensers.config.registry import register_config as register_config
     from condensers.config.toml import load_condenser as load_condenser
     from condensers.config.toml import load_condenser_config as load_condenser_config
@@ -47,7 +46,6 @@ if typing.TYPE_CHECKING:
     from condensers.errors import NoCondensationAvailable as NoCondensationAvailable
     from condensers.errors import TokensUnknown as TokensUnknown
     from condensers.handler import CondenseHandler as CondenseHandler
-    from condensers.metadata import get_condensation_metadata as get_condensation_metadata
     from condensers.models.client import LLM as LLM
     from condensers.models.event_tokens import event_tokens as event_tokens
     from condensers.models.llm_config import LLMConfig as LLMConfig
@@ -57,7 +55,6 @@ if typing.TYPE_CHECKING:
     from condensers.replays import Replay as Replay
     from condensers.replays import replay as replay
     from condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
-    from condensers.rolling import PipelinableCondenserBase as PipelinableCondenserBase
     from condensers.rolling import RollingCondenser as RollingCondenser
     from condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
     from condensers.strategies.browser_output_masking import BrowserOutputCondenser as BrowserOutputCondenser
@@ -76,22 +73,21 @@ __foldlog__ = "0.1.0"
 
 _NAMES = {
     "base": (
-        *("AgentModel", "Condensation", "Condenser", "CondenserBase", "Reason", "Reply"),
+        *("AgentModel", "Condensation", "Condenser", "Reason", "Reply", "ReportingCondenser"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
     ),
-    "config.parameters": ("condenser_from_config", "list_strategies"),
-    "config.registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
+    "config.parameters": ("list_strategies",),
+    "config.registry": ("CondenserConfig", "condenser_from_config", "register_config"),
     "config.toml": ("load_condenser", "load_condenser_config"),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
-    "metadata": ("get_condensation_metadata",),
     "models.client": ("LLM",),
     "models.event_tokens": ("event_tokens",),
     "models.llm_config": ("LLMConfig",),
     "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
     "replays": ("Replay", "replay"),
     "reports": ("CONDENSER_METADATA_KEY",),
-    "rolling": ("PipelinableCondenserBase", "RollingCondenser"),
+    "rolling": ("RollingCondenser",),
     "strategies.amortized": ("AmortizedForgettingCondenser",),
     "strategies.browser_output_masking": ("BrowserOutputCondenser",),
     "strategies.conversation_window": ("ConversationWindowCondenser",),

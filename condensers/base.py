@@ -8,21 +8,20 @@ returns its result. Condensers use models through two small protocols, ``Summari
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.metadata import MetadataInterface
-from condensers.ported import abstract, accept_agent_llm
+from condensers.errors import InvalidCondenser
 from condensers.reports import Report as Report
-from condensers.reports import take_report, with_reports
-from eventstore.events import CondensationAction
+from condensers.reports import with_reports
+from eventstore import CondensationAction
 from projections import View
 
 if TYPE_CHECKING:
-    from condensers.config.registry import CondenserConfig
+    from pydantic import BaseModel
 
 
 class Reason(StrEnum):
@@ -151,12 +150,12 @@ class AgentModel(Protocol):
 # --- condensers ---
 
 
-class Condenser(MetadataInterface):
+class Condenser(ABC):
     """Reads a View and decides which View the agent goes on with.
 
-    A strategy defines ``condense``, or ``step`` if it has reports; the default of each calls the other. A class that
-    defines neither is abstract. Both may leave out the argument ``agent_llm``. Neither changes the View. A condenser
-    holds no state of a conversation: one object may serve many conversations in many threads.
+    A strategy defines ``condense``; one that has reports derives from ``ReportingCondenser`` and defines ``step``.
+    Neither changes the View. A condenser holds no state of a conversation: one object may serve many conversations in
+    many threads.
 
     Two condensers are equal if they are of one class and have equal configurations.
     """
@@ -164,44 +163,36 @@ class Condenser(MetadataInterface):
     type: ClassVar[str] = ""
     """The name of this strategy in configurations and in the metadata of its condensations."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        accept_agent_llm(cls)
-        if cls.step is not Condenser.step and cls.condense is Condenser.condense:
-            cls.condense = _condense_by_step  # type: ignore[method-assign]
+    config_type: ClassVar[Any] = None
+    """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
 
     @property
-    def kind(self) -> str:
-        """The strategy's name, as ``type``: the reference calls it ``kind``."""
-        return self.type
-
-    @property
-    def config(self) -> CondenserConfig:
-        """The configuration of this condenser: ``from_config(condenser.config.model_dump())`` is an equal condenser.
+    def config(self) -> BaseModel:
+        """The configuration of this condenser: ``condenser_from_config(config.model_dump())`` is an equal condenser.
 
         Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class is not registered,
         or if it was made of an object that no configuration can name, such as your own model class.
         """
-        from condensers.config.registry import config_of
+        config_type = vars(builtins.type(self)).get("config_type")
+        if config_type is None:
+            raise InvalidCondenser(
+                f"the class {builtins.type(self).__name__} has no configuration; register one with register_config"
+            )
+        config: BaseModel = config_type.of(self)
+        return config
 
-        return config_of(self)
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Condenser) or builtins.type(self) is not builtins.type(other):
+            return NotImplemented
+        try:
+            return self.config == other.config
+        except InvalidCondenser:
+            return False
 
-    @classmethod
-    def from_config(cls, config: CondenserConfig | Mapping[str, Any]) -> Condenser:
-        """Return the condenser that a configuration describes, of whatever strategy it names.
-
-        Raises ``InvalidCondenser`` with the path of every key that is wrong.
-        """
-        from condensers.config.parameters import condenser_from_config
-
-        return condenser_from_config(config)
-
-    @classmethod
-    def register_config(cls, config_type: builtins.type[CondenserConfig]) -> None:
-        """Register this class as the condenser of ``config_type``. Raises ``InvalidCondenser`` if the name is taken."""
-        from condensers.config.registry import register_config
-
-        register_config(config_type, cls)
+    def __hash__(self) -> int:
+        return hash(builtins.type(self))
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
         """Return this condenser with the agent's model in each place where it names no model. By default this condenser
@@ -210,19 +201,6 @@ class Condenser(MetadataInterface):
         Raises ``InvalidCondenser`` where it needs a model and ``agent_llm`` is None or cannot be asked.
         """
         return self
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other) or not isinstance(other, Condenser):
-            return NotImplemented
-        try:
-            return self.config == other.config
-        except InvalidCondenser:
-            return False
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.type))
 
     def handles_condensation_requests(self) -> bool:
         """Return whether this condenser fulfils a ``CondensationRequest``. An agent whose prompt overflows asks this
@@ -236,40 +214,36 @@ class Condenser(MetadataInterface):
         """
         return self
 
-    @abstract
+    @abstractmethod
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View to go on with, or a condensation to append before asking again.
 
         Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many tokens) and impossible.
         """
-        return _condense_by_step(self, view, agent_llm)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""
-        return self.gather(lambda: Step(self.condense(view, agent_llm)))
-
-    def gather(self, act: Callable[[], Step]) -> Step:
-        """Return what ``act`` returns, or raise what it raises, with the report that ``add_metadata`` collected."""
-        try:
-            result, reports = act()
-        except NoCondensationAvailable as error:
-            error.reports += take_report(self)
-            raise
-        return reported(result, (*reports, *take_report(self)))
+        return Step(self.condense(view, agent_llm))
 
 
-CondenserBase = Condenser
-"""The name of the reference's base class."""
+class ReportingCondenser(Condenser):
+    """A condenser that reports what it did beside its decision. It defines ``step``."""
 
+    @abstractmethod
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        """Return the result for ``view`` with its reports. See ``Condenser.step``."""
 
-def _condense_by_step(self: Condenser, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
-    """Return the View to go on with, or a condensation to append before asking again. See ``Condenser.condense``."""
-    if not isinstance(view, View):
-        raise TypeError(
-            f"condense takes a View, not a {builtins.type(view).__name__}; "
-            f"write condenser.condense(View.from_events(events))"
-        )
-    return self.step(view, agent_llm).result
+    def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
+        """Return the View to go on with, or a condensation to append before asking again. See ``Condenser.condense``.
+
+        Raises ``TypeError`` if ``view`` is not a View, such as a list of events.
+        """
+        if not isinstance(view, View):
+            raise TypeError(
+                f"condense takes a View, not a {builtins.type(view).__name__}; "
+                f"write condenser.condense(View.from_events(events))"
+            )
+        return self.step(view, agent_llm).result
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:

@@ -21,7 +21,7 @@ from condensers.declines import Declines
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.models.estimate import counting
 from condensers.plans import Outdated, Plan
-from condensers.reports import CONDENSER_METADATA_KEY, annotation, is_standing, reports_of, take_abandoned, with_reports
+from condensers.reports import CONDENSER_METADATA_KEY, annotation, is_standing, reports_of, with_reports
 from eventstore import ANY_VERSION, CondensationAction, ReadTransaction, Recorded, Store, VersionConflict
 from eventstore.events import Event, is_structural
 from eventstore.writing.generation import Generation
@@ -74,7 +74,7 @@ class CondenseHandler:
             remembered = self._memory_of(conversation)
             condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
-                result, reports = self._step(append, view, condenser)
+                result, reports = self._decide(view, condenser)
             except NoCondensationAvailable as error:
                 if self._declined(conversation, append, view, error, remembered.declines):
                     raise
@@ -113,17 +113,6 @@ class CondenseHandler:
                 self._remembered.pop(next(iter(self._remembered)), None)
             remembered = self._remembered.setdefault(conversation, Remembered(self._condenser.type))
         return remembered
-
-    def _step(self, append: Append, view: View, condenser: Condenser) -> Step:
-        """Return the condenser's answer. If it fails with another error, append what the calls of its model cost."""
-        try:
-            return self._decide(view, condenser)
-        except NoCondensationAvailable:
-            raise
-        except BaseException:
-            if abandoned := take_abandoned():
-                append(annotation(abandoned), expected_version=ANY_VERSION)
-            raise
 
     def _decide(self, view: View, condenser: Condenser) -> Step:
         """Return the condenser's answer. Refuse a condensation that changes nothing: each later step would make it."""

@@ -8,14 +8,12 @@ that says why there is no condensation. It is stored in that condensation, or, i
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import ref
 
 from msgspec.structs import replace
 
-from eventstore.events import Annotation, CondensationAction, Event
+from eventstore import Annotation, CondensationAction, Event
 
 CONDENSER_METADATA_KEY = "condenser_meta"
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
@@ -90,51 +88,3 @@ def model_cost(reports: Iterable[Report]) -> float | None:
         return None
     known = [cost for cost in costs if cost is not None]
     return sum(known, 0.0) if known or not asked else None
-
-
-class _OpenReport(dict[str, Any]):
-    """A report that a condenser is making. Two equal condensers make separate reports."""
-
-    __slots__ = ("condenser",)
-
-    def __init__(self, condenser: object) -> None:
-        super().__init__()
-        self.condenser = ref(condenser)
-
-
-class _OpenReports(threading.local):
-    """The unfinished reports of this thread, by the identity of their condenser: one condenser may serve several
-    threads at once.
-    """
-
-    def __init__(self) -> None:
-        self.of: dict[int, _OpenReport] = {}
-
-
-_open = _OpenReports()
-
-
-def open_report(condenser: object) -> dict[str, Any]:
-    """Return the unfinished report of ``condenser`` in this thread."""
-    report = _open.of.get(id(condenser))
-    if report is None or report.condenser() is not condenser:
-        report = _open.of[id(condenser)] = _OpenReport(condenser)
-    return report
-
-
-def take_report(condenser: object) -> tuple[Report, ...]:
-    """Return the finished report, if there is one, and start a new one."""
-    report = _open.of.get(id(condenser))
-    if report is None or report.condenser() is not condenser:
-        return ()
-    del _open.of[id(condenser)]
-    return (dict(report),) if report else ()
-
-
-def take_abandoned() -> tuple[Report, ...]:
-    """Return the unfinished reports of this thread after an error ended a step, and start new ones. Otherwise they
-    would go into the report on another conversation's step.
-    """
-    reports = tuple(dict(report) for report in _open.of.values() if report and report.condenser() is not None)
-    _open.of.clear()
-    return reports

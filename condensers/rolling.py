@@ -7,27 +7,29 @@ hard (a request, tokens)    a condensation; else the hard reset; else NoCondensa
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Set
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
+from condensers.base import (
+    AgentModel,
+    Condensation,
+    Condenser,
+    Reason,
+    Report,
+    ReportingCondenser,
+    Requirement,
+    Step,
+    reported,
+)
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.ported import abstract
 from condensers.reports import with_reports
 from condensers.selection import forget, kept_whole, real, unkept
 from projections import View
 
 
-class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``, and ``reasons`` or
-    ``should_condense`` to say when. Without these the class is abstract.
-    """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.reasons is not RollingCondenser.reasons and cls.should_condense is RollingCondenser.should_condense:
-            cls.should_condense = _has_reasons  # type: ignore[method-assign]
+class RollingCondenser(ReportingCondenser):
+    """A condenser that makes condensations. A strategy defines ``reasons`` to say when, and ``get_condensation``."""
 
     asks_a_model: ClassVar[bool] = False
     """Whether a condensation needs a model's reply, which may fail and costs money."""
@@ -38,21 +40,16 @@ class RollingCondenser(Condenser, ABC):
     def sparing(self) -> Condenser:
         return _OnlyWhereItMust(self) if self.asks_a_model else self
 
+    @abstractmethod
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         """Return why a condensation is due now; empty if it is not."""
-        return frozenset({Reason.REQUEST} if view.unhandled_condensation_request else ())
-
-    @abstract
-    def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
-        """Return whether a condensation is due now. By default it is if there are ``reasons``."""
-        return _has_reasons(self, view, agent_llm)
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
         """Return how much a condensation is needed now; None if it is not needed."""
-        if not self.should_condense(view, agent_llm):
+        due = self.reasons(view, agent_llm)
+        if not due:
             return None
-        hard = {Reason.REQUEST, Reason.TOKENS} & self.reasons(view, agent_llm)
-        return Requirement.HARD if hard else Requirement.SOFT
+        return Requirement.HARD if due & {Reason.REQUEST, Reason.TOKENS} else Requirement.SOFT
 
     @abstractmethod
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
@@ -68,7 +65,15 @@ class RollingCondenser(Condenser, ABC):
         bound = self.for_agent(agent_llm)
         if bound is not self:
             return bound.step(view, agent_llm)
-        return self.gather(lambda: self._roll(view, agent_llm))
+        requirement = self.condensation_requirement(view, agent_llm)
+        if requirement is None:
+            return Step(view)
+        try:
+            return Step(self.get_condensation(view, agent_llm))
+        except NoCondensationAvailable as unavailable:
+            if requirement is Requirement.SOFT:
+                return Step(view, unavailable.reports or self._above_size(view, str(unavailable)))
+            return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def without_summary(
         self, view: View, kept: Set[int], why_not: str, reports: tuple[Report, ...] = (), *, summaries: bool = False
@@ -98,17 +103,6 @@ class RollingCondenser(Condenser, ABC):
             metadata["events_kept_whole"] = whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))
 
-    def _roll(self, view: View, agent_llm: AgentModel | None) -> Step:
-        requirement = self.condensation_requirement(view, agent_llm)
-        if requirement is None:
-            return Step(view)
-        try:
-            return Step(self.get_condensation(view, agent_llm))
-        except NoCondensationAvailable as unavailable:
-            if requirement is Requirement.SOFT:
-                return Step(view, unavailable.reports or self._above_size(view, str(unavailable)))
-            return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
-
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
         """Return the standing report on a View that stays larger than wanted; none for a strategy without a size."""
         rule = {"max_size": getattr(self, "max_size", None), "keep_first": getattr(self, "keep_first", 0)}
@@ -126,16 +120,7 @@ class RollingCondenser(Condenser, ABC):
         return reset
 
 
-PipelinableCondenserBase = RollingCondenser
-"""The reference's name for a condenser that can be a part of a pipeline. Here every condenser can be one."""
-
-
-def _has_reasons(self: RollingCondenser, view: View, agent_llm: AgentModel | None = None) -> bool:
-    """Return whether a condensation is due now, that is, whether there are reasons for one."""
-    return bool(self.reasons(view, agent_llm))
-
-
-class _OnlyWhereItMust(Condenser):
+class _OnlyWhereItMust(ReportingCondenser):
     """A rolling condenser that condenses only if it must."""
 
     def __init__(self, rolling: RollingCondenser) -> None:

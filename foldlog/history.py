@@ -351,9 +351,10 @@ class History(ShownAsTable):
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Reports without a condensation
         are appended as an ``Annotation``.
         """
+        from condensers.compat import condensed_history
         from condensers.models.estimate import counting
 
-        return self._histories.condenser.condensed_history(self, counting(self._histories.agent_llm))
+        return condensed_history(self._histories.condenser, self, counting(self._histories.agent_llm))
 
     def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
         """Take back all events since ``version``: the View is again that of ``version``. The log keeps the events.

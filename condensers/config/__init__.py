@@ -1,6 +1,8 @@
-"""The configuration of condensers. Importing this package loads nothing.
+"""The configuration of condensers. Importing a module of this package registers our own strategies.
 
 parameters   a pydantic model for each strategy: its parameters, their ranges and defaults, its aliases
-registry     the union of those models by `type`, open to other packages
+registry     the strategies by `type`, open to other packages
 toml         a condenser from a TOML file
 """
+
+from condensers.config import parameters as _parameters  # noqa: F401  it registers our own strategies

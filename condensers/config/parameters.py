@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from condensers.base import Condenser
-from condensers.config.registry import CondenserConfig, config_types, from_config, parse_config, register_config
+from condensers.config.registry import CondenserConfig, condenser_from_config, config_types, register_config
 from condensers.errors import InvalidCondenser
-from condensers.models.agents_model import AGENTS_MODEL
+from condensers.models.agents_model import AGENTS_MODEL, AgentsModel
 from condensers.models.client import LLM
-from condensers.models.llm_config import LLMConfig
+from condensers.models.llm_config import Model, Models
 from condensers.strategies.amortized import AmortizedForgettingCondenser
 from condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from condensers.strategies.conversation_window import ConversationWindowCondenser
@@ -25,15 +24,7 @@ from condensers.strategies.observation_masking import ObservationMaskingCondense
 from condensers.strategies.pipeline import PipelineCondenser
 from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
-from condensers.strategies.summarizing import SelectionRule, TailRule
-
-
-def condenser_from_config(config: Mapping[str, Any] | CondenserConfig) -> Condenser:
-    """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.
-
-    Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there.
-    """
-    return from_config(parse_config(config))
+from condensers.strategies.summarizing import TailRule
 
 
 class NoOpCondenserConfig(CondenserConfig):
@@ -119,9 +110,6 @@ class _Summarizing(CondenserConfig):
         description="each further try of the hard reset shows this part of the event's text that the try before "
         "it showed",
     )
-    selection: SelectionRule = Field(
-        default="openhands-v1", description="the OpenHands version whose arithmetic chooses what is forgotten"
-    )
 
 
 class DigestCondenserConfig(_Summarizing):
@@ -134,10 +122,29 @@ class DigestCondenserConfig(_Summarizing):
 class _Asking(CondenserConfig):
     """Parameters of every strategy that asks a model."""
 
-    llm_config: LLMConfig | None = Field(
+    llm_config: Model | None = Field(
         default=None,
+        validate_default=True,
         description="the model: a table, or the name of a table [llm.NAME]; else [llm]; else the agent's model",
     )
+
+    @field_validator("llm_config", mode="before")
+    @classmethod
+    def _or_the_default(cls, value: Any, info: ValidationInfo) -> Any:
+        return info.context.default() if value is None and isinstance(info.context, Models) else value
+
+    @classmethod
+    def value_of(cls, condenser: Condenser, name: str) -> Any:
+        if name != "llm_config":
+            return super().value_of(condenser, name)
+        llm = super().value_of(condenser, "llm")
+        if isinstance(llm, AgentsModel):
+            return None
+        if not isinstance(llm, LLM):
+            raise InvalidCondenser(
+                f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use condensers.LLM"
+            )
+        return llm.config
 
     def arguments(self, path: str) -> dict[str, Any]:
         arguments = super().arguments(path)
@@ -162,9 +169,6 @@ class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
 
     aliases = ("structured_summary",)
     type: Literal["structured"] = "structured"
-    selection: SelectionRule = Field(
-        default="openhands-v0", description="the OpenHands version whose arithmetic chooses what is forgotten"
-    )
 
 
 class LLMAttentionCondenserConfig(_Asking):
@@ -185,9 +189,13 @@ class CondenserPipelineConfig(CondenserConfig):
     type: Literal["pipeline"] = "pipeline"
     condensers: tuple[CondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
 
+    @classmethod
+    def value_of(cls, condenser: Condenser, name: str) -> Any:
+        return tuple(part.config for part in super().value_of(condenser, name))
+
     def arguments(self, path: str) -> dict[str, Any]:
-        elements = enumerate(self.condensers)
-        return {"condensers": [from_config(each, path=f"{path}.condensers[{index}]") for index, each in elements]}
+        parts = enumerate(self.condensers)
+        return {"condensers": [condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts]}
 
 
 for _config_type, _condenser_type in (

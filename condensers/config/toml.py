@@ -27,13 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from condensers.base import Condenser
-from condensers.config.registry import CondenserConfig, from_config, parse_config, parse_llm_config, told
+from condensers.config.registry import CondenserConfig, condenser_from_config, parse_config
 from condensers.errors import InvalidCondenser
-from condensers.models.llm_config import LLMConfig
+from condensers.models.llm_config import Models
+from condensers.tables import told
 
 _Table = Mapping[str, Any]
-
-_KEYS = {"api_key", "api_key_env"}
 
 
 def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
@@ -44,7 +43,7 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
     """
     config = load_condenser_config(path, name)
     try:
-        return from_config(config)
+        return condenser_from_config(config)
     except InvalidCondenser as error:
         raise InvalidCondenser(f"{os.fspath(path)}: {error}") from error
 
@@ -68,7 +67,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
     _refuse_misspelt(document)
-    models = _Models(_table(document, "llm"))
+    models = Models.of(_table(document, "llm"))
     section = _table(document, "condenser")
     groups = {key: value for key, value in section.items() if _is_group(key, value)}
     if name is not None:
@@ -81,70 +80,14 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
         )
     if not own:
         raise InvalidCondenser(f"condenser.type: is missing; give it, or name one of the groups {_names(groups)}")
-    return parse_config(own, resolve_llm=models.resolve)
+    return parse_config(own, models=models)
 
 
-def _group(groups: _Table, name: str, models: _Models) -> CondenserConfig:
+def _group(groups: _Table, name: str, models: Models) -> CondenserConfig:
     plain = name.strip("[]").removeprefix("condenser.")
     if plain not in groups:
         raise InvalidCondenser(f"condenser.{plain}: unknown group; the groups are {_names(groups)}")
-    return parse_config(groups[plain], path=f"condenser.{plain}", resolve_llm=models.resolve)
-
-
-class _Models:
-    """The tables ``[llm]`` and ``[llm.NAME]`` of a file. They give the models for the names in ``llm_config`` and
-    ``fallbacks``.
-    """
-
-    def __init__(self, section: _Table) -> None:
-        fields = LLMConfig.model_fields
-        self._named = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
-        self._default = {key: value for key, value in section.items() if key not in self._named}
-
-    def resolve(self, value: Any, path: str) -> LLMConfig | None:
-        """Return the model for an ``llm_config``: a table, a name, or None for ``[llm]``, which may be missing."""
-        if value is None:
-            return self._named_model("llm", path, ()) if self._default else None
-        return self._model(value, path, ())
-
-    def _model(self, value: Any, path: str, users: tuple[str, ...]) -> LLMConfig | None:
-        """Return the model. ``users`` are the names of the models whose fallbacks led to it."""
-        if isinstance(value, str):
-            return self._named_model(value, path, users)
-        if not isinstance(value, Mapping):
-            raise InvalidCondenser(
-                f"{path}: should be a table with a 'model', or the name of one, not {told(value)}; "
-                f"the models are {_names(self._known())}"
-            )
-        return parse_llm_config(self._with_fallbacks(value, path, users), path)
-
-    def _named_model(self, name: str, path: str, users: tuple[str, ...]) -> LLMConfig | None:
-        if name not in self._known():
-            raise InvalidCondenser(f"{path}: unknown model {name!r}; the models are {_names(self._known())}")
-        if name in users:
-            raise InvalidCondenser(f"{path}: the model {name!r} is its own fallback, by way of {' -> '.join(users)}")
-        table = self._default if name == "llm" else {**self._inherited(self._named[name]), **self._named[name]}
-        own_path = "llm" if name == "llm" else f"llm.{name}"
-        return parse_llm_config(self._with_fallbacks(table, own_path, (*users, name)), own_path)
-
-    def _known(self) -> list[str]:
-        return [*(["llm"] if self._default else []), *self._named]
-
-    def _inherited(self, own: _Table) -> _Table:
-        """Return what a named model takes from ``[llm]``: not the fallbacks, and no key if it has its own."""
-        not_this = {"fallbacks", *(_KEYS if _KEYS & own.keys() else ())}
-        return {key: value for key, value in self._default.items() if key not in not_this}
-
-    def _with_fallbacks(self, table: _Table, path: str, users: tuple[str, ...]) -> _Table:
-        fallbacks = table.get("fallbacks")
-        if not isinstance(fallbacks, list):
-            return table
-        return {
-            **table,
-            "fallbacks": [
-                self._model(value, f"{path}.fallbacks[{index}]", users) for index, value in enumerate(fallbacks)
-            ],
-        }
+    return parse_config(groups[plain], path=f"condenser.{plain}", models=models)
 
 
 def _table(document: _Table, key: str) -> _Table:

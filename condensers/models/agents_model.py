@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ AGENTS_MODEL: Final = AgentsModel()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AskingCondenser(RollingCondenser, ABC):
+class AskingCondenser(RollingCondenser):
     """A condenser that asks the model ``llm``. ``AGENTS_MODEL`` stands for that of the agent."""
 
     asks_a_model = True

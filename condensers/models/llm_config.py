@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from condensers.errors import InvalidCondenser
+from condensers.tables import Table, refused, told
 
 SAID_WITH_EVERY_CALL = frozenset(
     (
@@ -19,10 +22,19 @@ SAID_WITH_EVERY_CALL = frozenset(
 """Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
 
 
-class LLMConfig(BaseModel):
-    """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
+def _of_its_name(value: Any, info: ValidationInfo) -> Any:
+    """Return the model that a text names. Only a TOML file, the context of the validation, has models to name."""
+    if value is None or isinstance(value, Mapping | LLMConfig):
+        return value
+    if not isinstance(info.context, Models):
+        raise InvalidCondenser(
+            f"should be a table with a 'model', not {told(value)}; only a TOML file has tables [llm] to name"
+        )
+    return info.context.named(value)
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+class LLMConfig(Table):
+    """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
 
     model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
     api_key: SecretStr | None = Field(
@@ -62,7 +74,7 @@ class LLMConfig(BaseModel):
     retry_wait_s: float = Field(
         default=1.0, ge=0, description="wait before the first retry, doubled before each further retry"
     )
-    fallbacks: tuple[LLMConfig, ...] = Field(
+    fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_of_its_name)], ...] = Field(
         default=(), description="models to ask, one after the other, if this one gives no reply"
     )
     function_calling: bool | None = Field(
@@ -117,3 +129,55 @@ class LLMConfig(BaseModel):
                 f"{self.model!r}"
             )
         return key
+
+
+Model = Annotated[LLMConfig, BeforeValidator(_of_its_name)]
+"""A field for a model: a table, or, in a TOML file, the name of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The tables ``[llm]`` and ``[llm.NAME]`` of a file, for the names in ``llm_config`` and ``fallbacks``.
+
+    ``users`` are the names of the models whose fallbacks are looked up.
+    """
+
+    unnamed: Mapping[str, Any]
+    tables: Mapping[str, Any]
+    users: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any]) -> Models:
+        fields = LLMConfig.model_fields
+        tables = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
+        return cls({key: value for key, value in section.items() if key not in tables}, tables)
+
+    def default(self) -> LLMConfig | None:
+        """Return the model of ``[llm]``; None without one."""
+        return self.named("llm") if self.unnamed else None
+
+    def named(self, name: Any) -> LLMConfig:
+        """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is wrong."""
+        known = [*(["llm"] if self.unnamed else []), *self.tables]
+        listed = ", ".join(map(repr, known)) or "none"
+        if not isinstance(name, str):
+            raise InvalidCondenser(
+                f"should be a table with a 'model', or the name of one, not {told(name)}; the models are {listed}"
+            )
+        if name not in known:
+            raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")
+        if name in self.users:
+            raise InvalidCondenser(f"the model {name!r} is its own fallback, by way of {' -> '.join(self.users)}")
+        path, table = "llm", self.unnamed
+        if name != "llm":
+            path, table = f"llm.{name}", {**self._inherited(self.tables[name]), **self.tables[name]}
+        try:
+            return LLMConfig.model_validate(table, context=replace(self, users=(*self.users, name)))
+        except ValidationError as error:
+            raise refused(error, path) from error
+
+    def _inherited(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a named model takes from ``[llm]``: not the fallbacks, and no key if it has its own."""
+        keys = {"api_key", "api_key_env"}
+        not_this = {"fallbacks", *(keys if keys & own.keys() else ())}
+        return {key: value for key, value in self.unnamed.items() if key not in not_this}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from condensers.base import AgentModel, Condenser, Step
+from condensers.base import AgentModel, ReportingCondenser, Step
 from condensers.strategies.masking import checked_window, masked
 from eventstore.events import Action, Event, Observation
 from projections import View
@@ -13,7 +13,7 @@ from projections import View
 _BROWSER_TOOLS = ("browse", "browser")
 
 
-class BrowserOutputCondenser(Condenser):
+class BrowserOutputCondenser(ReportingCondenser):
     """Mask all browser outputs except the newest ``attention_window``. The address stays."""
 
     type = "browser_output_masking"

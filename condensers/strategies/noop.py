@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from condensers.base import AgentModel, Condenser, Step
+from condensers.base import AgentModel, ReportingCondenser, Step
 from projections import View
 
 
-class NoOpCondenser(Condenser):
+class NoOpCondenser(ReportingCondenser):
     """Return the very View that it is given."""
 
     type = "noop"

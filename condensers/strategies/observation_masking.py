@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from condensers.base import AgentModel, Condenser, Step
+from condensers.base import AgentModel, ReportingCondenser, Step
 from condensers.strategies.masking import checked_window, masked
 from eventstore.events import Observation
 from projections import View
 
 
-class ObservationMaskingCondenser(Condenser):
+class ObservationMaskingCondenser(ReportingCondenser):
     """Mask every observation except those among the last ``attention_window`` events. 0 masks them all."""
 
     type = "observation_masking"

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Condenser, Report, Step, reported
+from condensers.base import AgentModel, Condensation, Condenser, Report, ReportingCondenser, Step, reported
 from condensers.errors import NoCondensationAvailable
 from condensers.reports import is_standing
 from projections import View
 
 
-class CondenserPipeline(Condenser):
+class CondenserPipeline(ReportingCondenser):
     """Runs its parts in order, each on the View of the one before it, up to the first condensation.
 
     If a part should condense and has nothing to forget, the next parts go on; if none of them condenses, the pipeline

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from condensers.base import AgentModel, Condenser, Step
+from condensers.base import AgentModel, ReportingCondenser, Step
 from condensers.errors import InvalidCondenser
 from condensers.selection import ends, unkept
 from projections import View
 
 
-class RecentEventsCondenser(Condenser):
+class RecentEventsCondenser(ReportingCondenser):
     """Show the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step.
 
     No event is forgotten: the next step gets the whole View again. A head larger than ``max_events`` is shown whole,

@@ -13,7 +13,7 @@ from condensers.models.ask import ask, made_by, read_json, report_on, useless
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summaries import Summary
-from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser
+from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import Event
 
 TOOL_NAME = "create_state_summary"
@@ -68,8 +68,6 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     """
 
     type = "structured"
-
-    selection: SelectionRule = "openhands-v0"
 
     def __post_init__(self) -> None:
         super().__post_init__()

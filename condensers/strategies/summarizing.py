@@ -9,7 +9,7 @@ never made  a condensation that forgets too little or saves no tokens; any at al
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,12 +25,6 @@ from condensers.selection import IndexSpan, after_system_prompt, forget, middle,
 from condensers.strategies.summaries import Summary, summarize_in_pieces
 from eventstore.events import CondensationSummary, Event, summary_id
 from projections import View
-
-SelectionRule = Literal["openhands-v1", "openhands-v0"]
-"""The version of OpenHands whose arithmetic chooses the events. V1: a request halves the present View, the first system
-prompt always stays, and there is always room for a tail. V0: a request aims at half of ``max_size``, ``keep_first``
-alone decides the head, and if that leaves room only for the summary, everything else is forgotten.
-"""
 
 TailRule = Literal["half", "fits"]
 """How much of the tail stays if tokens are over their limit: as much as brings the prompt to half of the limit, or as
@@ -65,10 +59,9 @@ class SummarizingCondenser(RollingCondenser):
     minimum_progress: float = 0.1
     hard_context_reset_max_retries: int = 5
     hard_context_reset_context_scaling: float = 0.8
-    selection: SelectionRule = "openhands-v1"
 
     def __post_init__(self) -> None:
-        check_sizes(self._size, self.keep_first, beside=1 if self.selection == "openhands-v1" else 0)
+        self.check_sizes()
         for name in ("minimum_progress", "hard_context_reset_context_scaling"):
             if not 0 < getattr(self, name) < 1:
                 raise InvalidCondenser(f"{name} ({getattr(self, name)}) must lie between 0 and 1, both excluded")
@@ -76,6 +69,10 @@ class SummarizingCondenser(RollingCondenser):
             raise InvalidCondenser(
                 f"hard_context_reset_max_retries ({self.hard_context_reset_max_retries}) must be at least 1"
             )
+
+    def check_sizes(self) -> None:
+        """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, the summary and one event."""
+        check_sizes(self._size, self.keep_first, beside=1)
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
@@ -107,11 +104,8 @@ class SummarizingCondenser(RollingCondenser):
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
         """Forget everything between the first system prompt and a call that waits.
 
-        If the model fails, it is asked again with shorter events. Return None if no event of the log can be forgotten,
-        or if V0's rule requires nothing.
+        If the model fails, it is asked again with shorter events. Return None if no event of the log can be forgotten.
         """
-        if self._has_nothing_to_do(view, agent_llm, self._overrun(view, agent_llm)):
-            return None
         start = next_cut(view.cut_points, after_system_prompt(view))
         if start is None or not real(view[start : view.cut_points[-1]]):
             return None
@@ -150,16 +144,6 @@ class SummarizingCondenser(RollingCondenser):
     def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, self._budget)
 
-    def _has_nothing_to_do(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> bool:
-        """Return whether V0's rule requires nothing: a request aims at half of ``max_size``, and the View is within it,
-        or above it by less than the minimum progress.
-        """
-        if self.selection == "openhands-v1" or over or len(view) > self._size:
-            return False
-        tail = self._size // 2 - self.keep_first - 1
-        beyond = real(view[self.keep_first : max(0, len(view) - tail)])
-        return beyond < self._progress(view) and not self._worthwhile(view, agent_llm, over)
-
     def _progress(self, view: View) -> float:
         """Return the least number of events of the log that a condensation forgets."""
         return max(1, self.minimum_progress * len(view))
@@ -173,41 +157,37 @@ class SummarizingCondenser(RollingCondenser):
         """Return the spans to forget: between the head and the shortest tail that any of the reasons asks for. May be
         empty.
 
-        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. V1
-        ignores the tokens of that rest. If its choice does not fit the limit with the summary, the next step would
+        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. First the
+        tokens of that rest are ignored. If this choice does not fit the limit with the summary, the next step would
         reset everything. So there is a second choice, which counts them.
         """
-        due = self._reasons(view, agent_llm, over)
-        beside = self.keep_first + 1
-        head, tails = self.keep_first, [self._size // 2 - beside]
-        if self.selection == "openhands-v1":
-            head = max(head, after_system_prompt(view))
-            if Reason.REQUEST in due:
-                tails = [len(view) // 2 - beside, *(tails if Reason.EVENTS in due else ())]
-        start = next_cut(view.cut_points, head)
+        tails = self._tails(view, self._reasons(view, agent_llm, over))
+        start = next_cut(view.cut_points, self._head(view))
         if start is None:
             return [IndexSpan(len(view), len(view))]
         if over is None:
             return [middle(view, start, min(tails)) or IndexSpan(start, start)]
-        others = tails if len(due) > 1 else []
         ends = [(self.keep_first, _HALF), (start, _HALF)]
         if self.tail == "fits":
             ends = [(start, _BESIDE_A_SUMMARY), (start, _HALF)]
         spans = [
-            middle(view, start, min(over.tail(end, part), *others) if others else over.tail(end, part))
-            or IndexSpan(start, start)
-            for end, part in ends
+            middle(view, start, min([over.tail(end, part), *tails])) or IndexSpan(start, start) for end, part in ends
         ]
         if spans[0] != spans[1] and over.without(*spans[0]) < over.limit:
             return spans
         return spans[1:]
 
+    def _head(self, view: View) -> int:
+        """Return the number of events at the beginning that stay: the first system prompt always does."""
+        return max(self.keep_first, after_system_prompt(view))
+
+    def _tails(self, view: View, due: Set[Reason]) -> list[int]:
+        """Return for each of the reasons that count events how many may stay at the end."""
+        beside = self.keep_first + 1
+        tails = [len(view) // 2 - beside] if Reason.REQUEST in due else []
+        return [*tails, self._size // 2 - beside] if Reason.EVENTS in due or not due else tails
+
     def _no_progress(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> NoCondensationAvailable:
-        if self._has_nothing_to_do(view, agent_llm, over):
-            return NoCondensationAvailable(
-                f"nothing has to be forgotten: a View of {len(view)} events is within half of max_size "
-                f"({self._size // 2}), or too little above it"
-            )
         span = self._middles(view, agent_llm, over)[-1]
         forgotten = view[span.start : span.stop]
         if not forgotten:

@@ -114,7 +114,7 @@ def _piece_problems(
     gone, outcome = named(action), action.metadata["outcome"]
     pieces = middles(spec, view, limit)
     if outcome == "reset":
-        piece = reset(spec, view, limit)
+        piece = reset(view)
         by_law = [] if piece is None or not due(spec, view, limit).hard else [piece]
         if pieces and limit is None and not any(not each.useful for each in given):
             yield f"condensation {action.id} resets everything though {pieces} could be summarized"
@@ -205,7 +205,7 @@ def possible(spec: Spec, limit: int | None, view: Shown, given: Sequence[Given])
         if limit is not None:
             return False  # what a summary saves is not known before
         hard = due(spec, view, limit).hard
-        return bool(middles(spec, view, limit)) or (hard and reset(spec, view, limit) is not None)
+        return bool(middles(spec, view, limit)) or (hard and reset(view) is not None)
     if spec["type"] == "llm_attention" and not given:
         return some_unit_goes_whatever_is_chosen(spec, view)
     found = [first(candidates) for candidates in candidate_lists(spec, view, given)]

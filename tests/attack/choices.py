@@ -128,8 +128,7 @@ def after_prompt(view: Shown) -> int:
 
 
 def head_end(spec: Spec, view: Shown) -> int | None:
-    head = spec["keep_first"] if spec["rule"] == "v0" else max(spec["keep_first"], after_prompt(view))
-    return next_cut(view, head)
+    return next_cut(view, max(spec["keep_first"], after_prompt(view)))
 
 
 def by_tokens(view: Shown, head: int, limit: int) -> int:
@@ -152,10 +151,8 @@ def middles(spec: Spec, view: Shown, limit: int | None) -> list[Piece]:
     start = head_end(spec, view)
     if start is None:
         return []
-    tails = [spec["max_size"] // 2 - beside] if reasons.events or (spec["rule"] == "v0" and not reasons.tokens) else []
-    if spec["rule"] == "v0" and reasons.tokens and (reasons.request or reasons.events):
-        tails = [spec["max_size"] // 2 - beside]
-    if reasons.request and spec["rule"] == "v1":
+    tails = [spec["max_size"] // 2 - beside] if reasons.events else []
+    if reasons.request:
         tails.append(length // 2 - beside)
     wanted = [tails]
     if reasons.tokens and limit is not None:
@@ -172,19 +169,9 @@ def middles(spec: Spec, view: Shown, limit: int | None) -> list[Piece]:
     return list(dict.fromkeys(pieces))
 
 
-def has_nothing_to_do(spec: Spec, view: Shown, limit: int | None) -> bool:
-    """V0's rule, asked to condense a View that is within half of its size already, or hardly above it."""
-    reasons, length = due(spec, view, limit), len(view.items)
-    if spec["rule"] == "v1" or reasons.tokens or reasons.events:
-        return False
-    tail = spec["max_size"] // 2 - spec["keep_first"] - 1
-    beyond = [item for item in view.items[spec["keep_first"] : max(0, length - tail)] if item.id >= 0]
-    return len(beyond) < max(1, spec["minimum_progress"] * length) and not middles(spec, view, limit)
-
-
-def reset(spec: Spec, view: Shown, limit: int | None) -> Piece | None:
+def reset(view: Shown) -> Piece | None:
     """Everything between the first system prompt and calls that wait."""
     start, stop = next_cut(view, after_prompt(view)), cut_points(view)[-1]
-    if has_nothing_to_do(spec, view, limit) or start is None:
+    if start is None:
         return None
     return Piece(start, stop) if any(item.id >= 0 for item in view.items[start:stop]) else None

@@ -67,12 +67,6 @@ PROTECTIONS = {
         Instead("index", "return (calls, frozenset())"),
         _WINDOW,
     ),
-    "within-half": Protection(
-        "V0's rule resets nothing within half of max_size",
-        "condensers:SummarizingCondenser.hard_context_reset",
-        Never("_has_nothing_to_do"),
-        _SUMMARIZING,
-    ),
     "fits": Protection(
         "the newest events stay where they and the summary fit",
         "condensers:SummarizingCondenser._middles",

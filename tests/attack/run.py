@@ -102,7 +102,7 @@ def spec_of(draw: Random, url: str, *, slow: bool) -> dict[str, Any]:
         "max_input_tokens": 1_000_000,
     }
     config: dict[str, Any] = {"type": kind}
-    law: dict[str, Any] = {"counts": ["event"], "rule": "v1", "keep_first": head, "max_size": size}
+    law: dict[str, Any] = {"counts": ["event"], "keep_first": head, "max_size": size}
     match kind:
         case "recent":
             config |= {"max_events": size, "keep_first": head}
@@ -119,11 +119,10 @@ def spec_of(draw: Random, url: str, *, slow: bool) -> dict[str, Any]:
         case _:
             config |= {"max_size": size, "keep_first": head}
     if kind in ("digest", "llm", "structured"):
-        rule = draw.choice(["openhands-v1", "openhands-v0"])
         progress = draw.choice([0.01, 0.1, 0.3])
-        config |= {"selection": rule, "minimum_progress": progress}
+        config |= {"minimum_progress": progress}
         config |= {"token_margin_ratio": 0.0, "hard_context_reset_max_retries": draw.choice([1, 2, 5])}
-        law |= {"counts": ["event", "token"], "rule": rule[-2:], "minimum_progress": progress}
+        law |= {"counts": ["event", "token"], "minimum_progress": progress}
     if kind in ("llm", "structured", "llm_attention"):
         config["llm_config"] = model
     return {**law, "type": kind, "config": config, "limit": draw.choice([None, None, 40, 60, 90, 120, 200])}

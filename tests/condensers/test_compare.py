@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
-from condensers.base import Condensation, Condenser
-from condensers.config.parameters import condenser_from_config
+from condensers.base import Condensation, Condenser, ReportingCondenser
+from condensers.config.registry import condenser_from_config
 from condensers.errors import CondenserError, NoCondensationAvailable
 from condensers.models.prompt_sums import PromptSums, offered_tools
 from condensers.models.tokens import TokenCounter
@@ -152,7 +152,7 @@ class Counted:
         return self.sums.of(view)
 
 
-class Watching(Condenser):
+class Watching(ReportingCondenser):
     """Hands on to another condenser, and counts what that lets through on the spot."""
 
     type = "watching"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import tomllib
@@ -18,10 +17,15 @@ from condensers.config.parameters import (
     CondenserPipelineConfig,
     NoOpCondenserConfig,
     RecentEventsCondenserConfig,
-    condenser_from_config,
     list_strategies,
 )
-from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
+from condensers.config.registry import (
+    CONDENSER_REGISTRY,
+    CondenserConfig,
+    condenser_from_config,
+    parse_config,
+    register_config,
+)
 from condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import LLMConfig
@@ -71,7 +75,7 @@ def lines(path: Path) -> list[Any]:
 
 def problem(text: str, name: str | None = None) -> str:
     with pytest.raises(InvalidCondenser) as caught:
-        from_config(read(text, name))
+        condenser_from_config(read(text, name))
     return str(caught.value)
 
 
@@ -234,7 +238,7 @@ def test_pipelines_nest():
         condensers=[{"type": "pipeline", "condensers": [{"type": "recent_events", "max_events": 7}]}]
     )
     assert config.condensers[0].condensers == (RecentEventsCondenserConfig(max_events=7),)
-    assert from_config(config).condensers[0].condensers[0].max_events == 7
+    assert condenser_from_config(config).condensers[0].condensers[0].max_events == 7
 
 
 @pytest.mark.parametrize("text", ["", "# nothing", "[condenser]", "[core]\nworkspace = 'here'"])
@@ -336,9 +340,9 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
         ),
         (
             '[condenser]\ntype = "llm"\nllm_config = "y"\n[llm.y]\nmodle = "m"',
-            "llm.y.model: is required; llm.y.modle: unkn",
+            "condenser.llm_config: llm.y.model: is required; llm.y.modle: unkn",
         ),
-        ('[condenser]\ntype = "llm"\n[llm]\ntemperature = 1', "llm.model: is required"),
+        ('[condenser]\ntype = "llm"\n[llm]\ntemperature = 1', "condenser.llm_config: llm.model: is required"),
         (
             '[condenser]\ntype = "llm"\n[condenser.llm_config]\nmodel = "m"\nkey = "x"',
             "condenser.llm_config.key: unknown",
@@ -374,13 +378,22 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
             '[condenser]\ntype = "digest"\nmax_length = 499',
             "condenser.max_length: should be greater than or equal to 500",
         ),
-        ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = "b"', "llm.fallbacks: should be a valid list"),
-        ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\ntimeout_s = inf', "llm.timeout_s: should be a finite number"),
-        ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ""', "llm.api_key: "),
-        ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nbase_url = "localhost:8000"', "llm.base_url: "),
+        (
+            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = "b"',
+            "condenser.llm_config: llm.fallbacks: should be a valid list",
+        ),
+        (
+            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\ntimeout_s = inf',
+            "condenser.llm_config: llm.timeout_s: should be a finite number",
+        ),
+        ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ""', "condenser.llm_config: llm.api_key: "),
+        (
+            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nbase_url = "localhost:8000"',
+            "condenser.llm_config: llm.base_url: ",
+        ),
         (
             '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n[llm.extra]\nstream = true\ntimeout = 3',
-            "llm.extra: stream, timeout cannot be set here",
+            "condenser.llm_config: llm.extra: stream, timeout cannot be set here",
         ),
     ],
 )
@@ -441,7 +454,9 @@ def test_what_is_no_model_in_a_file_is_told_of_the_files_models():
     said = "condenser.llm_config: should be a table with a 'model', or the name of one, not a number"
     assert problem(text) == f"{said}; the models are 'llm', 'cheap'"
     in_vain = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = [3]'
-    assert problem(in_vain).startswith("llm.fallbacks[0]: should be a table with a 'model', or the name of one")
+    assert problem(in_vain).startswith(
+        "condenser.llm_config: llm.fallbacks[0]: should be a table with a 'model', or the name of one"
+    )
 
 
 def test_a_model_may_be_given_as_a_configuration_of_its_own():
@@ -467,10 +482,8 @@ class EveryOther(Condenser):
 
 
 @pytest.fixture
-def registry(monkeypatch):
+def registry():
     """The registry as it was, afterwards."""
-    module = importlib.import_module("condensers.config.registry")
-    monkeypatch.setattr(module, "_by_name", dict(module._by_name))
     before = dict(CONDENSER_REGISTRY)
     yield
     CONDENSER_REGISTRY.clear()
@@ -509,7 +522,7 @@ def test_registering_a_type_twice_is_an_error():
 
 def test_an_unregistered_configuration_is_an_error():
     with pytest.raises(ValueError, match="Unknown condenser config: EveryOtherConfig"):
-        from_config(every_other_config()())
+        condenser_from_config(every_other_config()())
 
 
 @pytest.mark.usefixtures("registry")

@@ -43,7 +43,6 @@ from tests.properties.histories import THINKING, histories, history
 many = settings(max_examples=120, deadline=None)
 
 sizes = st.tuples(st.integers(2, 14), st.integers(0, 5))
-rules = st.sampled_from(["openhands-v1", "openhands-v0"])
 progress = st.sampled_from([0.01, 0.1, 0.5])
 windows = st.integers(0, 8)
 
@@ -64,16 +63,14 @@ def _built(build: Callable[..., Condenser], *parameters: st.SearchStrategy[Any])
 
 def _summarizing(build: Callable[..., Condenser]) -> st.SearchStrategy[Any]:
     return _built(
-        lambda size, rule, minimum, limit: build(
+        lambda size, minimum, limit: build(
             max_size=size[0],
             keep_first=size[1],
-            selection=rule,
             minimum_progress=minimum,
             max_tokens=limit,
             max_event_length=200,
         ),
         sizes,
-        rules,
         progress,
         st.sampled_from([None, 30, 200]),
     )
@@ -218,7 +215,7 @@ def test_the_head_stays_and_nothing_due_gives_the_very_same_view(
     events: list[Event], requested: bool, condenser: RollingCondenser
 ) -> None:
     view = viewed(events, requested)
-    due = condenser.should_condense(view)
+    due = condenser.condensation_requirement(view) is not None
     result = stepped(condenser, view, None)
     if not due:
         assert result is view
@@ -280,10 +277,10 @@ answers: st.SearchStrategy[list[Answer]] = st.lists(
 )
 asking = st.one_of(
     _built(
-        lambda size, rule, limit, replies: LLMSummarizingCondenser(
-            Scripted(*replies), max_size=size[0], keep_first=size[1], selection=rule, max_tokens=limit
+        lambda size, limit, replies: LLMSummarizingCondenser(
+            Scripted(*replies), max_size=size[0], keep_first=size[1], max_tokens=limit
         ),
-        *(sizes, rules, st.sampled_from([None, 30, 200]), answers),
+        *(sizes, st.sampled_from([None, 30, 200]), answers),
     ),
     _built(
         lambda size, replies: LLMAttentionCondenser(Scripted(*replies), max_size=size[0], keep_first=size[1]),

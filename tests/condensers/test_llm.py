@@ -12,7 +12,7 @@ import pytest
 
 import condensers.models.client
 from condensers.base import AgentModel, Reply, Summarizer, ToolCall
-from condensers.config.parameters import condenser_from_config
+from condensers.config.registry import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed
 from condensers.models.client import LLM, LLMConfig
 from condensers.models.exchange import Bill

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import condensers
-from condensers.config.parameters import condenser_from_config
+from condensers.config.registry import condenser_from_config
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
 from condensers.reports import reports_of

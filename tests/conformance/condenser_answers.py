@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from condensers.base import Condenser, Reply, Step, ToolCall
-from condensers.config.parameters import condenser_from_config
+from condensers.config.registry import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.prompts.rendering import plain_text
 from condensers.reports import is_standing, reports_of
@@ -24,10 +24,11 @@ from condensers.strategies.noop import NoOpCondenser
 from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from condensers.strategies.pipeline import CondenserPipeline
 from condensers.strategies.recent import RecentEventsCondenser
-from condensers.strategies.structured_summary import TOOL_NAME, StructuredSummaryCondenser
+from condensers.strategies.structured_summary import TOOL_NAME
 from eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
 from foldlog.formats import decode
 from projections import View
+from tests.conformance.v0_selection import V0LLMSummarizingCondenser, V0StructuredSummaryCondenser
 
 Json = dict[str, Any]
 Spec = Mapping[str, Any]
@@ -197,9 +198,9 @@ def v0_condenser(spec: Spec, script: Script) -> Condenser:
         case "pipeline":
             return CondenserPipeline(v0_condenser(part, script) for part in full["condensers"])
         case "llm":
-            return LLMSummarizingCondenser(script, **V0_RULES, **full)
+            return V0LLMSummarizingCondenser(script, **V0_RULES, **full)
         case "structured":
-            return StructuredSummaryCondenser(script, **V0_RULES, **full)
+            return V0StructuredSummaryCondenser(script, **V0_RULES, **full)
         case "llm_attention":
             return LLMAttentionCondenser(script, **full)
         case "amortized":
@@ -213,8 +214,8 @@ def v0_condenser(spec: Spec, script: Script) -> Condenser:
     raise InvalidCondenser(f"unknown condenser type {name!r}")
 
 
-V0_RULES: Json = {"selection": "openhands-v0", "minimum_progress": 1e-9}
-"""V0 has its own arithmetic, and no minimum of progress."""
+V0_RULES: Json = {"minimum_progress": 1e-9}
+"""V0 has no minimum of progress, and its own arithmetic: see ``v0_selection``."""
 
 
 def _with_model(spec: Spec) -> Json:

@@ -215,7 +215,6 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(foldlog, work
         def handles_condensation_requests(self):
             return True
 
-    monkeypatch.setattr(registry, "_by_name", {**registry._by_name, "shy": ShyConfig})
     monkeypatch.setitem(registry.CONDENSER_REGISTRY, ShyConfig, Shy)
     ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "shy"\n'))
     assert (ran.status, ran.out) == (1, "")

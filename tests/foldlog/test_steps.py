@@ -12,8 +12,8 @@ from condensers import (
     NoCondensationAvailable,
     NoOpCondenser,
     RecentEventsCondenser,
-    get_condensation_metadata,
 )
+from condensers.compat import condensed_history, get_condensation_metadata
 from eventstore import Annotation, CondensationRequest
 from foldlog import Action, Condensation, CondensationAction, Message, Observation, SystemMessage, View
 from projections import NoSuchEvent, NoSuchVersion
@@ -182,7 +182,7 @@ def test_the_references_condensed_history_leaves_the_appending_to_the_caller(ope
     histories = opened(condenser=DIGEST)
     history = histories["c1"]
     history.append(work(6))
-    for answer in (history.condensed_history(), histories.condenser.condensed_history(history)):
+    for answer in (history.condensed_history(), condensed_history(histories.condenser, history)):
         assert isinstance(answer, Condensation)
         assert history.version == 13
     history.append(answer.action)

@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md"
 BEFORE = """
 import foldlog
 from condensers import *
+from condensers.compat import *
 from eventstore import CondensationRequestAction, AgentCondensationObservation
 from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage, View
 
@@ -175,7 +176,7 @@ CONDENSERS = (
     ),
     Statement(
         "`CondenserBase`, `PipelinableCondenserBase` (V1)",
-        "aliases",
+        "aliases in `condensers.compat`",
         "assert CondenserBase is Condenser\nassert issubclass(PipelinableCondenserBase, Condenser)",
     ),
     Statement(
@@ -197,9 +198,9 @@ CONDENSERS = (
     ),
     Statement(
         "`condenser.kind`, `condenser.model_dump()` and back (V1)",
-        "`condenser.kind`, `condenser.config.model_dump()` and `from_config`",
+        "`condenser.type`, `condenser.config.model_dump()` and `from_config`",
         'condenser = from_config({"kind": "amortized", "max_size": 40})\n'
-        'assert from_config(condenser.config.model_dump()) == condenser\nassert condenser.kind == "amortized"',
+        'assert from_config(condenser.config.model_dump()) == condenser\nassert condenser.type == "amortized"',
         "A condenser is an object with a configuration, not a pydantic model itself. Keys stay `SecretStr`.",
     ),
     Statement(
@@ -235,15 +236,16 @@ CONDENSERS = (
     ),
     Statement(
         "`condensed_history(state)`",
-        "`condenser.condensed_history(history)`, or `history.condensed_history()`",
-        "assert AmortizedForgettingCondenser(max_size=10).condensed_history(history) == view",
+        "`history.condensed_history()`; for any condenser `condensed_history(condenser, history)`",
+        "assert condensed_history(AmortizedForgettingCondenser(max_size=10), history) == view",
         "The condensation is not appended, as there. `history.step()` appends it.",
     ),
     Statement(
         "`add_metadata`, `write_metadata(state)`, `metadata_batch(state)`, `get_condensation_metadata(state)`",
-        "the same, with a history in the place of the state",
-        "condenser = NoOpCondenser()\nwith condenser.metadata_batch(history):\n"
-        '    condenser.add_metadata("seen", len(view))\n'
+        "the same for classes derived from `condensers.compat.Condenser`, with a history in the place of the state",
+        "class Seeing(Condenser):\n    def condense(self, view):\n"
+        '        self.add_metadata("seen", len(view))\n        return view\n\n'
+        "condenser = Seeing()\nwith condenser.metadata_batch(history):\n    condenser.condense(view)\n"
         'assert get_condensation_metadata(history) == [{"seen": 8}]',
         "What was written stands in the log, as an annotation, and is read back after a restart.",
     ),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from condensers.config import parameters, registry
+from condensers.config.parameters import list_strategies
+from condensers.config.registry import CONDENSER_REGISTRY
 from tests.ported.statements import BEFORE, PAGE, STATEMENTS, Statement, page
 
 ROOT = Path(__file__).parents[2]
@@ -17,13 +18,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _clean_registry():
-    assert parameters.list_strategies()
-    before, names = dict(registry.CONDENSER_REGISTRY), dict(registry._by_name)
+    assert list_strategies()
+    before = dict(CONDENSER_REGISTRY)
     yield
-    registry.CONDENSER_REGISTRY.clear()
-    registry.CONDENSER_REGISTRY.update(before)
-    registry._by_name.clear()
-    registry._by_name.update(names)
+    CONDENSER_REGISTRY.clear()
+    CONDENSER_REGISTRY.update(before)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.theirs[:60])

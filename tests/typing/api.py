@@ -72,7 +72,6 @@ def the_loop() -> list[dict[str, Any]]:
                 assert_type(action, CondensationAction)
         assert_type(history.condense(), View | Condensation)
         assert_type(history.condensed_history(), View | Condensation)
-        assert_type(histories.condenser.condensed_history(history), View | Condensation)
         assert_type(history.why(0), Why)
         assert_type(history.difference(0, 1), Difference)
         assert_type(history.lifetimes().of(0).at(1), Moment)

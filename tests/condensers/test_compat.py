@@ -1,4 +1,4 @@
-"""Reports of condensers: values that travel, kept in events; and the reference's interface on top of them."""
+"""Condensers and calls as people wrote them for OpenHands."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import threading
 
 import pytest
 
-from condensers.base import Condensation, Condenser
+import foldlog
+from condensers import base
+from condensers.base import Condensation
+from condensers.compat import (
+    Condenser,
+    CondenserBase,
+    PipelinableCondenserBase,
+    RollingCondenser,
+    condensed_history,
+    get_condensation_metadata,
+)
 from condensers.errors import NoCondensationAvailable
-from condensers.metadata import get_condensation_metadata
 from condensers.reports import CONDENSER_METADATA_KEY
-from condensers.rolling import RollingCondenser
 from condensers.selection import forget
 from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore.events import Annotation
+from eventstore import Annotation, CondensationAction, Message
 from projections import View
 from tests.condensers.made import REQUEST, messages, plan, viewed
 from tests.condensers.scripted import Scripted, failed
@@ -97,11 +105,11 @@ def test_an_error_carries_what_was_gathered_before_it():
 
 def test_the_calls_of_a_failed_condensation_are_kept():
     history = Kept(messages(11))
-    LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
+    condensed_history(LLMSummarizingCondenser(Scripted(failed()), max_size=10), history)
     assert [report["failure"] for report in get_condensation_metadata(history)] == ["unavailable"]
     history.append(REQUEST)
     with pytest.raises(NoCondensationAvailable):
-        LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
+        condensed_history(LLMSummarizingCondenser(Scripted(failed()), max_size=10), history)
     assert len(get_condensation_metadata(history)) == 7
 
 
@@ -109,7 +117,7 @@ def test_an_error_without_anything_to_report_leaves_nothing_in_the_history():
     history = Kept(messages(1))
     history.append(REQUEST)
     with pytest.raises(NoCondensationAvailable):
-        ConversationWindowCondenser().condensed_history(history)
+        condensed_history(ConversationWindowCondenser(), history)
     assert [type(event) for event in history.appended] == [type(REQUEST)]
 
 
@@ -161,7 +169,7 @@ def test_a_condenser_must_define_condense_or_step():
     class Lazy(Condenser):
         pass
 
-    for abstract in (Lazy, Condenser):
+    for abstract in (Lazy, Condenser, base.Condenser):
         with pytest.raises(TypeError, match="abstract method condense"):
             abstract()
 
@@ -180,3 +188,97 @@ def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
 
     with pytest.raises(TypeError, match="summarize"):
         Speechless()
+
+
+# --- signatures ---
+
+
+class WithoutModel(Condenser):
+    def condense(self, view):
+        return Condensation(forget(view[:1], {})) if len(view) > 2 else view
+
+
+class RollingWithoutModel(RollingCondenser):
+    def should_condense(self, view):
+        return len(view) > 2
+
+    def get_condensation(self, view):
+        return Condensation(forget(view[:1], {}))
+
+
+@pytest.mark.parametrize("condenser", [WithoutModel(), RollingWithoutModel()])
+def test_a_condenser_may_leave_the_agents_model_out(condenser):
+    view = viewed(*messages(3))
+    for result in (condenser.condense(view), condenser.condense(view, None), condenser.step(view, Scripted()).result):
+        assert list(result.action.forgotten_event_ids) == [0]
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        histories["c1"].append([Message(source="user", content=word) for word in "abc"])
+        assert isinstance(histories["c1"].step(), Condensation)
+        assert [event.id for event in histories["c1"].step()] == [1, 2]
+
+
+def test_a_method_keeps_its_name_and_its_words():
+    class Told(Condenser):
+        def condense(self, view):
+            """Say something."""
+            return view
+
+    assert (Told.condense.__name__, Told.condense.__doc__) == ("condense", "Say something.")
+
+
+def test_any_other_signature_is_the_authors_own_mistake():
+    class Odd(Condenser):
+        def condense(self):
+            return None
+
+    with pytest.raises(TypeError, match="positional argument"):
+        Odd().condense(viewed())
+
+
+def test_a_class_that_lacks_a_method_is_abstract_and_the_error_names_it():
+    class NoWords(RollingCondenser):
+        def get_condensation(self, view, agent_llm=None):
+            raise AssertionError
+
+    class Finished(NoWords):
+        def should_condense(self, view):
+            return False
+
+    for abstract, method in ((Condenser, "condense"), (RollingCondenser, "get_condensation"), (NoWords, "should_cond")):
+        with pytest.raises(TypeError, match=f"abstract.*{method}"):
+            abstract()
+    view = viewed(*messages(3))
+    assert Finished().condense(view) is view
+
+
+def test_the_names_of_the_bases_are_aliases():
+    assert CondenserBase is Condenser
+    assert PipelinableCondenserBase is RollingCondenser
+
+
+def test_the_condensation_that_a_condenser_returned_can_be_appended():
+    with foldlog.open("memory:") as histories:
+        history = histories["c1"]
+        history.append([Message(source="user", content=word) for word in "abc"])
+        result = WithoutModel().condense(history.view)
+        [recorded] = history.append(result)
+        assert isinstance(recorded.event, CondensationAction)
+        assert isinstance(history.view, View)
+        assert [event.id for event in history.view] == [1, 2]
+
+
+def test_two_condensers_that_are_equal_make_reports_of_their_own():
+    one, other, history = Talkative(), Talkative(), Kept()
+    one.add_metadata("who", "one")
+    other.add_metadata("who", "other")
+    other.write_metadata(history)
+    one.write_metadata(history)
+    assert get_condensation_metadata(history) == [{"who": "other"}, {"who": "one"}]
+
+
+def test_the_report_of_a_step_that_failed_is_not_mixed_with_the_next():
+    condenser = Talkative(RuntimeError("boom"))
+    with pytest.raises(RuntimeError):
+        condenser.step(viewed(messages(3)))
+    condenser.answer = None
+    assert condenser.step(viewed(messages(2))).reports == ({"seen": 2},)

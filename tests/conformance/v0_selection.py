@@ -1,0 +1,49 @@
+"""The summarizing condensers with the arithmetic of OpenHands V0, which chooses other events than V1's.
+
+A request aims at half of ``max_size``, and requires nothing of a View that is within it. ``keep_first`` alone decides
+the head. If that leaves room only for the summary, everything else is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from condensers.base import AgentModel, Condensation, Reason
+from condensers.rolling import check_sizes
+from condensers.selection import real
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.structured_summary import StructuredSummaryCondenser
+from condensers.strategies.summarizing import SummarizingCondenser
+from projections import View
+
+
+class V0Selection(SummarizingCondenser):
+    """What V0 selects."""
+
+    def check_sizes(self) -> None:
+        check_sizes(self._size, self.keep_first)
+
+    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
+        return None if self._has_nothing_to_do(view, agent_llm) else super().hard_context_reset(view, agent_llm)
+
+    def _head(self, view: View) -> int:
+        return self.keep_first
+
+    def _tails(self, view: View, due: Set[Reason]) -> list[int]:
+        return [] if due == {Reason.TOKENS} else [self._size // 2 - self.keep_first - 1]
+
+    def _has_nothing_to_do(self, view: View, agent_llm: AgentModel | None) -> bool:
+        over = self._overrun(view, agent_llm)
+        if over or len(view) > self._size:
+            return False
+        tail = self._size // 2 - self.keep_first - 1
+        beyond = real(view[self.keep_first : max(0, len(view) - tail)])
+        return beyond < self._progress(view) and not self._worthwhile(view, agent_llm, over)
+
+
+class V0LLMSummarizingCondenser(V0Selection, LLMSummarizingCondenser):
+    """V0's ``LLMSummarizingCondenser``."""
+
+
+class V0StructuredSummaryCondenser(V0Selection, StructuredSummaryCondenser):
+    """V0's ``StructuredSummaryCondenser``."""
