@@ -33,9 +33,11 @@ class Table(BaseModel):
                 return f"unknown key{suggestion(str(error['loc'][-1]), cls.model_fields)}"
             case "missing":
                 return "is required"
+            case "value_error":  # one of our own
+                return str(error["ctx"]["error"])
         given = error["input"]
         shown = isinstance(given, int | float) and error["loc"][-1] != "api_key"
-        said = error["msg"].removeprefix("Input ").removeprefix("Value error, ").replace("tuple", "list")
+        said = error["msg"].removeprefix("Input ").replace("tuple", "list")
         return said + (f", not {given!r}" if shown else "")
 
 

@@ -372,6 +372,5 @@ def test_people_read_every_strategy_parameter_and_default(foldlog, monkeypatch):
         "max_events = 100",
         "also recent_events",
         "else the agent's model (table or name)",
-        "selection = 'openhands-v1'",
     ):
         assert words in out
