@@ -9,10 +9,16 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from eventstore import Store
-from eventstore.events import CondensationAction, CondensationRequest, Event, Retraction, is_structural
-from eventstore.recorders.types import Record
-from eventstore.stored.read_transaction import ReadTransaction
+from eventstore import (
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    ReadTransaction,
+    Record,
+    Retraction,
+    Store,
+    is_structural,
+)
 from projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.stored.revision_codec import CODE, PROJECTION

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import overload
 
-from eventstore import Store
-from eventstore.events import CondensationAction, Event
+from eventstore import CondensationAction, Event, Store
 from projections.intervals import contains
 from projections.retractions import intervals_kept
 

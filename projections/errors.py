@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventstore.errors import EventStoreError
+from eventstore import EventStoreError
 
 
 class NoSuchVersion(EventStoreError, ValueError):

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from eventstore.events import (
-    Annotation,
-    CondensationAction,
-    CondensationSummary,
-    Event,
-    Retraction,
-    is_structural,
-    summary_of,
-)
+from eventstore import Annotation, CondensationAction, CondensationSummary, Event, Retraction, is_structural, summary_of
 from projections.fold import summary_event
 from projections.intervals import contains
 from projections.notebook import ShownAsTable, Table, event_row, rows_of

@@ -20,19 +20,19 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from eventstore.errors import InvalidEvent, UnknownEventType
-from eventstore.events import (
-    LOST,
-    MAY_BE_STRUCTURAL,
+from eventstore import (
     NOT_RECORDED,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
     Event,
+    InvalidEvent,
     Retraction,
     UnknownEvent,
+    UnknownEventType,
     summary_id,
 )
+from eventstore.events import LOST, MAY_BE_STRUCTURAL
 from projections.intervals import Intervals
 from projections.items import NO_ITEMS, Items
 from projections.left_behind import left_behind_after

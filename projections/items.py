@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import overload
 
-from eventstore.events import Event
+from eventstore import Event
 from projections.units import Units, UnitsSoFar, units
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 
-from eventstore.events import Action, Event, Observation
+from eventstore import Action, Event, Observation
 from projections.units import UNSEEN, units
 
 

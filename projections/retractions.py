@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eventstore.events import Event, Retraction
+from eventstore import Event, Retraction
 from projections.intervals import Intervals
 
 

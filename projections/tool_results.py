@@ -8,9 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
-from eventstore.events import Action, Content, Event, Observation
-from eventstore.stored.read_transaction import ReadTransaction
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Content,
+    Event,
+    InvalidEvent,
+    Observation,
+    ReadTransaction,
+    Recorded,
+    Store,
+    VersionConflict,
+)
 from eventstore.values.arguments import text
 from eventstore.writing.generation import Generation
 from projections.view import View

@@ -28,7 +28,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
+from eventstore import Action, Annotation, Event, Observation, UnknownEvent
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.events import NOT_RECORDED, CondensationAction, CondensationSummary, Event
+from eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event
 from projections.intervals import Intervals, contains, normalize
 
 _FORMAT = "openhands-v0"

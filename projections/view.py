@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-from eventstore.events import Action, CondensationAction, Event
+from eventstore import Action, CondensationAction, Event
 from eventstore.values.arguments import whole
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold

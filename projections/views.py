@@ -15,12 +15,21 @@ from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
-from eventstore import Store
-from eventstore.errors import EventStoreError, UnknownEventType
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.recorders.types import Conversation, Record
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.write_transaction import WriteTransaction, project
+from eventstore import (
+    NOT_RECORDED,
+    CondensationAction,
+    Event,
+    EventStoreError,
+    ReadTransaction,
+    Record,
+    Retraction,
+    Store,
+    UnknownEventType,
+    WriteTransaction,
+    summary_of,
+)
+from eventstore.recorders.types import Conversation
+from eventstore.stored.write_transaction import project
 from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
@@ -125,7 +134,13 @@ class Views:
             look(found)
         if view is not None:
             return view
-        view = UnreadView(self, conversation, found.version, self._dialect)
+        version = found.version
+        view = UnreadView(
+            version,
+            self._dialect,
+            read=lambda: self.at(conversation, version),
+            read_tail=lambda count: self.tail(conversation, count, version)[1],
+        )
         with self._lock:
             self._unread[id(view)] = view
         return view

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventstore.events import Event
+from eventstore import Event
 from projections.messages import anthropic, chat
 from projections.messages.content import says_something
 from projections.messages.turns import DIALECTS, Dialect, Rendered, checked, turns

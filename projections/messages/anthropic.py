@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
-from eventstore.events import Content, Event, SystemMessage
+from eventstore import Content, Event, SystemMessage
 from projections.messages.chat import limited_cache_marks, matching, signed, unsaid
 from projections.messages.content import Part, data_of, image_url_of, is_blank, named, parts_of, sendable, text_part
 from projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from eventstore.events import Content, Observation
+from eventstore import Content, Observation
 from projections.messages.content import Part, image_url_of, is_blank, joined, named, parts_of, sendable, text_part
 from projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of
 

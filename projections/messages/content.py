@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from eventstore.events import Content
+from eventstore import Content
 from eventstore.values.json_values import said
 
 Part = dict[str, Any]

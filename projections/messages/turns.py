@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 import msgspec
 
-from eventstore.errors import InvalidArgument
-from eventstore.events import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
+from eventstore import Action, CondensationSummary, Content, Event, InvalidArgument, Message, Observation, SystemMessage
 from eventstore.values.json_values import said
 from projections.messages.content import is_blank, sendable
 from projections.units import units

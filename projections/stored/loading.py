@@ -6,9 +6,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from eventstore.events import MAY_BE_STRUCTURAL, Event, is_structural
-from eventstore.recorders.types import Record
-from eventstore.stored.read_transaction import ReadTransaction
+from eventstore import Event, ReadTransaction, Record, is_structural
+from eventstore.events import MAY_BE_STRUCTURAL
 from projections.stored.revision import (
     EMPTY_FOLD,
     ViewFold,

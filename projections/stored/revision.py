@@ -14,17 +14,17 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from eventstore.events import (
-    MAY_BE_STRUCTURAL,
+from eventstore import (
     NOT_RECORDED,
     CondensationAction,
     Event,
+    Record,
     Retraction,
     is_structural,
     summary_id,
     summary_of,
 )
-from eventstore.recorders.types import Record
+from eventstore.events import MAY_BE_STRUCTURAL
 from projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
 from projections.intervals import Intervals, contains
 from projections.items import Items

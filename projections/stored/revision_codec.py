@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from eventstore.recorders.types import Record
+from eventstore import Record
 
 PROJECTION = "views"
 CODE = 2

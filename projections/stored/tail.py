@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eventstore.events import MAY_BE_STRUCTURAL, NOT_RECORDED, CondensationAction, Event, is_structural
-from eventstore.stored.read_transaction import ReadTransaction
+from eventstore import NOT_RECORDED, CondensationAction, Event, ReadTransaction, is_structural
+from eventstore.events import MAY_BE_STRUCTURAL
 from projections.fold import summary_event
 from projections.intervals import Intervals
 from projections.stored.loading import StoredPast, stored_revision

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from eventstore.events import CondensationAction, Event
+from eventstore import CondensationAction, Event
 from projections.fold import ViewState
 from projections.messages import Dialect
 from projections.view import View
-
-if TYPE_CHECKING:
-    from projections.views import Views
 
 
 class UnreadView(View):
@@ -22,16 +18,24 @@ class UnreadView(View):
     It equals the View that is read at once, whatever is appended since. Reading raises what ``Views.at`` raises.
     """
 
-    def __init__(self, views: Views, conversation: str, version: int, dialect: Dialect) -> None:
-        values = vars(self)  # a View is frozen: only this fills it
-        values["_views"], values["_conversation"], values["_version"] = views, conversation, version
-        values["dialect"] = dialect
+    _version: int
+    _read: Callable[[], View]
+    _read_tail: Callable[[int], tuple[Event, ...]]
+
+    def __init__(
+        self,
+        version: int,
+        dialect: Dialect,
+        read: Callable[[], View],
+        read_tail: Callable[[int], tuple[Event, ...]],
+    ) -> None:
+        # a View is frozen: only this fills it
+        vars(self).update(_version=version, dialect=dialect, _read=read, _read_tail=read_tail)
 
     @cached_property
     def whole(self) -> View:
         """The same View, read."""
-        view: View = self._views.at(self._conversation, self._version)
-        return view
+        return self._read()
 
     @property
     def state(self) -> ViewState:
@@ -48,8 +52,4 @@ class UnreadView(View):
     def tail(self, count: int) -> tuple[Event, ...]:
         if "whole" in vars(self):
             return self.whole.tail(count)
-        return self._views.tail(self._conversation, count, version=self._version)[1]
-
-    _views: Views
-    _conversation: str
-    _version: int
+        return self._read_tail(count)
