@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from eventstore.errors import InvalidOption, StoreUnavailable
 from eventstore.maintenance.damage import staged_conversations
-from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verdicts
 from eventstore.maintenance.whole_file import new_beside, sync
 from eventstore.recorders.base import Recorder, RecorderOfFile
@@ -88,7 +87,8 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
 
 def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
     """Remove the remains of killed imports, complete interrupted erasures, and return the space of deleted rows to the
-    file system. No byte of them stays in the file.
+    file system. Where bytes of erased, redacted or re-encrypted events were pending, none is left in the file and its
+    log.
 
     Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are pending, the call waits up
     to ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole
@@ -101,10 +101,15 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
         stale = _stale(recorder, database.now() - _STALE_US)
         for key in (*file.left_of_erased(), *stale):
             delete_rows(recorder, key)
-        returned = file.compact()
-        if not returned and recorder.value("bytes_pending"):
-            purge(recorder, patience_s, "the file is rewritten")
-            returned = True
+        pending = recorder.value("bytes_pending") != ""
+        returned = file.compact(patience_s if pending else 0)
+        if pending and not returned:
+            still_read = StoreUnavailable(
+                f"{file.path} is rewritten, but the deleted bytes are still in the files, because a reader that was "
+                f"opened before is still open; end it and run 'foldlog vacuum' again"
+            )
+            still_read.unfinished = True
+            raise still_read
         return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "", returned)
 
 

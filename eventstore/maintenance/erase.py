@@ -45,13 +45,14 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``. Return its tombstone, which says whether bytes of its events are still in the files. If
-    so, ``vacuum`` or the next erasure removes them, on PostgreSQL autovacuum or a call as the owner of the tables;
-    without ``complete``, this call does not try to. Call it again to finish an interrupted erasure. It works in small
-    transactions, so other writers wait only briefly.
+    """Erase ``conversation``: no reader sees it from then on. Return its tombstone. Call it again to finish an
+    interrupted erasure. It works in small transactions, so other writers wait only briefly.
 
-    A reader that was opened before keeps the bytes in the files: the erasure waits up to ``patience_s`` seconds for it,
-    then raises ``StoreUnavailable``, and has to be run again.
+    The tombstone says whether bytes of its events may still be in the files (``bytes_pending``). In a SQLite file they
+    are until ``vacuum`` has rewritten it. On PostgreSQL the call vacuums the tables, unless ``complete`` is False; as a
+    role that may not, it leaves that to autovacuum or to a call as their owner. Where a transaction that began before
+    may still read the rows, it waits up to ``patience_s`` seconds, then raises ``StoreUnavailable``, and has to be run
+    again.
 
     Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, with their own
     forks; ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which events the forks
@@ -59,8 +60,8 @@ def erase(
     changed since.
 
     Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks that are not erased with it; and
-    ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events,
-    writing the log back, and reading the file once.
+    ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events;
+    on PostgreSQL, a look at every page of the tables that is not all visible.
     """
     text("conversation", conversation)
     reason = reason_text(reason, "tombstone")
@@ -178,11 +179,11 @@ def _mark(
 
 
 def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
-    """Overwrite deleted and replaced rows in the files. Return whether all are overwritten; if not, ``vacuum``
-    completes it.
+    """Remove the bytes of deleted and replaced rows, on PostgreSQL. Return whether none is pending; in a SQLite file,
+    ``vacuum`` removes them.
 
-    The call waits up to ``patience_s`` seconds for open readers, then raises ``StoreUnavailable``, as it does where the
-    disk refuses. The error is ``unfinished``.
+    The call waits up to ``patience_s`` seconds for open transactions, then raises ``StoreUnavailable``, as it does
+    where the disk refuses. The error is ``unfinished``.
     """
     until = time.monotonic() + patience_s
     while True:

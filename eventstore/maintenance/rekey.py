@@ -24,7 +24,7 @@ from eventstore.maintenance.damage import (
     staged_conversations,
 )
 from eventstore.maintenance.erase import purge, unfinished
-from eventstore.recorders.base import RecorderOfFile, Transaction
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewForm, NewKey, NewMark
 from eventstore.recorders.errors import KeyReplaced, RecorderError
 from eventstore.recorders.types import Conversation, Row
@@ -65,10 +65,10 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
     """Store every conversation, or those named, with the settings of the open store: compressed, if a compression was
     chosen, and encrypted, if the store has a key. ``decrypt``: as plain text.
 
-    At the end the old form is gone from the files, as after an erasure; where the last result has ``bytes_pending``,
-    ``vacuum`` removes it. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is encrypted and
-    its key is not given: then nothing is changed. Cost: reading all rows that may change, and writing the changed ones;
-    memory for one transaction.
+    The last result says whether bytes of the old form may still be in the files (``bytes_pending``), as after an
+    erasure; ``vacuum`` removes them. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is
+    encrypted and its key is not given: then nothing is changed. Cost: reading all rows that may change, and writing the
+    changed ones; memory for one transaction.
     """
     database = store.database
     with translated():
@@ -95,10 +95,9 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
             staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
-        is_file = isinstance(database.recorder, RecorderOfFile)  # a file knows whether bytes are pending
         gone = purge(database.recorder, patience_s, "all events are stored in their new form")
         if last is not None:
-            yield last._replace(bytes_pending=database.bytes_pending if is_file else not gone)
+            yield last._replace(bytes_pending=not gone)
 
 
 def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation | Unlisted]:

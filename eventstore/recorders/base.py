@@ -233,9 +233,8 @@ class RecorderOnDisk(Protocol):
     """The additional methods of a recorder whose database lies on a disk."""
 
     def purge(self) -> bool:
-        """Overwrite deleted and replaced rows in the files. Return whether all are overwritten: False where only
-        ``compact``, or the owner of a server's tables, can do the rest. ``StillRead`` while a reader that needs them is
-        open: try again.
+        """Remove the bytes of deleted and replaced rows. Return False where only ``compact``, or the owner of a
+        server's tables, can do it. ``StillRead`` while a reader that needs them is open: try again.
         """
 
     def check(self) -> Iterator[str]:
@@ -287,9 +286,10 @@ class RecorderOfFile(Protocol):
     def left_of_erased(self) -> Sequence[int]:
         """Return the keys of erased conversations that still have rows, because their erasure was interrupted."""
 
-    def compact(self) -> bool:
-        """Return the space of deleted rows to the file system. Return whether the space is returned and the deleted
-        bytes are gone from the file: while a reader is open, that comes later.
+    def compact(self, patience_s: float) -> bool:
+        """Rewrite the file without the bytes of deleted and replaced rows. Return False where a reader that was opened
+        before stays open for ``patience_s`` seconds: then the file does not shrink, and bytes stay pending.
 
-        Positions stay. Readers go on, writers wait. It needs free space of the size of the file.
+        Positions stay. Readers go on; writers wait while the file is rewritten. It needs free space of the size of the
+        file.
         """

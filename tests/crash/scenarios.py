@@ -16,8 +16,9 @@ import eventstore.writing.importing
 from eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
+from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.redact import redact as redact_event
-from eventstore.recorders.sqlite.log import checkpoints
+from eventstore.recorders.sqlite import checkpoints
 from eventstore.store import prepare_append
 from eventstore.stored import staging
 from eventstore.writing.together import append_all
@@ -215,6 +216,7 @@ def erase(path: Path, ledger: Ledger) -> None:
         erasure.erase(store, "secret", reason="asked to")
         recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
         ledger.enter("c1", recorded[0].id, 2, "after")
+        vacuum(store)
 
 
 def _with_a_secret_event(path: Path) -> None:
@@ -240,6 +242,7 @@ def redact(path: Path, ledger: Ledger) -> None:
         ledger.enter("c1", recorded[0].id, 2, "after")
         _append_secret(store)
         assert store.version("c1") == 16
+        vacuum(store)
 
 
 def fork(path: Path, ledger: Ledger) -> None:
@@ -266,6 +269,7 @@ def detach(path: Path, ledger: Ledger) -> None:
         recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
         ledger.enter("f", recorded[0].id, 3, "own")
         assert store.version("f") == 15
+        vacuum(store)
 
 
 def _with_secret_forks(path: Path) -> None:
@@ -286,6 +290,7 @@ def erase_with_forks(path: Path, ledger: Ledger) -> None:
         assert {row.id for row in store.conversations() if row.erased_at is not None} == {"c1", "branch", "leaf"}
         recorded = store.append("c2", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
         ledger.enter("c2", recorded[0].id, 2, "after")
+        vacuum(store)
 
 
 def migrate_new(path: Path, ledger: Ledger) -> None:

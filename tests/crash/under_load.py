@@ -18,7 +18,7 @@ from pathlib import Path
 
 import eventstore.writing.importing
 from eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
-from eventstore.recorders.sqlite.log import checkpoints
+from eventstore.recorders.sqlite import checkpoints
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
 WRITERS = 8

@@ -9,16 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from eventstore import ANY_VERSION, Message, Store, open_store
-from eventstore.recorders.sqlite import writing
-from eventstore.recorders.sqlite.log import checkpoints, space
-from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
-from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.maintenance.backup import Vacuumed, vacuum
+from eventstore.recorders.sqlite import checkpoints, maintenance, writing
+from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from eventstore.stored.read_transaction import reading
 
 AT = 50
@@ -31,7 +29,6 @@ needs_descriptors = pytest.mark.skipif(
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(checkpoints, "AT", AT)
-    monkeypatch.setattr(space, "LOG_BYTES", 0)
     with open_store(tmp_path / "history.db") as store:
         append(store)
         yield store
@@ -71,16 +68,15 @@ def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None
     """
 
     def between(store: Store) -> None:
-        written_back = StoreFile.written_back
+        write_back = maintenance.write_back
 
-        @contextmanager
-        def then_append(file: StoreFile) -> Iterator[None]:
+        def then_append(connection: sqlite3.Connection) -> tuple[int, int]:
             with reading(store, "c1"):
-                with written_back(file):
-                    yield
+                written_back = write_back(connection)
                 append(store)
+                return written_back
 
-        monkeypatch.setattr(StoreFile, "written_back", then_append)
+        monkeypatch.setattr(maintenance, "write_back", then_append)
 
     return between
 
@@ -123,7 +119,6 @@ def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path: 
     monkeypatch.setattr(checkpoints, "AT", AT)
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(writing, "IN_COMMITS_AT", 2 * AT)
-    monkeypatch.setattr(space, "LOG_BYTES", 0)
     monkeypatch.setattr(LogCheckpoints, "_write_back", fail)
     with open_store(tmp_path / "history.db") as store:
         append_in_turn(store, 200)
@@ -137,66 +132,67 @@ def test_a_writer_waits_where_the_thread_does_not_keep_up(
 ):
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
     at_work, go_on = threading.Event(), threading.Event()
-    written_back = StoreFile.written_back
+    write_back = maintenance.write_back
 
-    @contextmanager
-    def slowly(file: StoreFile) -> Iterator[None]:
-        with written_back(file):
-            at_work.set()
-            assert go_on.wait(60)
-            yield
+    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
+        at_work.set()
+        assert go_on.wait(60)
+        return write_back(connection)
 
-    monkeypatch.setattr(StoreFile, "written_back", slowly)
-    writer = threading.Thread(target=lambda: [append(store) for _ in range(40)])
+    monkeypatch.setattr(maintenance, "write_back", slowly)
+
+    def write() -> None:
+        while not at_work.is_set():
+            append(store)
+        append(store)
+        ended.set()
+
+    ended = threading.Event()
+    writer = threading.Thread(target=write)
     writer.start()
     assert at_work.wait(60)
-    writer.join(1)
-    waited = writer.is_alive()
+    waited = not ended.wait(1)
     go_on.set()
     writer.join()
     assert waited
-    assert store.version("c1") == 41
 
 
 @needs_descriptors
-def test_what_is_erased_is_gone_though_the_log_was_being_written_back(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_vacuum_waits_until_the_log_has_been_written_back(store: Store, monkeypatch: pytest.MonkeyPatch):
     at_work, go_on = threading.Event(), threading.Event()
-    written_back = StoreFile.written_back
+    write_back = maintenance.write_back
 
-    @contextmanager
-    def slowly(file: StoreFile) -> Iterator[None]:
-        with written_back(file):
-            at_work.set()
-            assert go_on.wait(60)
-            yield
+    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
+        at_work.set()
+        assert go_on.wait(60)
+        return write_back(connection)
 
-    monkeypatch.setattr(StoreFile, "written_back", slowly)
+    monkeypatch.setattr(maintenance, "write_back", slowly)
     append(store, 2 * AT)
     assert at_work.wait(60)
-    purged: list[bool] = []
-    purge = threading.Thread(target=lambda: purged.append(store._recorder.purge()))
-    purge.start()
-    purge.join(0.1)
-    assert purged == []
+    vacuumed: list[Vacuumed] = []
+    thread = threading.Thread(target=lambda: vacuumed.append(vacuum(store)))
+    thread.start()
+    thread.join(0.1)
+    assert vacuumed == []
     go_on.set()
-    purge.join()
-    assert purged == [True]
+    thread.join()
+    assert [done.space_returned for done in vacuumed] == [True]
 
 
 @needs_descriptors
 def test_a_store_that_is_closed_waits_for_its_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch):
     at_work, ended = threading.Event(), threading.Event()
-    written_back = StoreFile.written_back
+    write_back = maintenance.write_back
 
-    @contextmanager
-    def slowly(file: StoreFile) -> Iterator[None]:
-        with written_back(file):
-            at_work.set()
-            time.sleep(0.3)
-            yield
+    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
+        at_work.set()
+        time.sleep(0.3)
+        written_back = write_back(connection)
         ended.set()
+        return written_back
 
-    monkeypatch.setattr(StoreFile, "written_back", slowly)
+    monkeypatch.setattr(maintenance, "write_back", slowly)
     append(store, 2 * AT)
     assert at_work.wait(60)
     store.close()
@@ -206,22 +202,20 @@ def test_a_store_that_is_closed_waits_for_its_checkpoint(store: Store, monkeypat
 @needs_descriptors
 def test_a_fork_waits_for_a_checkpoint_and_both_processes_go_on(tmp_path: Path):
     program = """
-import contextlib, os, sys, threading, time
+import os, sys, threading, time
 from eventstore import ANY_VERSION, Message, open_store
-from eventstore.recorders.sqlite.log import checkpoints
-from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.recorders.sqlite import checkpoints, maintenance
 checkpoints.AT = 4
 begun, busy = threading.Event(), [False]
-written_back = StoreFile.written_back
-@contextlib.contextmanager
-def slowly(file):
-    with written_back(file):
-        busy[0] = True
-        begun.set()
-        time.sleep(0.1)
-        yield
-        busy[0] = False
-StoreFile.written_back = slowly
+write_back = maintenance.write_back
+def slowly(connection):
+    busy[0] = True
+    begun.set()
+    time.sleep(0.1)
+    written_back = write_back(connection)
+    busy[0] = False
+    return written_back
+maintenance.write_back = slowly
 store = open_store(sys.argv[1])
 def append(n):
     for _ in range(n):

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,7 @@ from eventstore import ConversationErased, CorruptEvent, Message, Store, StoreUn
 from eventstore.codec import encode
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
-from eventstore.recorders.sqlite import SQLiteRecorder, schema
-from eventstore.recorders.sqlite.log import checkpoints, space
+from eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -138,15 +136,6 @@ def lengths_of_the_log(recorder: SQLiteRecorder, path: str, appends: int) -> lis
     return lengths
 
 
-def test_the_log_is_lengthened_ahead_of_whoever_goes_on_writing(recorder: SQLiteRecorder, path: str):
-    lengths = lengths_of_the_log(recorder, path, 120)
-    steps = sorted(set(lengths))
-    assert len(steps) < 12  # and not some 120
-    assert all(after <= 2 * before + 100_000 for before, after in pairwise(steps))
-    with recorder.read() as reader:
-        assert reader.conversation("c1").version == 121  # type: ignore[union-attr]
-
-
 def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: SQLiteRecorder, path: str):
     key = begin(recorder)
     body = b"x" * 100_000
@@ -154,44 +143,6 @@ def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: S
         recorder.transact(lambda t, n=n: t.insert(key, [row(n)._replace(body=body)]))
     bytes_max = checkpoints.IN_COMMITS_AT * (4_096 + 24)
     assert os.path.getsize(f"{path}-wal") < bytes_max + 2 * len(body)
-
-
-def test_a_log_that_was_emptied_is_lengthened_again(
-    recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(space, "LOG_BYTES", 300_000)
-    lengths_of_the_log(recorder, path, 60)
-    recorder.purge()
-    assert os.path.getsize(f"{path}-wal") < 10_000  # one page, where it overwrote a gap
-    key = begin(recorder, "c2")
-    lengths = set()
-    for n in range(1, 31):
-        recorder.transact(lambda t, n=n: t.insert(key, [row(n)]))
-        lengths.add(os.path.getsize(f"{path}-wal"))
-    assert len(lengths) < 15
-
-
-def test_the_log_stays_as_it_is_where_there_is_no_space_to_lengthen_it(
-    recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
-):
-    before = []
-
-    def full(file: int, content: bytes, at: int) -> int:
-        if at == 0:
-            return write(file, content, at)  # the name of the holder, into the file of the write lock
-        before.append(at)
-        with open(f"{path}-wal", "r+b") as log:
-            log.seek(at)
-            log.write(content[: len(content) // 2])
-        raise OSError(28, "No space left on device")
-
-    write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", full)
-    lengths = lengths_of_the_log(recorder, path, 3)
-    assert before[1:] == lengths[:-1]
-    assert lengths[0] - before[0] < 20_000  # what the commit wrote, and nothing of those zeros
-    with recorder.read() as reader:
-        assert reader.conversation("c1").version == 4  # type: ignore[union-attr]
 
 
 def test_many_rows_go_in_as_they_are_whatever_their_number(recorder: SQLiteRecorder):
@@ -752,17 +703,6 @@ def test_a_file_with_a_schema_that_is_not_ours_is_refused(path: str, foreign: st
         connection.executescript(statements)
     with pytest.raises(StoreUnusable, match=problem):
         open_store(f"sqlite:///{path}?mode={mode}")
-
-
-@pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_store_whose_schema_somebody_changes_takes_in_nothing_more(path: str, foreign: str):
-    statements, problem = FOREIGN[foreign]
-    with open_store(f"sqlite:///{path}") as store:
-        store.append("c1", HI, expected_version=0)
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(statements)
-        with pytest.raises(StoreUnusable, match=problem):
-            store.append("c1", HI, expected_version=1)
 
 
 @pytest.mark.parametrize("number", [0, -1])

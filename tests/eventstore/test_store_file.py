@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from benchmarks.counts import traced
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.maintenance.backup import back_up, vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.recorders.sqlite import store_file
-from eventstore.recorders.types import Beginning
-from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import reading
 
 
@@ -169,20 +162,11 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
     if change in (rename_all, replace_folder):  # the store itself is whole, wherever it is now
         moved = folder / "moved.db" if change is rename_all else tmp_path / "moved" / "history.db"
         assert contents(moved) == ["in the copy", "after the copy"]
-    if change is replace:
-        for mode in ("rwc", "ro"):
-            with pytest.raises(StoreUnavailable, match=r"history.db-wal is the log of a file that .* has replaced"):
-                open_store(f"sqlite:///{path}?mode={mode}")
-        path.with_name("history.db-wal").unlink()
-    if change in (replace, replace_and_clear):
+    if change is replace_and_clear:
         assert contents(path) == ["in the copy"]
 
 
-def remove_log(path: Path, copy: Path) -> None:
-    path.with_name("history.db-wal").unlink()
-
-
-@pytest.mark.parametrize("change", [remove, rename, remove_log])
+@pytest.mark.parametrize("change", [remove, rename])
 @pytest.mark.parametrize("events", [50, 3_000])
 @pytest.mark.parametrize("opened", ["when it was new", "again"])
 def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_read_nothing(
@@ -201,33 +185,6 @@ def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_rea
     assert len(contents(tmp_path / "saved.db")) == events
 
 
-@pytest.mark.parametrize("log", ["none", "empty"])
-def test_a_file_without_a_log_gets_one_whatever_lies_beside_it(path: Path, log: str):
-    """An empty file with the name of the log does not say that SQLite uses it."""
-    with open_store(path) as store:
-        append(store, "before")
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
-    if log == "empty":
-        for suffix in ("-wal", "-shm"):
-            path.with_name(f"history.db{suffix}").touch()
-    open_store(path).close()
-    assert path.read_bytes()[18:20] == b"\2\2"
-    assert contents(path) == ["before"]
-
-
-def test_a_log_that_the_first_connection_makes_is_seen_without_a_question(path: Path):
-    with open_store(path) as store:
-        append(store, "before")
-    statements: list[str] = []
-    with traced(statements), open_store(path) as store:
-        assert store.version("c1") == 1
-        assert not [statement for statement in statements if "journal_mode" in statement]
-        path.with_name("history.db-wal").unlink()
-        with pytest.raises(StoreUnavailable, match=r"history.db-wal or .* was removed"):
-            append(store, "never")
-
-
 def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):
     path.rename(path.with_name("moved.db"))
     with pytest.raises(StoreUnavailable, match="was removed or renamed"):
@@ -235,16 +192,6 @@ def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):
     path.with_name("moved.db").rename(path)
     append(store, "again")
     assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
-
-
-def test_a_file_that_is_removed_during_a_commit_acknowledges_nothing(store: Store, path: Path):
-    def work(transaction: object) -> None:
-        transaction.begin(Beginning("c2", 5, b"s" * 16))  # type: ignore[attr-defined]
-        path.unlink()  # after the look before the commit
-
-    lost = "was removed or replaced during a commit, so what was written may be"
-    with pytest.raises(StoreUnavailable, match=lost), translated():
-        store._recorder.transact(work)
 
 
 def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store, path: Path, tmp_path: Path):
@@ -292,16 +239,6 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path: Path, al
     assert contents(path) == [f"{n}" for n in range(50)]
 
 
-def test_a_rollback_journal_of_a_file_that_was_moved_is_kept_and_that_of_a_new_file_is_not(path: Path):
-    journal = path.with_name("history.db-journal")
-    header = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(8)
-    journal.write_bytes(header + (7).to_bytes(4, "big") + bytes(492))
-    with pytest.raises(StoreUnavailable, match=r"history.db-journal has 512 bytes"):
-        open_store(path)
-    journal.write_bytes(header + bytes(496))  # as a process leaves it that is killed while it makes a file
-    open_store(path).close()
-
-
 # -- two names --------------------------------------------------------------------------------------------------------
 
 
@@ -323,41 +260,6 @@ def test_a_file_that_gets_a_second_name_is_not_written_to_as_long_as_it_has_it(s
     path.with_name("second.db").unlink()
     append(store, "again")
     assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
-
-
-def test_a_file_that_is_mounted_alone_is_not_opened(path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A container's view of ``-v /srv/history.db:/data/history.db``: the log beside it is another one than outside."""
-    with open_store(f"sqlite:///{path}") as store:
-        append(store, "before")
-    assert contents(path) == ["before"]
-    monkeypatch.setattr(store_file, "_in_its_folder", set())  # as another process would find it
-    mounts = iter([b"99", b"1"])  # of the file, and of its folder
-    monkeypatch.setattr(store_file, "_mount_of", lambda _: next(mounts))
-    with pytest.raises(StoreUnavailable, match=r"is mounted as a single file.*mount the folder that holds it instead"):
-        open_store(f"sqlite:///{path}")
-
-
-def test_a_file_that_is_really_mounted_alone_is_not_opened(path: Path, tmp_path: Path):
-    with open_store(f"sqlite:///{path}") as store:
-        append(store, "before")
-    target = tmp_path / "mounted.db"
-    target.touch()
-    opening = (
-        "import sys, eventstore\n"
-        "try: eventstore.open_store('sqlite:///' + sys.argv[1])\n"
-        "except eventstore.StoreUnavailable as error: print(error)\n"
-    )
-    command = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
-    mounted = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command, "sh", str(path), str(target), sys.executable, opening],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if mounted.returncode != 0 and "eventstore" not in mounted.stderr:
-        pytest.skip(f"this user may not mount anything here: {mounted.stderr.strip()}")
-    assert "is mounted as a single file" in mounted.stdout
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------
@@ -405,188 +307,3 @@ class Agent:
     def end(self) -> None:
         self._process.communicate(timeout=300)
         assert self._process.returncode == 0
-
-
-@pytest.mark.parametrize("suffixes", [["-wal", "-shm"], ["-wal"], ["-shm"]])
-def test_a_store_whose_log_was_removed_is_not_written_to_and_never_gets_the_old_log(path: Path, suffixes: list[str]):
-    """``cp backup.db history.db`` keeps the inode; to remove the log then is what one restores with by hand."""
-    agent = Agent(path)
-    assert agent.do("in the copy") == "done"
-    with open_store(f"sqlite:///{path}?mode=ro") as store:
-        back_up(store, str(path.with_name("copy.db")))
-    assert agent.do("after the copy") == "done"
-    subprocess.run(["cp", path.with_name("copy.db"), path], check=True)
-    for suffix in suffixes:
-        path.with_name(path.name + suffix).unlink()
-    assert "was removed while the store was open, and nothing was written" in agent.do("never")
-    assert agent.do("close") == "done"
-    assert path.read_bytes() == path.with_name("copy.db").read_bytes()
-    assert "end the process, then open the store again" in agent.do("open")
-    agent.end()
-    assert path.read_bytes() == path.with_name("copy.db").read_bytes()
-
-
-def test_the_log_is_lengthened_through_the_writers_own_descriptor(store: Store, path: Path):
-    """The name may be another store's by now: nothing is written to it."""
-    log = store._recorder._writing._log_space._log  # type: ignore[union-attr]
-    if log is None:
-        pytest.skip("this system does not list the descriptors of a process")
-    assert os.path.samestat(os.fstat(log), os.stat(f"{path}-wal"))
-    opened = os.open
-    try:
-        os.open = None  # type: ignore[assignment]
-        for n in range(50):
-            append(store, f"{n}")
-    finally:
-        os.open = opened
-    assert path.with_name("history.db-wal").stat().st_size > 200_000
-
-
-# -- the content ------------------------------------------------------------------------------------------------------
-
-
-def copy_over(path: Path, other: Path) -> None:
-    """As ``cp`` does: the file keeps its inode. The log stays where it is."""
-    subprocess.run(["cp", str(other), str(path)], check=True)
-
-
-@pytest.mark.parametrize("what", ["a backup", "another store", "a letter"])
-def test_a_store_that_is_overwritten_in_place_is_not_written_to_and_never_gets_its_old_log(path: Path, what: str):
-    other = path.with_name("other.db")
-    agent = Agent(path)
-    assert agent.do("first") == "done"
-    if what == "a backup":
-        with open_store(f"sqlite:///{path}?mode=ro") as store:
-            back_up(store, str(other))
-    elif what == "another store":
-        with open_store(f"sqlite:///{other}") as store:
-            append(store, "of another store")
-    else:
-        other.write_bytes(b"a letter, and no database " * 1_000)
-    checkpoint(path)
-    assert agent.do("second") == "done"
-    checkpoint(path)
-    assert agent.do("third") == "done"
-    copy_over(path, other)
-    for _ in range(2):
-        assert "was overwritten while it was open, and nothing was written" in agent.do("never")
-    assert agent.do("close") == "done"
-    assert path.read_bytes() == other.read_bytes()
-    agent.end()
-    assert path.read_bytes() == other.read_bytes()
-
-
-@pytest.mark.parametrize("what", ["a backup", "another store", "a database", "a letter"])
-def test_a_store_that_is_only_in_its_log_is_not_taken_for_what_was_copied_over_it(path: Path, what: str):
-    other = path.with_name("other.db")
-    with open_store(other) as store:
-        append(store, "of another store")
-    agent = Agent(path)
-    for n in range(50):
-        assert agent.do(f"{n}") == "done"
-    os.utime(path)  # the file is still ours
-    assert agent.do("50") == "done"
-    if what == "a backup":
-        other.unlink()
-        with open_store(f"sqlite:///{path}?mode=ro") as store:
-            back_up(store, str(other))
-    elif what == "a database":
-        other.unlink()
-        with closing(sqlite3.connect(other)) as connection:
-            connection.execute("CREATE TABLE notes (text)")
-    elif what == "a letter":
-        other.write_bytes(b"a letter, and no database " * 1_000)
-    copy_over(path, other)
-    assert "was overwritten while it was open, and nothing was written" in agent.do("never")
-    assert agent.do("close") == "done"
-    agent.end()
-    assert path.read_bytes() == other.read_bytes()
-
-
-def test_a_store_that_is_overwritten_and_then_closed_never_gets_its_old_log(path: Path):
-    agent = Agent(path)
-    assert agent.do("first") == "done"
-    with open_store(f"sqlite:///{path}?mode=ro") as store:
-        back_up(store, str(path.with_name("copy.db")))
-    assert agent.do("second") == "done"
-    checkpoint(path)
-    assert agent.do("third") == "done"
-    copy_over(path, path.with_name("copy.db"))
-    assert agent.do("close") == "done"
-    agent.end()
-    assert path.read_bytes() == path.with_name("copy.db").read_bytes()
-
-
-def checkpoint(path: Path) -> None:
-    """Another program writes the log back: the file changes, and is still the same store."""
-    command = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchone()[0])"
-    done = subprocess.run([sys.executable, "-c", command, str(path)], capture_output=True, text=True, check=True)
-    assert done.stdout == "0\n"
-
-
-@pytest.mark.parametrize("other", ["of its own path", "copied over"])
-@pytest.mark.parametrize("writer", ["of a new store", "of a store that was closed", "of a log that began again"])
-def test_the_log_of_a_killed_writer_is_not_read_into_another_store(path: Path, other: str, writer: str):
-    second = path.with_name("second.db")
-    with open_store(second) as store:
-        for n in range(5):
-            append(store, f"second {n}")
-    if writer == "of a store that was closed":
-        with open_store(path) as store:
-            for n in range(50):
-                append(store, f"{n}")
-    agent = Agent(path)
-    assert agent.do("first") == "done"
-    if writer == "of a log that began again":
-        assert agent.do("write back") == "done"
-    assert agent.do("last") == "done"
-    agent.kill()
-    log = path.with_name("history.db-wal").read_bytes()
-    kept = path.read_bytes()
-    if other == "copied over":
-        copy_over(path, second)
-    else:
-        path.rename(path.with_name("moved.db"))
-        second.rename(path)
-    now = path.read_bytes()
-    for mode in ("rwc", "ro"):
-        with pytest.raises(StoreUnavailable, match=r"history.db-wal is the log of a file that .* has replaced"):
-            open_store(f"sqlite:///{path}?mode={mode}")
-    assert (path.read_bytes(), path.with_name("history.db-wal").read_bytes()) == (now, log)
-    path.write_bytes(kept)
-    assert contents(path)[-1] == "last"
-
-
-def test_a_checkpoint_that_was_killed_is_no_overwriting(path: Path):
-    """Its first page may be on disk, which says how many pages there are, and the others not: SQLite calls the file
-    malformed, until the log is written back by whoever appends next.
-    """
-    agent = Agent(path)
-    assert agent.do("first") == "done"
-    checkpoint(path)
-    long = "x" * 20_000
-    assert agent.do(long) == "done"  # the file grows, so that its first page is in the log
-    by_half = "with open(__import__('sys').argv[1], 'r+b') as f: f.seek(28); f.write((10_000).to_bytes(4, 'big'))"
-    subprocess.run([sys.executable, "-c", by_half, str(path)], check=True)
-    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as alone, pytest.raises(sqlite3.DatabaseError):
-        alone.execute("SELECT * FROM store").fetchall()
-    for n in range(3):
-        assert agent.do(f"after it {n}") == "done"
-    agent.end()
-    assert contents(path) == ["first", long, "after it 0", "after it 1", "after it 2"]
-
-
-def test_checkpoints_of_others_and_vacuums_are_no_overwriting(path: Path):
-    agent = Agent(path)
-    with open_store(f"sqlite:///{path}") as store:
-        for n in range(5):
-            assert agent.do(f"{n}") == "done"
-            checkpoint(path)
-            append(store, f"{n} too")
-            store.append("gone", message("x" * 50_000), expected_version=ANY_VERSION)
-        erase(store, "gone", reason="asked to")
-        assert agent.do("after an erasure") == "done"
-        vacuum(store)
-        assert agent.do("after a vacuum") == "done"
-        assert store.version("c1") == 12
-    agent.end()

@@ -325,13 +325,7 @@ PROTECTIONS = {
         "deleted cells are overwritten",
         "eventstore:open_writer",
         Instead("secure_delete", 'connection.execute("PRAGMA secure_delete = OFF")'),
-        _ERASURE,
-    ),
-    "log": Protection(
-        "the write-ahead log is emptied",
-        "eventstore:_erased",
-        Part("patience_s"),
-        _ERASURE,
+        f"{_ERASURE} -k before_any_vacuum",
     ),
     "staged": Protection(
         "imports that are going on are erased too",
@@ -478,12 +472,6 @@ PROTECTIONS = {
         "eventstore:frames_of",
         Instead("_counted", "committed = 0"),
         f"{_SALVAGE} -k last_commit",
-    ),
-    "log-refused": Protection(
-        "a store with a damaged log is not opened",
-        "eventstore:_check_log",
-        Part("check_undamaged"),
-        f"{_SALVAGE} -k no_store_is_opened",
     ),
     "terminal": Protection(
         "nothing steers a terminal",

@@ -127,7 +127,6 @@ def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> 
     connection.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA schema_version").fetchone()  # where the file got its log just now, a read opens that
     return connection
 
 
@@ -155,11 +154,8 @@ class ReaderPool:
     belong together are changed without a call in between.
     """
 
-    def __init__(
-        self, connect: Callable[[], sqlite3.Connection], disconnect: Callable[[sqlite3.Connection], object]
-    ) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
-        self._disconnect = disconnect
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._idle: list[sqlite3.Connection] = []
@@ -211,7 +207,7 @@ class ReaderPool:
                 if sound and not self._closed and not connection.in_transaction:
                     self._idle.append(connection)
                 else:
-                    self._disconnect(connection)
+                    connection.close()
             if self._resting:
                 self._changed.notify_all()
 
@@ -236,4 +232,4 @@ class ReaderPool:
 
     def _close_idle(self) -> None:
         while self._idle:
-            self._disconnect(self._idle.pop())
+            self._idle.pop().close()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final
 
-from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite.epochs import mark_copy
 from eventstore.recorders.sqlite.reader import SQL
 
@@ -28,17 +27,23 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
             mark_copy(target)
 
 
-def compact(writer: sqlite3.Connection) -> bool:
-    """Rewrite the file. Return whether deleted rows are gone from it: a file with open readers shrinks later."""
-    pending = writer.execute(SQL["bytes_pending"]).fetchone()
+def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
+    """Rewrite the file without the bytes of deleted rows. Return the mark of pending bytes, for ``empty_log``."""
+    pending: tuple[bytes] | None = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
-    try:
-        empty_wal(writer)
-    except StillRead:
+    return pending
+
+
+def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
+    """Write the log back and truncate it: a file that was rewritten gets its new size, and the copies of deleted rows
+    in the log are gone. ``pending`` is the mark of the bytes that are then gone from file and log; it stays where rows
+    were deleted since. Return False while a reader needs the log.
+    """
+    if not _written_back(writer, "TRUNCATE"):
         return False
     if pending is not None:
         writer.execute(SQL["bytes_are_gone"], pending)
-        _written_back(writer, "TRUNCATE")  # else the page of this fact stays in the WAL
+        _written_back(writer, "TRUNCATE")  # else the page of this fact stays in the log
     return True
 
 
@@ -46,23 +51,19 @@ def left_of_erased(reader: sqlite3.Connection) -> list[int]:
     return [key for (key,) in reader.execute(SQL["left_of_erased"])]
 
 
-def empty_wal(writer: sqlite3.Connection) -> None:
-    """Write the WAL back and truncate it. SQLite overwrote the content of deleted cells with zeros; the WAL holds its
-    last copy.
-
-    Raises ``StillRead`` while a reader needs the WAL.
-    """
-    if not _written_back(writer, "TRUNCATE"):
-        raise StillRead("the store is being read, so its WAL cannot be emptied now; try again")
+def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Write the log back as far as readers and writers allow. Return its pages, and those that were written back."""
+    _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return pages, done
 
 
 def restart_log(writer: sqlite3.Connection) -> bool:
-    """Write the WAL back, so that the next commit begins it again. Return False while a reader needs the WAL."""
+    """Write the log back, so that the next commit begins it again. Return False while a reader needs the log."""
     return _written_back(writer, "RESTART")
 
 
 def _written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the WAL back to its end. Wait for readers only a moment: no other connection can write until then."""
+    """Write the log back to its end. Wait for readers only a moment: no other connection can write until then."""
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
     writer.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
     try:

@@ -7,6 +7,7 @@ import errno
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
@@ -15,8 +16,8 @@ from typing import Any, NoReturn, TypeVar
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.errors import DatabaseError, ReadOnly
 from eventstore.recorders.group_commit import CommitQueue
-from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, maintenance, process_forks, schema
+from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     Use,
@@ -29,9 +30,7 @@ from eventstore.recorders.sqlite.connections import (
     open_writer,
     status_of,
 )
-from eventstore.recorders.sqlite.erased_bytes.scrub import Scrubber
 from eventstore.recorders.sqlite.errors import raise_translated, translated
-from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from eventstore.recorders.sqlite.write_lock import WriteLock
@@ -39,6 +38,8 @@ from eventstore.recorders.sqlite.writing import SQLiteWriting
 from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
+
+_RETRY_S = 0.05
 
 _TO_WRITE = "to write, open it as a user who may write the file and its folder, without ?mode=ro at the end of its URL"
 
@@ -137,18 +138,7 @@ class SQLiteRecorder:
     # -- the file as a whole ------------------------------------------------------------------------------------------
 
     def purge(self) -> bool:
-        mark = self._purging()
-        if mark in INSIDE:
-            raise nested(self.path)
-        try:
-            INSIDE.add(mark)
-            with translated(f"purge {self.path}"):
-                with self._alone() as connection:
-                    maintenance.empty_wal(connection)
-                with self._scrubbing:
-                    return self._scrubber.scrub(self._alone, self._readers.connection, self._file.check_open)
-        finally:
-            INSIDE.discard(mark)
+        return self.value("bytes_pending") == ""
 
     def check(self) -> Iterator[str]:
         with _ReadTransaction(self, "check") as connection:
@@ -173,9 +163,18 @@ class SQLiteRecorder:
         with _ReadTransaction(self, "read") as connection:
             return maintenance.left_of_erased(connection)
 
-    def compact(self) -> bool:
-        with translated(f"compact {self.path}"), self._alone() as connection:
-            return maintenance.compact(connection)
+    def compact(self, patience_s: float) -> bool:
+        with translated(f"compact {self.path}"):
+            with self._alone() as connection:
+                pending = maintenance.rewrite(connection)
+            until = time.monotonic() + patience_s
+            while True:
+                with self._alone() as connection:
+                    if maintenance.empty_log(connection, pending):
+                        return True
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(_RETRY_S)
 
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.
@@ -185,39 +184,29 @@ class SQLiteRecorder:
         """
         if self._lock is not None:
             self._queue.refuse_nested()
-            if self._purging() in INSIDE:
-                raise nested(self.path)
         self._close_because("it was closed")
         self._checkpoints.stop(self._patience_s)
         self._close_poller()
-        with self._scrubbing:
-            self._scrubber.close()
         self._readers.close()
         if self._lock is not None:
             with self._queue.alone():
                 self._writing.close()
                 self._lock.close()
-        self._file.close()
 
     # -- a fork -------------------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
-        checkpointed = self._checkpoints.stop(patience_s)  # first: it takes the write lock, and so does scrubbing
-        self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)
-        if self._holds_scrubber:
-            self._scrubber.close()
+        checkpointed = self._checkpoints.stop(patience_s)  # first: it takes the write lock
         self._holds_writers = self._lock is None or self._queue.stop(patience_s)
         if self._holds_writers and self._lock is not None:
             self._writing.close()
         self._close_poller()
-        return self._readers.rest(patience_s) and self._holds_writers and self._holds_scrubber and checkpointed
+        return self._readers.rest(patience_s) and self._holds_writers and checkpointed
 
     def resume(self) -> None:
         self._readers.resume()
         if self._holds_writers and self._lock is not None:
             self._queue.go_on()
-        if self._holds_scrubber:
-            self._scrubbing.release()
         self._checkpoints.go_on()
 
     def renew_in_child(self, *, inherited: bool) -> None:
@@ -225,10 +214,9 @@ class SQLiteRecorder:
             self._close_because("it was in use in another thread when this process was forked")
         if self._lock is not None:
             self._lock.renew_in_child()
-        self._file.renew_in_child()
         # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
         of_writers = vars(self).get("_queue"), vars(self).get("_writing")
-        self._of_parent = (*of_writers, self._readers, self._scrubber, self._checkpoints)
+        self._of_parent = (*of_writers, self._readers, self._checkpoints)
         self._begin()
 
     # -- opening and closing ------------------------------------------------------------------------------------------
@@ -236,12 +224,10 @@ class SQLiteRecorder:
     def _begin(self) -> None:
         """Make what belongs to one process: queue, connections and their locks."""
         self._polling = threading.RLock()  # a signal handler may poll while this thread does
-        self._readers = ReaderPool(self._connect, self._file.disconnect)
+        self._readers = ReaderPool(self._connect)
         self._poller = None
-        self._scrubbing = threading.Lock()
-        self._scrubber = Scrubber(self._file)
         self._checkpoints = LogCheckpoints(self._file, self._connect_to_write, self._alone)
-        self._holds_writers = self._holds_scrubber = False
+        self._holds_writers = False
         if self._lock is not None:
             self._begin_writing(self._lock)
 
@@ -255,10 +241,6 @@ class SQLiteRecorder:
             close_recorder=self._close_because,
         )
         self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
-
-    def _purging(self) -> Mark:
-        """Return the mark of a thread that purges: a signal handler must not wait for the thread it interrupts."""
-        return mark_of(f"{self._database} purge")
 
     def _connect(self) -> sqlite3.Connection:
         return self._file.connect(self._open_reader)
@@ -302,17 +284,19 @@ class SQLiteRecorder:
         """Return whether the file has the newest schema, and whether it has a log. Check the file on a reader's
         connection, which the next reader then gets.
         """
-        found: list[bool] = []
         try:
-            connection = self._file.connect(
-                self._open_reader, lambda opened: found.append(schema.is_current(opened, self.path))
-            )
+            connection = self._connect()
         except sqlite3.OperationalError as error:
             if self.writable and is_on_read_only_disk(self.path):  # SQLite says only that it cannot open the file
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
+        try:
+            is_current = schema.is_current(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
         self._readers.add(connection)
-        return found[0], self._file.has_log(connection)
+        return is_current, os.path.exists(f"{self.path}-wal")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
@@ -324,7 +308,6 @@ class SQLiteRecorder:
             self._writing.take(deadline)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
-            self._writing.sign_again()
             with self._checkpoints.none_beside():
                 yield connection
 
@@ -339,7 +322,7 @@ class SQLiteRecorder:
     def _close_poller(self) -> None:
         with self._polling:
             if self._poller is not None:
-                self._file.disconnect(self._poller)
+                self._poller.close()
                 self._poller = None
 
 

@@ -74,7 +74,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
                 _give_name(file.path, kept)
             for suffix in _BESIDE:
                 with suppress(FileNotFoundError):
-                    _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
+                    if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):  # readers make empty logs
+                        _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
                     os.unlink(f"{file.path}{suffix}")
             _sync(folder)
             os.rename(new, file.path)
@@ -115,15 +116,14 @@ def _alone_in(file: StoreFile) -> Iterator[sqlite3.Connection | None]:
         if os.path.getsize(file.path) == 0:
             raise DatabaseError(f"{file.path} is empty")
         connection = file.connect(partial(open_writer, durable=True))
-        with suppress(RecorderError):
-            maintenance.empty_wal(connection)
+        maintenance.empty_log(connection)
         connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection if connection is not None and connection.in_transaction else None
     finally:
         if connection is not None:
             connection.rollback()
-            file.disconnect(connection)
+            connection.close()
 
 
 def _give_name(path: str, name: str) -> None:

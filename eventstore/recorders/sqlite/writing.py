@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import struct
@@ -13,14 +12,11 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
+from eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from eventstore.recorders.sqlite import epochs
+from eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from eventstore.recorders.sqlite.connections import check_unchanged, open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
-from eventstore.recorders.sqlite.log import checkpoints as log_checkpoints
-from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
-from eventstore.recorders.sqlite.log.space import LogSpace
-from eventstore.recorders.sqlite.reader import SQL
-from eventstore.recorders.sqlite.schema import checked_number
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.write_lock import WriteLock
@@ -78,8 +74,6 @@ class SQLiteWriting:
         """The same as the last commit of this process left it: until it changes, what the transaction keeps holds.
         None in a transaction, after one that was rolled back, and where another connection may have committed since.
         """
-        self._schema_version: object = None
-        """SQLite's own number for the schema that was checked last: it changes with every table, trigger and view."""
         self.connection: sqlite3.Connection | None = None
 
     def take(self, deadline: float) -> None:
@@ -91,33 +85,19 @@ class SQLiteWriting:
         self._stage = _OPEN
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
-        self._file.check_contents()
+        self._file.check()
         self._begun_at = self._log_header(connection)
         left, self._left = self._left, None
         if self._begun_at != left:  # another connection has committed, or our last transaction was rolled back
             self._transaction.forget()
-            self._meet_others(connection)
+            check_unchanged(connection, self._path)
+            epochs.begin_where_copied(connection, self._file.inode)
         self._transaction.inserted = False
-        if self._pages >= self._log_space.pages:
-            self._log_space.make()
 
     def _log_header(self, connection: sqlite3.Connection) -> object:
         if self._index is not None:
             return os.pread(self._index, _HEADER_BYTES, 0)
         return connection.execute("PRAGMA data_version").fetchone()
-
-    def _meet_others(self, connection: sqlite3.Connection) -> None:
-        """Check what another connection may have changed since our last commit."""
-        self._log_space.pages = 0  # it may be another log
-        schema_version = connection.execute("PRAGMA schema_version").fetchone()
-        if schema_version == self._schema_version:
-            check_unchanged(connection, self._path)
-        else:  # a new trigger could take in an event and store nothing
-            checked_number(connection, self._path)
-            self._schema_version = schema_version
-        if not self._has_signed:
-            epochs.begin_where_copied(connection, self._file.inode)
-            connection.execute(SQL["sign_log"])
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -145,8 +125,6 @@ class SQLiteWriting:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._stage = _COMMIT_FAILED
             raise
-        self._has_signed = True
-        self._file.check_committed()
         self._stage = _COMMITTED
         if self._index is None:
             self._left = self._begun_at
@@ -177,9 +155,7 @@ class SQLiteWriting:
         connection = self.connection
         if self._stage == _COMMITTING and connection is not None and not connection.in_transaction:
             # An exception came right after COMMIT: had COMMIT failed, the stage would say so.
-            with contextlib.suppress(WrongFile):  # then the next transaction is refused
-                self._file.check_committed()
-                self._stage = _COMMITTED
+            self._stage = _COMMITTED
         if self._stage == _COMMITTED:
             return True
         self._stage = _NONE
@@ -216,11 +192,8 @@ class SQLiteWriting:
     def open(self) -> sqlite3.Connection:
         """Open the connection that writes. The write lock is held."""
         opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
-        connection, log = self._file.connect_to_log(opened)
+        connection = self._file.connect(opened)
         self._transaction = SQLiteTransaction(connection)
-        self._has_signed = False
-        """Whether the file is in its own epoch, and the log has the page that says whose it is."""
-        self._log_space = LogSpace(log)
         self._left, self._pages = None, 0
         self._index = self._file.index_of_log()
         if self._index is not None:
@@ -228,13 +201,9 @@ class SQLiteWriting:
         self.connection = connection  # the last step, so that none is open by half where a signal handler raises
         return connection
 
-    def sign_again(self) -> None:
-        """Have the next transaction sign the log, which may begin again. The write lock is held."""
-        self._left, self._has_signed = None, False
-
     def close(self) -> None:
         """Close the connection; its open transaction is rolled back."""
         connection, self.connection = self.connection, None
         self._left = self._index = None
         if connection is not None:
-            self._file.disconnect(connection)
+            connection.close()

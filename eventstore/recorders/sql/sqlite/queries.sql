@@ -99,18 +99,11 @@ SELECT value FROM store WHERE name = ?
 
 -- What the table says of the file is text: a name and a number look as an entry of the index of conversations does, and
 -- who reads the pages of a damaged file takes them for one.
--- name: identity
-SELECT name, value FROM store WHERE name IN ('uuid', 'file')
-
 -- name: file
 SELECT value FROM store WHERE name = 'file'
 
 -- name: set_file
 INSERT OR REPLACE INTO store (name, value) VALUES ('file', CAST(? AS TEXT))
-
--- The same value again: its page is then in the log, which cannot be taken for that of another store.
--- name: sign_log
-INSERT OR REPLACE INTO store (name, value) SELECT name, value FROM store WHERE name = 'uuid'
 
 -- name: begin_epoch
 INSERT INTO store (name, value) VALUES (CAST(? AS TEXT), CAST(? AS TEXT))
@@ -132,10 +125,6 @@ ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT
 -- Unless more was deleted since the mark was read.
 -- name: bytes_are_gone
 DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
-
--- name: count_scrub
-INSERT INTO store (name, value) VALUES ('scrubbed', '1')
-ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)
 
 -- name: set_store_value
 INSERT OR REPLACE INTO store (name, value) VALUES (?, CAST(? AS TEXT))

@@ -108,8 +108,9 @@ class LogCheckpoints:
     def _write_back(self) -> int:
         """Write the log back. Return the length at which to write it back next."""
         connection = self._connection = self._connection or self._connect()
-        with self._beside_commits, self._file.written_back():
-            _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._file.check()
+        with self._beside_commits:
+            frames, done = maintenance.write_back(connection)
         if frames - done >= AT:  # a reader needs it, or another process is at it
             return int(frames) + AT
         with self._alone() as writer:
@@ -118,4 +119,4 @@ class LogCheckpoints:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._file.disconnect(connection)
+            connection.close()
