@@ -240,16 +240,17 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation for good. Return its tombstone, once its bytes are gone from the store's files.
+        """Erase a conversation for good. Return its tombstone.
 
-        No reader sees it from the first moment on, and its id is not used again. To erase many, give ``complete=False``
-        for all but the last: the last call removes the bytes of all. Calling it again finishes an interrupted erasure.
-        ``detach_forks`` first gives each of its forks a copy of the shared events. With ``expected``, its row, it is
-        erased only if it has no newer event.
+        No reader sees it from the first moment on, and its id is not used again. In a SQLite file its bytes stay until
+        ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL, to erase many, give ``complete=False`` for all but
+        the last: the last call vacuums the tables. Calling it again finishes an interrupted erasure. ``detach_forks``
+        first gives each of its forks a copy of the shared events. With ``expected``, its row, it is erased only if it
+        has no newer event.
 
         Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are not detached;
-        ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where a reader
-        that was open before stays open. Cost: its events, and reading the file once.
+        ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
+        PostgreSQL, a transaction that began before does not end. Cost: its events.
         """
         return self.maintenance.erase(
             conversation, reason=reason, complete=complete, detach_forks=detach_forks, expected=expected

@@ -398,19 +398,18 @@ class History(ShownAsTable):
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one event for good, given by its id or itself. Return the receipt, once its bytes are
-        gone from the store's files.
+        """Erase the content of one event for good, given by its id or itself. Return the receipt.
 
         Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
         ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
         quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the user of the
-        operating system. Without ``complete`` the next redaction or a vacuum removes the bytes. Calling it again
-        finishes an interrupted redaction.
+        operating system. In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On
+        PostgreSQL the call vacuums the tables, unless ``complete`` is False. Calling it again finishes an interrupted
+        redaction.
 
         Raises ``CannotRedact`` for an event that an earlier version of foldlog recorded, ``InvalidArgument`` where the
-        history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that
-        was open before stays open. Cost: the condensations and the idempotency keys of the history, and reading the
-        file once.
+        history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
+        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history.
         """
         self._meet()
         event_id = event.id if isinstance(event, Event) else whole("event", event)

@@ -103,13 +103,11 @@ def redact(
     with_summaries: bool = False,
     complete: bool = True,
 ) -> RedactionReceipt:
-    """Erase the content of an event. Return the receipt, which says whether bytes of the content are still in the
-    files. If so, ``vacuum`` removes them; without ``complete``, this call does not try to. Call it again to finish an
+    """Erase the content of an event. Return the receipt, which says whether bytes of the content may still be in the
+    files (``bytes_pending``); for ``complete`` and what then removes them, see ``erase``. Call it again to finish an
     interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
-    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. A reader
-    that was opened before keeps the bytes in the files: the redaction waits a minute for it, then
-    raises ``StoreUnavailable``, and has to be run again.
+    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
     event of its own, and ``CannotRedact``, for example for an event that an earlier version of foldlog recorded. Cost:

@@ -42,6 +42,9 @@ EventId = Annotated[
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
+NoVacuum = Annotated[
+    bool, typer.Option("--no-vacuum", help="Leave its bytes in the file until 'foldlog vacuum' removes them.")
+]
 SomeConversations = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),

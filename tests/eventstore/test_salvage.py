@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sqlite3
@@ -27,7 +26,6 @@ from eventstore import (
     Message,
     Observation,
     Store,
-    StoreUnusable,
     UnknownEvent,
     UnknownEventType,
     open_store,
@@ -423,47 +421,6 @@ def test_a_damaged_frame_that_does_not_tell_its_page_leaves_ends_unproved(died: 
     with target:
         assert (done["w"].events, done["w"].whole) == (120, False)
         assert "its end may be lost" in str(done["w"].lost[-1])
-
-
-def test_no_store_is_opened_whose_log_has_damaged_frames(died: Path):
-    change_log(died, 32 + 100 * FRAME + 1_000, b"\xee" * 100)
-    before = Path(f"{died}-wal").read_bytes()
-    for mode in ("rwc", "rw", "ro"):
-        with pytest.raises(StoreUnusable, match=r"would delete the [\d,]+ after them.*'foldlog salvage'"):
-            open_store(f"sqlite:///{died}?mode={mode}")
-        assert Path(f"{died}-wal").read_bytes() == before
-    done, target = salvaged(died)
-    with target:
-        assert done["w"].events == 120
-
-
-def test_a_damaged_last_commit_is_noticed_by_the_index_of_the_log(died: Path, died_once: Path):
-    shutil.copy(f"{died_once}-shm", f"{died}-shm")
-    with open_store(f"sqlite:///{died}") as store:
-        assert store.version("w") == 120
-    for suffix in ("", "-wal", "-shm"):
-        shutil.copy(f"{died_once}{suffix}", f"{died}{suffix}")
-    content = Path(f"{died}-wal").read_bytes()
-    _, last = ends_of_last_transaction(content)
-    change_log(died, last + 500, b"\xee" * 100)
-    with pytest.raises(StoreUnusable, match="would delete the"):
-        open_store(f"sqlite:///{died}")
-    assert carve(str(died), str(died.with_name("c.db"))).frames[1] > 0
-    Path(f"{died}-wal").write_bytes(content[:last])
-    with pytest.raises(StoreUnusable, match="would delete the"):
-        open_store(f"sqlite:///{died}")
-    os.utime(f"{died}-shm", (0, 0))  # from before the system was started
-    with open_store(f"sqlite:///{died}") as store:
-        assert store.version("w") == 119
-
-
-def test_a_log_that_another_process_has_open_is_not_read(died: Path):
-    """SQLite finds its frames by the index, whatever follows them; a process may also begin it again meanwhile."""
-    with open_store(f"sqlite:///{died}") as store:
-        change_log(died, 32 + 100 * FRAME + 1_000, b"\xee" * 100)
-        opened = f"import eventstore; eventstore.open_store('sqlite:///{died}').close()"
-        subprocess.run([sys.executable, "-c", opened], check=True)
-        assert store.version("w") == 120
 
 
 def frames_of_log(path: Path) -> tuple[int, int]:

@@ -131,7 +131,6 @@ def test_what_is_no_backup_is_refused(foldlog, five_messages):
 REMOVALS = {
     "erase": ("erase", "five", "--reason", "asked to", "--yes"),
     "redact": ("redact", "five", 1, "--reason", "asked to", "--yes"),
-    "rekey": ("rekey",),
 }
 
 
@@ -143,12 +142,12 @@ def _full(*_: object) -> None:
 def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, five_messages, monkeypatch, command):
     assert foldlog("import", five_messages).status == 0
     with monkeypatch.context() as full:
-        full.setattr(SQLiteRecorder, "purge", _full)
+        full.setattr(SQLiteRecorder, "compact", _full)
         ran = foldlog(*command, "--json")
-    assert ran.status == 1
-    assert ran.document["outcome"] == "unfinished"
-    assert "is full; free some space); run the same command again" in ran.document["problem"]
-    assert foldlog(*command).status == 0
+    assert (ran.status, ran.document["bytes_pending"]) == (1, True)
+    assert "the vacuum that removes its bytes from the file failed: " in ran.err
+    assert "run 'foldlog vacuum' to remove them" in ran.err
+    assert foldlog(*command, "--json").document["bytes_pending"] is False
 
 
 def test_an_erasure_whose_rows_stay_on_a_full_disk_is_an_erasure(foldlog, five_messages, monkeypatch):

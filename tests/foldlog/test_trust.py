@@ -9,7 +9,6 @@ import pytest
 
 from eventstore import CondensationAction, Message, open_store
 from eventstore.recorders.sqlite.damaged.pages import PageFile
-from eventstore.stored.database import Database
 from foldlog.cli import terminal
 from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
@@ -132,11 +131,8 @@ def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
     assert "3 of two" in foldlog("log", "two").out
 
 
-def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(
-    foldlog, store, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("eventstore.recorders.sqlite.store_file._DESCRIPTORS", "/nowhere")
-    ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json")
+def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(foldlog, store, tmp_path):
+    ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--no-vacuum", "--json")
     assert ran.status == 0
     assert ran.document["bytes_pending"] is True
     assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
@@ -303,28 +299,6 @@ def test_a_file_that_was_cut_off_says_how_much_of_it_is_there(foldlog, tmp_path)
     document = foldlog("salvage", "foldlog.db", "other.db", "--json").document
     assert document["pages"] == {"there": pages - 8, "recorded": pages}
     assert foldlog("salvage", "new.db", "again.db").status == 0
-
-
-def test_no_command_opens_a_store_whose_log_is_damaged(foldlog, store, tmp_path):
-    with open_store(f"sqlite:///{store}") as opened:
-        for n in range(30):
-            opened.append("in the log", Message(source="user", content="x" * 900), expected_version=n)
-        for suffix in ("", "-wal"):
-            shutil.copy(f"{store}{suffix}", tmp_path / f"died.db{suffix}")
-    log = tmp_path / "died.db-wal"
-    log.write_bytes(bytes(32) + log.read_bytes()[32:])
-    content = log.read_bytes()
-    for command in (["verify"], ["list"], ["log", "two"], ["search", "x"], ["recent"], ["backup", "b.db"]):
-        ran = foldlog(*command, "--db", "died.db")
-        assert ran.status == 2
-        assert "died.db-wal is damaged: SQLite reads 0 of its frames" in ran.err
-        assert "'foldlog salvage died.db NEW.db'" in ran.err
-        assert log.read_bytes() == content
-    ran = foldlog("salvage", "died.db", "new.db")
-    assert ran.status == 1
-    assert "4 conversations whole" in ran.out
-    assert "died.db-wal is damaged" in ran.err
-    assert foldlog("list").status == foldlog("verify").status == 0
 
 
 def test_a_list_says_what_it_cannot_read_and_ends_with_1(foldlog, store):
@@ -570,7 +544,7 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
 
 def test_rekey_says_where_bytes_of_the_old_form_are_left(foldlog, store, monkeypatch):
     assert "bytes" not in foldlog("rekey").err
-    monkeypatch.setattr(Database, "bytes_pending", property(lambda self: True))
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     assert "the file of the store may still hold bytes of the old form; run 'foldlog vacuum'" in foldlog("rekey").err
     assert json.loads(foldlog("rekey", "--json").out)["bytes_pending"] is True
 

@@ -467,12 +467,6 @@ PROTECTIONS = {
         Instead("is_of_the_log", "if any(other.follows for one, other in pairwise(frames[end:])):"),
         f"{_SALVAGE} -k crash_leaves",
     ),
-    "log-index": Protection(
-        "… or where the index of the log counts them",
-        "eventstore:frames_of",
-        Instead("_counted", "committed = 0"),
-        f"{_SALVAGE} -k last_commit",
-    ),
     "terminal": Protection(
         "nothing steers a terminal",
         "foldlog:printable",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from eventstore import EventStoreError, Store
+from eventstore.maintenance.backup import Vacuumed
 from eventstore.maintenance.backup import vacuum as vacuum_store
+from eventstore.recorders.base import RecorderOfFile
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
@@ -11,7 +14,7 @@ from foldlog.words.gist import count
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Reclaim disk space and remove the remains of interrupted imports.
+    """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted imports.
 
     Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
     While a reader is open, the files do not shrink; the command says so.
@@ -19,7 +22,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     Example: foldlog vacuum
     """
     with open_existing(db) as store:
-        done = vacuum_store(store)
+        done = vacuumed(store)
     if as_json:
         terminal.emit(
             {
@@ -39,3 +42,23 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
             "end it and run 'foldlog vacuum' again"
         )
     return DONE
+
+
+def vacuumed(store: Store) -> Vacuumed:
+    """Vacuum a store in a file, with progress."""
+    with terminal.progress() as bars:
+        bars.add_task("vacuuming", total=None)
+        return vacuum_store(store)
+
+
+def bytes_stay_pending(store: Store, pending: bool, done: str, *, no_vacuum: bool) -> bool:
+    """Vacuum a store in a file, if bytes of what was erased are ``pending`` in it. Return whether they still are.
+    ``done`` says what was erased, if the vacuum fails.
+    """
+    if not pending or no_vacuum or not isinstance(store.database.recorder, RecorderOfFile):
+        return pending
+    try:
+        return vacuumed(store).bytes_pending
+    except EventStoreError as error:
+        terminal.warn(f"{done}, and the vacuum that removes its bytes from the file failed: {error}")
+        return True

@@ -17,7 +17,8 @@ from eventstore.maintenance.erase import forks_of
 from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.maintenance.vacuum import bytes_stay_pending
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.search import erase_from_index
@@ -39,14 +40,18 @@ def run(
     detach: Annotated[
         bool, typer.Option("--detach", help="First give each of its forks a copy of the shared events.")
     ] = False,
+    no_vacuum: NoVacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
 
-    In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. A
-    tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
+    In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. At the
+    end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. To erase many, give --no-vacuum
+    and run 'foldlog vacuum' once.
+
+    A tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
     archives and backups still hold the conversation; later ones hold the tombstone. Read models that have not confirmed
     the erasure are named; the same command asks again.
 
@@ -72,6 +77,10 @@ def run(
         pending = bytes_pending_words(store, "it")
         problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
         unconfirmed = without_audit(tombstone.unconfirmed, None if problem else audit)
+        is_pending = bytes_stay_pending(
+            store, tombstone.bytes_pending, f"conversation {conversation!r} is erased", no_vacuum=no_vacuum
+        )
+        tombstone = tombstone._replace(bytes_pending=is_pending)
     if as_json:
         terminal.emit(_document(tombstone, unconfirmed))
     else:

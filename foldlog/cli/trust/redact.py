@@ -12,7 +12,8 @@ from eventstore.maintenance.redact import RedactionReceipt
 from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
-from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
+from foldlog.cli.maintenance.vacuum import bytes_stay_pending
+from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId, NoVacuum
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust import erase
@@ -36,6 +37,7 @@ def run(
     audit: Annotated[
         Path | None, typer.Option("--audit", metavar="FILE", help="Redact it in this audit database too.")
     ] = None,
+    no_vacuum: NoVacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -44,7 +46,8 @@ def run(
 
     In a terminal the command shows the event and asks first. Id, kind, place, times and size stay, and published heads
     still verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the
-    former content. Earlier archives and backups still hold the content.
+    former content. At the end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. Earlier
+    archives and backups still hold the content.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
@@ -66,6 +69,10 @@ def run(
         receipt = receipt._replace(
             unconfirmed=tuple(erase.without_audit(receipt.unconfirmed, None if problem else audit))
         )
+        is_pending = bytes_stay_pending(
+            store, receipt.bytes_pending, f"event {event} of {conversation!r} is redacted", no_vacuum=no_vacuum
+        )
+        receipt = receipt._replace(bytes_pending=is_pending)
         pending = bytes_pending_words(store, "it")
     if as_json:
         quotes = [quote._asdict() for quote in receipt.quotes]

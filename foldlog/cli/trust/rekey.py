@@ -31,8 +31,8 @@ def run(
     old one, run this command, then remove the old key.
 
     FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted; --decrypt stores
-    them as plain text. Without a compression, each event keeps its own. Heads do not change. When the command ends, the
-    old form is gone from the file.
+    them as plain text. Without a compression, each event keeps its own. Heads do not change. Bytes of
+    the old form stay in a SQLite file until 'foldlog vacuum' removes them.
 
     Example: FOLDLOG_KEY_FILE=key foldlog rekey
     """
