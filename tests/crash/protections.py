@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection, main
+from tests.protections import Argument, Gone, Instead, Never, Part, Protection, main
 
 PROTECTIONS = {
     "not-a-store": Protection(
@@ -384,12 +384,6 @@ return at, at""",
         Gone("_check_nothing_foreign"),
         "tests/eventstore/test_sqlite.py -k schema_that_is_not_ours",
     ),
-    "changed-schema": Protection(
-        "a schema that changes while the store is open is checked before the next append",
-        "eventstore:SQLiteWriting._meet_others",
-        Always("_schema_version"),
-        "tests/eventstore/test_sqlite.py -k takes_in_nothing_more",
-    ),
     "one-moment": Protection(
         "a reader sees one moment",
         "eventstore:_ReadTransaction.__enter__",
@@ -411,7 +405,7 @@ return at, at""",
     "others": Protection(
         "what a process knows of its last append counts only while nobody else has committed",
         "eventstore:SQLiteWriting.begin",
-        Instead("_meet_others", "if self._left is None:"),
+        Never("_begun_at left"),
         "tests/crash/test_crashes.py -k many_writers",
     ),
     "in-progress": Protection(
@@ -476,7 +470,7 @@ return at, at""",
     ),
     "epoch": Protection(
         "a copy that is written to begins an epoch of positions",
-        "eventstore:SQLiteWriting._meet_others",
+        "eventstore:SQLiteWriting.begin",
         Gone("begin_where_copied"),
         "tests/eventstore/test_epochs.py -k misses_nothing",
     ),
