@@ -293,9 +293,9 @@ class Store:
         """Return the read models that have not come to the erasures of these conversations."""
         at = {found.key: found.erasure.position or 0 for found in page if found.erasure is not None}
         query = self.database.query
-        if not at or not query(lambda reader: reader.index.trackings_behind(max(at.values()))):
+        if not at or not query(lambda reader: reader.trackings_behind(max(at.values()))):
             return {}
-        return query(lambda reader: {key: reader.index.trackings_behind(each) for key, each in at.items()})
+        return query(lambda reader: {key: reader.trackings_behind(each) for key, each in at.items()})
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

@@ -90,7 +90,7 @@ def recent_conversations(
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
         def page(reader: Reader) -> RecentConversations:
-            pages = [reader.index.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
+            pages = [reader.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
             found = pages[0]
             if len(pages) > 1:
                 found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
@@ -131,7 +131,7 @@ def _up_to_date(database: Database, age_max_s: float) -> int:
     if not database.recorder.writable:
         return now if until == position else at
     least = _AGAIN if database.settings.keys is None else _WITH_KEY
-    touched = database.recorder.query(lambda reader: sorted(reader.index.touched(position, until, least)))
+    touched = database.recorder.query(lambda reader: sorted(reader.touched(position, until, least)))
     for start in range(0, len(touched), _AT_ONCE):
         some = touched[start : start + _AT_ONCE]
         database.recorder.transact(lambda transaction, some=some: _list_some(transaction, database, some))  # type: ignore[misc]

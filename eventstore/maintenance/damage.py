@@ -108,7 +108,7 @@ def readable_conversations(recorder: Recorder, after: str | None = None) -> Iter
 def _name_after(recorder: Recorder, after: str | None) -> str | None:
     """Return the name of the next conversation from an index alone; None if that cannot be read either."""
     try:
-        return recorder.query(lambda reader: reader.index.id_from(start_after(after)))
+        return recorder.query(lambda reader: reader.id_from(start_after(after)))
     except RecorderError as error:
         raise_unless_damage(error)
         return None

@@ -148,7 +148,7 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
     """Return the read models that have not come to the erasure of the conversation with this key."""
     found = reader.conversation(key)
     position = None if found is None or found.erasure is None else found.erasure.position
-    return () if position is None else reader.index.trackings_behind(position)
+    return () if position is None else reader.trackings_behind(position)
 
 
 def _names(reader: Reader, key: int) -> list[str]:

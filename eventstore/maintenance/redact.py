@@ -130,7 +130,7 @@ def redact(
         gone = complete and purge(database.recorder, _PATIENCE_S, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
         newest = int(database.recorder.value("last_position")) if position is None else position
-        unconfirmed = database.recorder.query(lambda reader: reader.index.trackings_behind(newest))
+        unconfirmed = database.recorder.query(lambda reader: reader.trackings_behind(newest))
     first = done.receipts[_recorded_id(event_id)]
     return RedactionReceipt(
         conversation,

@@ -32,50 +32,6 @@ PATIENCE_S: Final = 60.0
 """The default time for which a call waits for other writers, or for a server that is unreachable."""
 
 
-class Index(Protocol):
-    """Queries over many conversations: lists of conversations, and events by the id of their source."""
-
-    def recalled_among(
-        self, key: int | None, idempotency_keys: Sequence[str]
-    ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return those of these idempotency keys that are stored, each with its conversation.
-
-        Without a conversation: the stored keys of all conversations, for keys that begin with ``SOURCE_KEYS``.
-        """
-
-    def id_from(self, start: str) -> str | None:
-        """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
-        there is none. Cost: one entry of an index.
-        """
-
-    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
-        """Return the keys of visible conversations that have an event after ``after``, at most at ``until``; all of
-        them, if ``after`` is 0; and those that have to be listed again, whose version is ``least`` or more. Each comes
-        with the version at which it is listed: -1, not listed; -2, to be listed by a process that has its key.
-        """
-
-    def listed(
-        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
-    ) -> Sequence[ListedConversation]:
-        """Return conversations that have all of these digests, the last active first.
-
-        ``before`` is the moment and the key of the last conversation of the previous page. Cost: the conversations that
-        have the first digest, down to the last one returned.
-        """
-
-    def trackings_behind(self, position: int) -> Sequence[str]:
-        """Return the applications of the eventsourcing library whose projections have not reached a position."""
-
-
-class WritableIndex(Index, Protocol):
-    """The index in a write transaction."""
-
-    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
-        """List when a conversation was active last, its version, and the digests of its attributes, if these changed.
-        An ``Erasure`` removes the conversation from the lists.
-        """
-
-
 class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
@@ -129,9 +85,36 @@ class Reader(Protocol):
         alone, if it is stored, with the position of its first event.
         """
 
-    @property
-    def index(self) -> Index:
-        """The index over many conversations."""
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        """Return those of these idempotency keys that are stored, each with its conversation.
+
+        Without a conversation: the stored keys of all conversations, for keys that begin with ``SOURCE_KEYS``.
+        """
+
+    def id_from(self, start: str) -> str | None:
+        """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
+        there is none. Cost: one entry of an index.
+        """
+
+    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
+        """Return the keys of visible conversations that have an event after ``after``, at most at ``until``; all of
+        them, if ``after`` is 0; and those that have to be listed again, whose version is ``least`` or more. Each comes
+        with the version at which it is listed: -1, not listed; -2, to be listed by a process that has its key.
+        """
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        """Return conversations that have all of these digests, the last active first.
+
+        ``before`` is the moment and the key of the last conversation of the previous page. Cost: the conversations that
+        have the first digest, down to the last one returned.
+        """
+
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        """Return the applications of the eventsourcing library whose projections have not reached a position."""
 
 
 class Transaction(Reader, Protocol):
@@ -176,10 +159,6 @@ class Transaction(Reader, Protocol):
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records. A record of the same version is replaced; with ``replace_all``, all others are deleted."""
-
-    @property
-    def index(self) -> WritableIndex:
-        """The index over many conversations."""
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``IntegrityError``

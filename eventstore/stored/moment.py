@@ -41,7 +41,7 @@ class Moment:
 
         Cost: these. If there is none, one entry of an index.
         """
-        first = self._reader.index.id_from(start_after(start))
+        first = self._reader.id_from(start_after(start))
         if first is not None and first.startswith(start):
             yield from beginning_with(start, partial(self._database.listed, self._reader))
 

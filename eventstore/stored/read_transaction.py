@@ -433,7 +433,7 @@ class ReadTransaction:
         names = {name: name for name in idempotency_keys}
         if self.found.redactions:
             names.update((hidden_key(self._salt, name), name) for name in idempotency_keys)
-        among = self._reader.index.recalled_among(self.found.key, list(names))
+        among = self._reader.recalled_among(self.found.key, list(names))
         recalled = [(name, each) for _, name, each in among]
         self.check_proofs(recalled)
         return {names[name] for name, _ in recalled}

@@ -75,8 +75,8 @@ class WriteTransaction(ReadTransaction):
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """List the conversation: its version, the time of its last event, and these attributes, or its former ones."""
-        found = self.found
-        self._reader.index.list_as(found.key, found.updated_at or found.created_at, version, digests)
+        found, listed = self.found, None if digests is None else tuple(digests)
+        self._reader.change(found.key, changes.Listed(found.updated_at or found.created_at, version, listed))
 
     def delete_records(self, projection: str) -> None:
         self._reader.put_records(projection, self.found.key, (), replace_all=True)

@@ -114,7 +114,7 @@ def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, .
     key, database = source_key(text("format", format), source_id), store.database
 
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
-        places = [] if key is None else reader.index.recalled_among(None, [key])
+        places = [] if key is None else reader.recalled_among(None, [key])
         found = [(database.find_key(reader, each), recalled) for each, _, recalled in places]
         return tuple(
             sorted(

@@ -225,15 +225,15 @@ def test_the_next_id_is_that_of_the_next_published_conversation(recorder: Record
     in_order = sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
     found, start = [], ""
     with recorder.read() as reader:
-        while (name := reader.index.id_from(start)) is not None:
+        while (name := reader.id_from(start)) is not None:
             found.append(name)
             start = start_after(name)
     assert found == in_order
     with recorder.read() as reader:
-        assert reader.index.id_from("b") == "b"
-        assert reader.index.id_from("b/") == "b/@1"
-        assert reader.index.id_from("x" * 300 + "11") == "x" * 300 + "2"
-        assert reader.index.id_from("\U0010ffff") is None
+        assert reader.id_from("b") == "b"
+        assert reader.id_from("b/") == "b/@1"
+        assert reader.id_from("x" * 300 + "11") == "x" * 300 + "2"
+        assert reader.id_from("\U0010ffff") is None
 
 
 def test_positions_rise_over_all_conversations(recorder: Recorder):

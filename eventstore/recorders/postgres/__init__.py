@@ -6,7 +6,7 @@ patience    how long a call waits for a server that is away
 sessions    a read transaction, and what followers wait for
 writing     what may be written in one transaction
 open_transaction  its begin, its commit, and what is sent when: an append takes two round trips
-reading     the questions that one transaction answers; index: those over many conversations
+reading     the questions that one transaction answers
 results     the rows of a result as values
 version_cache  how this process's appends left their conversations, so that the next need not ask
 positions   where an event stands in the whole store, without anything that all writers meet at

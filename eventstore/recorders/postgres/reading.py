@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
-from eventstore.recorders.postgres.binary import BIGINT, array, bigint, smallint, text_bytes, to_text
+from eventstore.recorders.postgres.binary import BIGINT, BYTEA, array, bigint, smallint, text_bytes, to_text
 from eventstore.recorders.postgres.results import (
     TRUE,
     conversation_at,
     integer_at,
+    moment,
     placed_erasure,
     recalled_key,
+    record_of,
     records_of,
     rows_of,
     unsigned,
     values,
 )
-from eventstore.recorders.types import Ancestor, Conversation, Only, PlacedRow, RecalledKey, Record, Row, in_order
-
-if TYPE_CHECKING:
-    from eventstore.recorders.postgres.index import PostgresIndex
+from eventstore.recorders.types import (
+    Ancestor,
+    Conversation,
+    ListedConversation,
+    Only,
+    PlacedRow,
+    RecalledKey,
+    Record,
+    Row,
+    in_order,
+)
 
 _NO_POSITION: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}
@@ -142,11 +151,51 @@ class PostgresReader:
         result = self._ask("recalled", bigint(key), text_bytes(start), bigint(limit))
         return [(to_text(values(result)(n, 0)), recalled_key(result, n, 1)) for n in range(result.ntuples)]
 
-    @property
-    def index(self) -> PostgresIndex:
-        from eventstore.recorders.postgres.index import PostgresIndex  # lists do without it until they are asked for
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        names = array(BYTEA, [text_bytes(name) for name in idempotency_keys])
+        asked = (
+            self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", bigint(key), names)
+        )
+        value = values(asked)
+        return [(unsigned(value(n, 0)), to_text(value(n, 1)), recalled_key(asked, n, 2)) for n in range(asked.ntuples)]
 
-        return PostgresIndex(self._ask)
+    def id_from(self, start: str) -> str | None:
+        result = self._ask("id_from", text_bytes(start))
+        return to_text(values(result)(0, 0)) if result.ntuples else None
+
+    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
+        if after_position <= 0:
+            result = self._ask("all_visible")
+        else:
+            result = self._ask("touched", bigint(after_position), bigint(until_position), bigint(least))
+        value = values(result)
+        return [(unsigned(value(n, 0)), moment(value(n, 1))) for n in range(result.ntuples)]
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        at, key = before or (_NO_POSITION, _NO_POSITION)
+        wanted = array(BYTEA, digests)
+        result = self._ask("listed", wanted, bigint(at), bigint(key), bigint(len(digests)), bigint(limit))
+        value = values(result)
+        return [
+            ListedConversation(
+                unsigned(value(n, 0)),
+                to_text(value(n, 1)),
+                moment(value(n, 2)),
+                value(n, 3) == TRUE,
+                moment(value(n, 4)),
+                moment(value(n, 5)),
+                None if result.get_value(n, 6) is None else record_of(result, n, 6),
+            )
+            for n in range(result.ntuples)
+        ]
+
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        result = self._ask("trackings_behind", bigint(position))
+        return [to_text(values(result)(n, 0)) for n in range(result.ntuples)]
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError
@@ -38,9 +38,6 @@ from eventstore.recorders.types import (
     unplaced,
 )
 from eventstore.values.bodies import Body, attachments_of
-
-if TYPE_CHECKING:
-    from eventstore.recorders.postgres.index import PostgresWritableIndex
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
@@ -199,6 +196,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 self._insert(key, rows, [None] * len(rows))
             case changes.PlacedPast(events):
                 self._place_first(key, events)
+            case changes.Listed(at, version, digests):
+                joined = None if digests is None else b"".join(digests)
+                self._write("list_as", bigint(key), bigint(at), bigint(version), joined)
             case changes.Grown():
                 self._write("grow_fork", bigint(key))
             case changes.NewForm(rows):
@@ -268,12 +268,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 smallint(encoding),
                 integer(checksum),
             )
-
-    @property
-    def index(self) -> PostgresWritableIndex:
-        from eventstore.recorders.postgres.index import PostgresWritableIndex  # as in PostgresReader
-
-        return PostgresWritableIndex(self.ask, self._write)
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")

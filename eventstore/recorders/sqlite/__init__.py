@@ -3,7 +3,7 @@
     recorder      the seam: group commit, what becomes of an error, the end
     transaction   what may be written, under the one write lock that SQLite has; what the last commit left, so that the
                   next need not ask
-    reader        the questions that one transaction answers; index: those over many conversations
+    reader        the questions that one transaction answers
     connections   to the file, and for readers a pool of them
     store_file    which file that is: nothing is written to another one; contents: nor to one that was overwritten
     epochs        positions in a copy of the file

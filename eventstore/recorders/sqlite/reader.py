@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from eventstore.recorders.types import (
     Ancestor,
     Conversation,
     Erasure,
+    ListedConversation,
     Only,
     PlacedRow,
     RecalledKey,
@@ -27,9 +28,6 @@ from eventstore.recorders.types import (
     as_rows,
     in_order,
 )
-
-if TYPE_CHECKING:
-    from eventstore.recorders.sqlite.index import SQLiteIndex
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
@@ -194,11 +192,44 @@ class SQLiteReader:
         rows = self._execute(SQL["recall" if exactly else "recalled"], (key, bound(start), limit))
         return [(as_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
 
-    @property
-    def index(self) -> SQLiteIndex:
-        from eventstore.recorders.sqlite.index import SQLiteIndex  # lists do without it until they are asked for
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        found: list[tuple[int, str, RecalledKey]] = []
+        for name in idempotency_keys:
+            if key is None:
+                rows = self._execute(SQL["recalled_anywhere"], (bound(name),))
+                found += ((conversation, name, RecalledKey(*recalled)) for conversation, *recalled in rows)
+            else:
+                rows = self._execute(SQL["recall"], (key, bound(name), 1))
+                found += ((key, name, RecalledKey(*recalled)) for _, *recalled in rows)
+        return found
 
-        return SQLiteIndex(self._execute)
+    def id_from(self, start: str) -> str | None:
+        row = self._execute(SQL["id_from"], (bound(start),)).fetchone()
+        return as_text(row[0]) if row else None
+
+    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
+        if after_position <= 0:
+            return self._execute(SQL["all_visible"]).fetchall()
+        return self._execute(SQL["touched"], (*(after_position, until_position) * 2, least)).fetchall()
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        at, key = before or (_POSITION_MAX, _POSITION_MAX)
+        statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))
+        rows = self._execute(statement, (digests[0], at, at, key, *digests[1:], limit))
+        return [
+            _new(ListedConversation, (
+                key, as_text(name), created_at, encrypted == 1, at, version,
+                None if since is None else _new(Record, (since, code, base, body, encoding, checksum, "")),
+            ))
+            for key, name, created_at, encrypted, at, version, since, code, base, body, encoding, checksum in rows
+        ]  # fmt: skip
+
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        return [as_text(name) for (name,) in self._execute(SQL["trackings_behind"], (position,))]
 
     def _whole(self, rows: list[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
         """Return rows with their attachments; most rows have none."""

@@ -11,16 +11,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, count, islice, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
-from eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Record, Row, unplaced
+from eventstore.recorders.types import (
+    DIGEST_BYTES,
+    Beginning,
+    Conversation,
+    Erasure,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+    unplaced,
+)
 from eventstore.values.bodies import Body, attachments_of
-
-if TYPE_CHECKING:
-    from eventstore.recorders.sqlite.index import SQLiteWritableIndex
 
 _PLAIN = 0
 _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
@@ -110,17 +116,20 @@ class SQLiteTransaction(SQLiteReader):
         if type(change) is changes.Grown:
             self._execute(SQL["grow_fork"], (key,))
             return
+        if type(change) is changes.Listed:
+            self._list_as(key, *change)
+            return
         self.forget()
         self._leave_bytes()
         match change:
             case changes.NewKey(salt, key_id, sealed_key, replaces):
-                self.index.list_again(key)
+                self._list_again(key)
                 bound_id = None if key_id is None else bound(key_id)
                 changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
                 if changed.rowcount != 1:
                     raise KeyReplaced(f"conversation number {key}")
             case Erasure(erased_at, reason, events, head):
-                self.index.leave(key)
+                self._leave_lists(key)
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
                 self._place_erasure(key)
             case changes.NewForm(rows):
@@ -175,12 +184,6 @@ class SQLiteTransaction(SQLiteReader):
             self._execute(SQL["delete_records"], (projection, key))
         self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
 
-    @property
-    def index(self) -> SQLiteWritableIndex:
-        from eventstore.recorders.sqlite.index import SQLiteWritableIndex  # as in SQLiteReader
-
-        return SQLiteWritableIndex(self._execute, self._executemany)
-
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -193,6 +196,28 @@ class SQLiteTransaction(SQLiteReader):
         if newest and int(newest) >= int(value):
             raise IntegrityError(f"{application!r} is at notification {newest} already, {value} comes too late")
         self._execute(SQL["insert_tracking"], (application, int(value)))
+
+    def _list_as(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
+        before = self._leave_lists(key)
+        listed = before if digests is None else digests
+        self._execute(SQL["put_listing"], (key, at, version, b"".join(listed)))
+        self._executemany(SQL["put_listed"], [(digest, at, key) for digest in listed])
+
+    def _list_again(self, key: int) -> None:
+        """Have a conversation listed again by a process that has its new key, if it is listed."""
+        if self._leave_lists(key):
+            self._list_as(key, 0, -1, ())
+
+    def _leave_lists(self, key: int) -> Sequence[bytes]:
+        """Remove a conversation from all lists. Return the digests that it had."""
+        found = self._execute(SQL["listing"], (key,)).fetchone()
+        if found is None:
+            return ()
+        at, stored = found
+        digests = [stored[n : n + DIGEST_BYTES] for n in range(0, len(stored), DIGEST_BYTES)]
+        self._executemany(SQL["delete_listed"], [(digest, at, key) for digest in digests])
+        self._execute(SQL["delete_listing"], (key,))
+        return digests
 
     def _leave_bytes(self) -> None:
         """Mark that bytes of rows that are now erased or replaced stay in the file until ``purge`` has ended."""
