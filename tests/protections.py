@@ -2,7 +2,7 @@
 
 A table names the function that protects, never the text of its source: code may be written anew, and a function may
 move to another file, without a look at the tables. Within the function, a change is found by names that one statement
-alone mentions. In a file of SQL, a line ends with ``-- protects: NAME``.
+alone mentions. In a file of SQL it is a line of a named statement, table, trigger or function.
 
 Running a table copies the project, and prints the tables of the READMEs. Exit status 1 where a test passed all the
 same: such a test shows nothing. ``tests/test_protections.py`` looks that what is named is there.
@@ -69,8 +69,7 @@ Change = Never | Always | Gone | Part | Argument | Instead
 class Protection(NamedTuple):
     """What protects, where it is, how it is taken out, and the test that must fail then.
 
-    ``where`` is ``PACKAGE:QUALNAME``, with as much of the module's name as makes it the only one; or ``NAME.sql:NAME``
-    for a line of SQL that ends with this marker.
+    ``where`` is ``PACKAGE:QUALNAME``, with as much of the module's name as makes it the only one; or ``FILE.sql:NAME``.
     """
 
     what: str
@@ -114,16 +113,20 @@ def places(where: str) -> list[Place]:
     return [place for each, place in _definitions().get(name, []) if each == module or each.startswith(f"{module}.")]
 
 
-def marked_lines(where: str) -> list[tuple[Path, int]]:
-    """The lines of SQL that end with this marker, as file and number."""
+def sql_blocks(where: str) -> list[tuple[Path, int, int]]:
+    """Where a name of a file of SQL begins and ends: one place, where the table is right."""
     file, _, name = where.partition(":")
-    return [
-        (path, number)
-        for path in sorted((ROOT / "eventstore").rglob("*.sql"))
-        if str(path).endswith(f"/{file}")
-        for number, line in enumerate(path.read_text().splitlines())
-        if line.endswith(f"-- protects: {name}")
-    ]
+    found = []
+    for path in sorted((ROOT / "eventstore").rglob("*.sql")):
+        if path.as_posix().endswith(f"/{file}"):
+            lines = path.read_text().splitlines()
+            begins = [at for at, line in enumerate(lines) if re.match(r"-- (name|part): |CREATE ", line)]
+            found += [
+                (path, begin, end)
+                for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
+                if re.match(rf"(-- (name|part): |CREATE [A-Z ]*(\{{schema\}}\.)?){name}\b", lines[begin])
+            ]
+    return found
 
 
 def is_sql(protection: Protection) -> bool:
@@ -133,10 +136,13 @@ def is_sql(protection: Protection) -> bool:
 def changed(protection: Protection) -> tuple[Path, str]:
     """The file that protects, and its text without the protection."""
     if is_sql(protection):
-        ((file, number),) = marked_lines(protection.where)
-        lines = file.read_text().splitlines(keepends=True)
+        ((file, begin, end),) = sql_blocks(protection.where)
+        lines, names = file.read_text().splitlines(keepends=True), set(protection.change.names.split())
+        mentioning = [at for at in range(begin, end) if names <= set(re.findall(r"\w+", lines[at]))]
+        if len(mentioning) != 1:
+            raise SystemExit(f"{protection.change}: {len(mentioning)} lines mention this; name one in the table")
         assert isinstance(protection.change, Gone | Instead)
-        lines[number] = f"{protection.change.code}\n" if isinstance(protection.change, Instead) else ""
+        lines[mentioning[0]] = f"{protection.change.code}\n" if isinstance(protection.change, Instead) else "\n"
         return file, "".join(lines)
     (place,) = places(protection.where)
     return place.file, _changed(place.file.read_text(), place.node, protection.change)

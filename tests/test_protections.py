@@ -9,7 +9,7 @@ from tests.attack import protections as attack
 from tests.crash import protections as crash
 from tests.fuzz import protections as fuzz
 from tests.postgres import protections as postgres
-from tests.protections import ROOT, Protection, is_sql, marked_lines, places
+from tests.protections import ROOT, Protection, is_sql, places, sql_blocks
 
 TABLES = {
     f"{table.__name__.split('.')[1]}-{name}": protection
@@ -20,7 +20,7 @@ TABLES = {
 
 @pytest.mark.parametrize("protection", TABLES.values(), ids=TABLES)
 def test_a_protection_names_one_place_and_a_test(protection: Protection):
-    found = marked_lines(protection.where) if is_sql(protection) else places(protection.where)
+    found = sql_blocks(protection.where) if is_sql(protection) else places(protection.where)
     assert len(found) == 1, f"{protection.where}: name it anew in the table, or drop the row if the code is gone"
     test = protection.test.removeprefix("-m tests.crash ").split()[0]  # a command of its own
     assert test == "writers" or (ROOT / test).exists()

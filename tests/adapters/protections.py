@@ -172,7 +172,7 @@ def _python(test: str) -> str:
     adapter = test.split("/")[2]
     python = ROOT / ".cache" / "adapters" / f"{adapter}-newest" / "bin" / "python"
     if not python.exists():
-        raise SystemExit(f"there is no {python}; run 'scripts/test --adapters {adapter}-newest' first")
+        raise SystemExit(f"there is no {python}; run 'scripts/test --adapters {adapter}' first")
     return str(python)
 
 

@@ -633,6 +633,24 @@ return at, at""",
         Instead("open_calls", "if view.then(reading.events(view.version)).open_calls is None:"),
         "tests/foldlog/test_interruption.py -k answers_first",
     ),
+    "keys": Protection(
+        "the number of a conversation is not given twice",
+        "sqlite/0001_first.sql:conversations",
+        Instead("AUTOINCREMENT", "    key            INTEGER PRIMARY KEY,"),
+        "tests/conformance/test_recorders.py -k takes_nothing_more",
+    ),
+    "positions": Protection(
+        "positions are not given twice",
+        "sqlite/0001_first.sql:events_keep_their_positions",
+        Instead("UPDATE store", "    SELECT 1;"),
+        "tests/eventstore/test_maintenance.py -k never_given_twice",
+    ),
+    "bytes-of-others": Protection(
+        "bytes are kept as long as an event has them",
+        "sqlite/queries.sql:delete_unattached",
+        Instead("DELETE", "DELETE FROM attachments WHERE conversation = ? AND NOT NOT EXISTS ("),
+        "tests/conformance/test_bytes.py -k redaction_takes and plain-sqlite",
+    ),
 }
 
 

@@ -473,6 +473,12 @@ PROTECTIONS = {
         Instead("_STEERS_OR_BREAKS", "return text"),
         _TRUST,
     ),
+    "followers": Protection(
+        "what is being erased is not followed",
+        "sqlite/queries.sql:live_rows_from",
+        Gone("EXISTS"),
+        "tests/conformance/test_recorders.py -k followed_by_nobody",
+    ),
 }
 
 if __name__ == "__main__":
