@@ -29,8 +29,8 @@ from eventstore.store import prepare_append
 from eventstore.values.arguments import whole
 from eventstore.writing.generation import Generation
 from foldlog.older_summaries import warn_of_older_summaries
+from foldlog.words.tables import Table, show_as_table, view_table
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
-from projections.notebook import ShownAsTable, Table, rows_of
 
 if TYPE_CHECKING:
     from condensers import Condensation
@@ -53,7 +53,7 @@ class _How(TypedDict):
     idempotency_key: str | None
 
 
-class History(ShownAsTable):
+class History:
     """One conversation: append to it, and read what the model is shown. It holds no state of its own.
 
     A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and its
@@ -479,13 +479,17 @@ class History(ShownAsTable):
     def __repr__(self) -> str:
         return f"<History {self.id!r}>"
 
-    def _table(self) -> Table:
-        """Return its View as a table, or why it cannot be read."""
-        try:
-            view = self.view
-        except EventStoreError as error:
-            return Table(f"{self!r}: {error}")
-        return Table(f"{self.id}: {repr(view)[1:-1]}", ("id", "kind", "text"), rows_of(view.events))
+
+def _table(history: History) -> Table:
+    """Return the View of a history as a table, or why it cannot be read."""
+    try:
+        table = view_table(history.view)
+    except EventStoreError as error:
+        return Table(f"{history!r}: {error}")
+    return table._replace(heading=f"{history.id}: {table.heading}")
+
+
+show_as_table(History, _table)
 
 
 def _or_empty(read: Callable[[], T], empty: T) -> T:

@@ -10,7 +10,7 @@
     items.py intervals.py                  the events of a View as a sequence; sets of ids as intervals
     condensations.py retractions.py        the condensations that made a View; which events retractions took back
     tool_results.py                        record the result of a call, or close a call whose result will never come
-    notebook.py errors.py                  Views as tables; versions and events that do not exist
+    errors.py                              versions and events that do not exist
 """
 
 from projections.audit import Audit, Auditing, Finding, Forgetting, audit

@@ -10,7 +10,6 @@ from typing import Literal
 from eventstore import Annotation, CondensationAction, CondensationSummary, Event, Retraction, is_structural, summary_of
 from projections.fold import summary_event
 from projections.intervals import contains
-from projections.notebook import ShownAsTable, Table, event_row, rows_of
 from projections.retractions import effective, intervals_kept, target
 from projections.units import UNSEEN, units
 from projections.v0_dialect import entomb, is_buried, is_from_v0
@@ -20,7 +19,7 @@ Fate = Literal["shown", "forgotten", "never shown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Why(ShownAsTable):
+class Why:
     """The fate of ``event`` in the View at ``version``: ``fate`` is "shown", "forgotten" or "never shown".
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
@@ -47,12 +46,6 @@ class Why(ShownAsTable):
     def __repr__(self) -> str:
         return f"<Why: event {self.event.id} at version {self.version}: {self.reason}>"
 
-    def _table(self) -> Table:
-        rows = [["event", *event_row(self.event)]]
-        for name, found in (("by", self.by), ("its summary", self.summary), ("stands for it", self.stands_in)):
-            rows += [[name, *event_row(found)]] if found is not None else []
-        return Table(f"{self.fate} at version {self.version}: {self.reason}", ("", "id", "kind", "text"), rows)
-
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
@@ -66,7 +59,7 @@ class Summarized:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(ShownAsTable):
+class Difference:
     """The changes of the View from version ``before`` to version ``after``.
 
     ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
@@ -80,15 +73,8 @@ class Difference(ShownAsTable):
     summarized: tuple[Summarized, ...]
 
     def __repr__(self) -> str:
-        return f"<Difference of versions {self.before} and {self.after}: {self._counts()}>"
-
-    def _counts(self) -> str:
-        return f"{len(self.entered)} entered, {len(self.left)} left"
-
-    def _table(self) -> Table:
-        heading = f"from version {self.before} to {self.after}: {self._counts()}"
-        rows = [*rows_of(self.entered, "+"), *rows_of(self.left, "−")]
-        return Table(heading, ("", "id", "kind", "text"), rows)
+        counts = f"{len(self.entered)} entered, {len(self.left)} left"
+        return f"<Difference of versions {self.before} and {self.after}: {counts}>"
 
 
 Structural = Callable[[int], Iterable[Event]]

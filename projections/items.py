@@ -57,7 +57,7 @@ class Items(Sequence[Event]):
             self._found.append(so_far)
             return units(self[:], left_behind)
         events = self[:]
-        so_far.read(events)
+        so_far.read(events[so_far.count :])
         found = so_far.units(events)
         self._found.append(so_far)
         return found

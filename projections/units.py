@@ -90,18 +90,18 @@ class UnitsSoFar:
         self._unanswered = 0
         self._waiting = WaitingCalls()
         self._of_response: dict[str, int] = {}
-        self._of_call: dict[int, int] = {}
+        self._place: dict[int, int] = {}
+        """The index of the parallel calls that a position is a member of."""
         self._in_loop = False
-        self._has_bonds = False
+        self.has_bonds = False
 
     def read(self, events: Sequence[Event]) -> None:
-        """Read those of ``events`` that were not read yet. Cost: these."""
-        parallel_calls, of_response, of_call = self._parallel_calls, self._of_response, self._of_call
+        """Read the next events. Cost: these."""
+        parallel_calls, of_response, places = self._parallel_calls, self._of_response, self._place
         returned, loop = len(parallel_calls), None
         if self._in_loop:
             loop = self._loops[-1] = self._loops[-1].copy()
-        start = self.count
-        for position, event in enumerate(events[start:] if start else events, start):
+        for position, event in enumerate(events, self.count):
             if event.id in self.left_behind:
                 continue
             if type(event) in UNSEEN:
@@ -116,7 +116,7 @@ class UnitsSoFar:
                     parallel_calls.append(ParallelCalls([position], 1))
                 else:
                     self._change(place, returned, position, 1)
-                of_call[position] = place
+                places[position] = place
                 self._unanswered += 1
                 self._waiting.add(event, position)
                 if event.thinking:
@@ -129,14 +129,15 @@ class UnitsSoFar:
                     continue
                 self._answers[call] = position
                 self._unanswered -= 1
-                self._change(of_call[call], returned, position, -1)
+                places[position] = places[call]
+                self._change(places[call], returned, position, -1)
             else:
                 loop = None
             if loop is not None:
                 loop.append(position)
         self._in_loop = loop is not None
-        self._has_bonds = self._has_bonds or any(map(_stays_with_next, events[start:] if start else events))
-        self.count = len(events)
+        self.has_bonds = self.has_bonds or any(map(_stays_with_next, events))
+        self.count += len(events)
 
     def _change(self, place: int, returned: int, position: int, unanswered: int) -> None:
         """Add a member to parallel calls, which are replaced if they are of those that were returned before."""
@@ -146,9 +147,19 @@ class UnitsSoFar:
         calls.members.append(position)
         calls.unanswered += unanswered
 
+    def calls_of(self, position: int) -> ParallelCalls | None:
+        """Return the parallel calls that a position is a member of, if it is of any."""
+        place = self._place.get(position)
+        return None if place is None else self._parallel_calls[place]
+
+    @property
+    def last_loop(self) -> Sequence[int]:
+        """The newest loop, which may go on; empty if there is none."""
+        return self._loops[-1] if self._loops else ()
+
     def units(self, events: Sequence[Event]) -> Units:
         """Return the units of all events that were read, which are ``events``."""
-        bonds = list(_bonds(events, self.left_behind)) if self._has_bonds else []
+        bonds = list(_bonds(events, self.left_behind)) if self.has_bonds else []
         return Units(
             self._parallel_calls.copy(),
             self._answers.copy(),

@@ -13,12 +13,11 @@ from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
 from projections.items import Items
 from projections.messages import Dialect, Rendered, checked, rendered, system_prompt
-from projections.notebook import ShownAsTable, Table, rows_of
 from projections.units import Units, cut_positions, fit_positions, open_positions, units
 
 
 @dataclass(frozen=True)
-class View(ShownAsTable):
+class View:
     """The ordered events that a model is shown, with the request flag and the condensations that made it.
 
     Immutable, except for the maps inside its events, which Python cannot freeze and which other Views share: do not
@@ -160,9 +159,6 @@ class View(ShownAsTable):
     def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
     def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
         return self.events[index]
-
-    def _table(self) -> Table:
-        return Table(repr(self)[1:-1], ("id", "kind", "text"), rows_of(self.events))
 
     def __repr__(self) -> str:
         request = ", condensation requested" if self.unhandled_condensation_request else ""

@@ -17,7 +17,7 @@ from eventstore.events import MAY_BE_STRUCTURAL
 from projections.fold import EMPTY, ViewState, resume
 from projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
 from projections.retractions import target
-from projections.units import UNSEEN, WaitingCalls, fit_positions, units
+from projections.units import UNSEEN, UnitsSoFar, fit_positions, units
 from projections.v0_dialect import insert_register
 
 Count = Callable[[Event], int]
@@ -39,7 +39,7 @@ class LifetimesFold:
         self._open: dict[int, _Open] = {}
         self._closed: dict[int, tuple[Span, ...]] = {}
         self._tokens: dict[int, int] = {}
-        self._waiting = _Waiting()
+        self._units = UnitsSoFar(EMPTY.left_behind)
         self._order = _Order()
         self._summaries: dict[int, None] = {}
 
@@ -92,17 +92,39 @@ class LifetimesFold:
         self._state = resume(self._state, plain, version).state
         for place, event in enumerate(self._state.items[before:], before):
             self._enter(event, event.id + 1)
-            changed = self._waiting.add(event)
+            self._units.read((event,))
+            changed = self._changed(event, place)
             register = self._state.register
-            if register is not None and (
-                changed is None or self._waiting.has_loops
-            ):  # its summary has another place each time
-                self._send_fit(event.id + 1, insert_register(self._state.items[: place + 1], register))
-                continue
+            if register is not None and self._units.last_loop:
+                changed = None  # its summary has another place each time, and may end a loop
             if changed is None:
-                self._send_fit(event.id + 1, self._state.items[: place + 1])
-            for event_id, sent in changed or ():
-                self._open[event_id].send(event.id + 1, sent=sent)
+                items = self._state.items[: place + 1]
+                self._send_fit(event.id + 1, items if register is None else insert_register(items, register))
+            for member in changed or ():
+                self._open[self._state.items[member].id].send(event.id + 1, sent=type(event) is not Action)
+
+    def _changed(self, event: Event, place: int) -> Sequence[int] | None:
+        """Return the places of the items that a model begins to be sent with the newest item, or ceases to be sent if
+        that is an action. Return None if only the whole View can tell: where a tool loop may lose or gain more than
+        these, and once events stay with the next event.
+        """
+        if self._units.has_bonds:
+            return None
+        calls = self._units.calls_of(place)
+        if calls is None:
+            return () if type(event) is Observation or type(event) in UNSEEN else (place,)
+        members, is_action = calls.members, type(event) is Action
+        if (calls.unanswered != 1 or len(members) == 1) if is_action else calls.unanswered:
+            return ()  # they were not sent before, and are not sent now
+        loop = self._units.last_loop
+        if loop and members[0] <= loop[-1]:
+            begins, ends = loop[0] == members[0], loop[-len(members) :] == members
+            if is_action or not ends or not (begins or self._is_sent(loop[-len(members) - 1])):
+                return None
+        return members
+
+    def _is_sent(self, place: int) -> bool:
+        return len(self._open[self._state.items[place].id].sent) % 2 == 1
 
     def _change(self, event: Event) -> None:
         """Fold in one structural event, and compare the Views before and after it."""
@@ -134,7 +156,8 @@ class LifetimesFold:
                 self._enter(one, version, previous, index)
             if not drifts:
                 previous = one.id
-        self._waiting = _Waiting(after, self._state.left_behind)
+        self._units = UnitsSoFar(self._state.left_behind)
+        self._units.read(self._state.items[:])
         self._send_fit(version, after)
 
     def _enter(self, event: Event, version: int, after: int | None = None, index: int | None = None) -> None:
@@ -215,110 +238,3 @@ class _Order:
                 found.append(Standing(*one, anchor[0]))
                 left += self._behind.get(one, ())
         return tuple(found)
-
-
-class _Group:
-    """The actions of one response and their observations, by id; ``loops`` are the tool loops of its members, some of
-    which may be ``outside`` of any loop.
-    """
-
-    __slots__ = ("loops", "members", "outside", "unanswered")
-
-    def __init__(self) -> None:
-        self.members: list[int] = []
-        self.unanswered = 0
-        self.loops: frozenset[int] = frozenset()
-        self.outside = False
-
-
-_NO_LOOP = 0
-
-
-class _Waiting:
-    """The calls of a View that wait for their observations: the units of ``projections.units``, found event by
-    event.
-    """
-
-    def __init__(self, events: Sequence[Event] = (), left_behind: frozenset[int] = frozenset()) -> None:
-        """Start with the events of a View."""
-        self._calls = WaitingCalls()
-        self._of_response: dict[str, _Group] = {}
-        self._of_call: dict[int, _Group] = {}
-        self._loops = self._loop = _NO_LOOP
-        self._open: Counter[int] = Counter()
-        self._odd: set[int] = set()
-        self._bound = False
-        for event in events:
-            if event.id not in left_behind:
-                self.add(event)
-
-    @property
-    def has_loops(self) -> bool:
-        return self._loops != _NO_LOOP
-
-    def add(self, event: Event) -> Sequence[tuple[int, bool]] | None:
-        """Add the next event. Return the ids that a model begins or ceases to be sent; None if only the whole View can
-        tell: in a tool loop that lost a call, and once events stay with the next event.
-        """
-        self._bound = self._bound or event.stays_with_next
-        sent = self._add(event)
-        return None if self._bound else sent
-
-    def _add(self, event: Event) -> Sequence[tuple[int, bool]] | None:
-        if type(event) is Action:
-            return self._add_action(event)
-        if type(event) is Observation:
-            return self._add_observation(event)
-        if type(event) in UNSEEN:
-            return ()
-        self._loop = _NO_LOOP
-        return ((event.id, True),)
-
-    def _join(self, group: _Group) -> None:
-        """Record that a member of a group is in the present loop, or outside of any."""
-        if self._loop == _NO_LOOP:
-            group.outside |= bool(group.loops)
-        elif self._loop not in group.loops:
-            group.outside |= bool(group.members) and not group.loops
-            group.loops |= {self._loop}
-            self._open[self._loop] += 1
-
-    def _add_action(self, action: Action) -> Sequence[tuple[int, bool]] | None:
-        if action.thinking:
-            self._loops += 1
-            self._loop = self._loops
-        group = None if action.response_id is None else self._of_response.get(action.response_id)
-        if group is None:
-            group = _Group()
-            if action.response_id is not None:
-                self._of_response[action.response_id] = group
-        was_sent = bool(group.members) and not group.unanswered
-        if was_sent:
-            self._open.update(group.loops)
-        self._join(group)
-        group.members.append(action.id)
-        group.unanswered += 1
-        self._of_call[action.id] = group
-        self._calls.add(action, action.id)
-        if not was_sent:
-            return ()
-        self._odd |= group.loops
-        return None if group.loops else [(member, False) for member in group.members]
-
-    def _add_observation(self, observation: Observation) -> Sequence[tuple[int, bool]] | None:
-        call = self._calls.take(observation)
-        if call is None:
-            return ()
-        group = self._of_call[call]
-        self._join(group)
-        group.members.append(observation.id)
-        group.unanswered -= 1
-        if group.unanswered:
-            return ()
-        if group.loops:
-            self._open.subtract(group.loops)
-            late = {loop for loop in group.loops if self._open[loop]}
-            self._odd |= late
-            if late or group.outside or len(group.loops) > 1 or group.loops & self._odd:
-                return None
-        return [(member, True) for member in group.members]

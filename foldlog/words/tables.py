@@ -1,26 +1,27 @@
-"""Show Views and their answers as tables: in a notebook, and where rich prints.
+"""Show histories, Views and what is told of them as tables: in a notebook, and where rich prints.
 
 The text of events never becomes markup, and control characters are shown as escapes.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from eventstore import Event, events
-from projections.messages.content import words_of
+from eventstore import Event
+from foldlog.kinds import label
+from foldlog.words.gist import gist
+from foldlog.words.safe_text import printable
+from projections import Difference, View, Why
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_LINE = 160
+T = TypeVar("T")
+_LENGTH = 160
+"""The length of the text of an event."""
 _HEAD, _TAIL = 10, 20
 """The number of events at the beginning and at the end of a long table."""
-_STEERS = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 
 class Table(NamedTuple):
@@ -50,30 +51,45 @@ class Table(NamedTuple):
         from rich.text import Text
 
         if not self.rows:
-            return Text(_visible(self.heading))
+            return Text(printable(self.heading, one_line=True))
         table = RichTable(
-            title=Text(_visible(self.heading)), title_justify="left", box=None, show_header=bool(self.columns)
+            title=Text(printable(self.heading, one_line=True)),
+            title_justify="left",
+            box=None,
+            show_header=bool(self.columns),
         )
         for place, name in enumerate(self.columns or [""] * max(map(len, self.rows), default=0)):
             table.add_column(name, justify="right" if name == "id" else "left", no_wrap=place + 1 < len(self.columns))
         for row in self.rows:
-            table.add_row(*(Text(_visible(cell)) for cell in row))
+            table.add_row(*(Text(cell) for cell in row))
         return table
 
 
-class ShownAsTable:
-    """Shows its ``_table`` in notebooks, and where rich prints."""
+def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
+    """Have notebooks, and rich, show the objects of a class as tables."""
+    methods = {"_repr_html_": lambda self: table(self).html(), "__rich__": lambda self: table(self).rich()}
+    for name, method in methods.items():
+        setattr(kind, name, method)
 
-    __slots__ = ()
 
-    def _table(self) -> Table:
-        raise NotImplementedError
+def view_table(view: View) -> Table:
+    return Table(repr(view)[1:-1], ("id", "kind", "text"), rows_of(view.events))
 
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
-    def __rich__(self) -> RenderableType:
-        return self._table().rich()
+def _why_table(why: Why) -> Table:
+    rows = [["event", *event_row(why.event)]]
+    for name, found in (("by", why.by), ("its summary", why.summary), ("stands for it", why.stands_in)):
+        rows += [[name, *event_row(found)]] if found is not None else []
+    return Table(f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows)
+
+
+def _difference_table(difference: Difference) -> Table:
+    heading = (
+        f"from version {difference.before} to {difference.after}: "
+        f"{len(difference.entered)} entered, {len(difference.left)} left"
+    )
+    rows = [*rows_of(difference.entered, "+"), *rows_of(difference.left, "−")]
+    return Table(heading, ("", "id", "kind", "text"), rows)
 
 
 def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
@@ -90,41 +106,15 @@ def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
 
 def event_row(event: Event) -> list[str]:
     """Return the id of an event, its kind, and the beginning of what it says."""
-    return [str(event.id), _kind(event), _line(event)]
-
-
-def _kind(event: Event) -> str:
-    match event:
-        case events.Message(source=source):
-            return source
-        case events.Observation(is_error=True):
-            return "error"
-        case events.UnknownEvent():
-            return "unknown"
-    return str(type(event).__struct_config__.tag).replace("condensation_", "")
-
-
-def _line(event: Event) -> str:
-    match event:
-        case events.Action(tool=tool, arguments=arguments, thought=thought):
-            text = f"{tool} {'' if arguments is None else arguments} {words_of(thought, ' ')}"
-        case events.Observation(tool=tool, content=content):
-            text = f"{tool}: {words_of(content, ' ')}" if tool else words_of(content)
-        case events.SystemMessage(content=content) | events.Message(content=content):
-            text = words_of(content)
-        case events.CondensationAction(summary=summary):
-            text = summary or "forgets events"
-        case _:
-            text = str(getattr(event, "content", None) or getattr(event, "name", ""))
-    line = " ".join(text[: 4 * _LINE].split())
-    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+    return [str(event.id), label(event), gist(event, _LENGTH)]
 
 
 def _escaped(text: str) -> str:
     from html import escape  # its table of entities takes time, in each process, and few make HTML
 
-    return escape(_visible(text))
+    return escape(printable(text, one_line=True))
 
 
-def _visible(text: str) -> str:
-    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+show_as_table(View, view_table)
+show_as_table(Why, _why_table)
+show_as_table(Difference, _difference_table)
