@@ -25,16 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import compress
-from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore import Action, Annotation, Event, Observation, UnknownEvent
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
-
-
-_stays_with_next = attrgetter("stays_with_next")
 
 
 class ParallelCalls:
@@ -136,7 +132,7 @@ class UnitsSoFar:
             if loop is not None:
                 loop.append(position)
         self._in_loop = loop is not None
-        self.has_bonds = self.has_bonds or any(map(_stays_with_next, events))
+        self.has_bonds = self.has_bonds or any(event.stays_with_next for event in events)
         self.count += len(events)
 
     def _change(self, place: int, returned: int, position: int, unanswered: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -34,7 +34,7 @@ from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
-from projections.fold import Folded, ViewState, summary_event
+from projections.fold import Folded, summary_event
 from projections.lifetimes import Lifetimes
 from projections.lifetimes.fold import Count, LifetimesFold
 from projections.messages import DIALECTS, Dialect, checked
@@ -93,7 +93,7 @@ class Views:
         self._unread: WeakValueDictionary[int, UnreadView] = WeakValueDictionary()
 
     def current(self, conversation: str) -> View:
-        """Return the View now: the same object until an event is appended.
+        """Return the View now: the same object until an event is appended, or 64 other conversations are read.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
         ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
@@ -354,15 +354,7 @@ class Views:
         condensations = StoredCondensations(self._store, conversation, folded.state.version, folded.condensations)
         state = folded.state
         if state.past is None:
-            state = ViewState(  # not by ``replace``, which takes longer than the rest of this
-                state.version,
-                state.items,
-                state.unhandled_condensation_request,
-                state.left_behind,
-                state.register,
-                state.tomb,
-                _PastViews(self, conversation),
-            )
+            state = replace(state, past=_PastViews(self, conversation))
         return View(state, condensations, self._dialect)
 
 

@@ -18,7 +18,7 @@ from projections.stored.revision import (
 )
 from projections.stored.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
 
-_id, _shown = attrgetter("id"), attrgetter("shown")
+_id = attrgetter("id")
 
 Progress = Callable[[int, int], None]
 """A function that is told how many events of how many are done."""
@@ -75,9 +75,7 @@ def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Ev
 
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
     """Fold on over ``events``, which follow ``start`` without a gap. Return the fold, and the revisions in between."""
-    changes = events
-    if not all(map(_shown, events)):
-        changes = [event for event in events if event.shown or is_structural(event)]
+    changes = [event for event in events if event.shown or is_structural(event)]
     return fold_on(start, changes, start.version + len(events), past)
 
 

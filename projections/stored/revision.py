@@ -9,8 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress, count
-from operator import attrgetter
+from itertools import chain, count
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -59,9 +58,6 @@ class ViewFold(NamedTuple):
         return self.state.version
 
 
-_id, _shown = attrgetter("id"), attrgetter("shown")
-_new = tuple.__new__  # what ViewFold(...) calls, without the call around it
-
 _PATH_MAX = 64
 """The number of intervals of a ``path`` that are kept, the newest ones. The Views of versions outside them are
 loaded.
@@ -87,14 +83,10 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
     each structural one the View at that moment, for a retraction also the View that it returns to.
     """
-    places = list(compress(count(), map(MAY_BE_STRUCTURAL.__contains__, map(type, events))))
-    if not places:
-        return fold_shown(start, events, version), []
-    folded, records = start, []
+    folded, records = start, list[Record]()
     done = 0
-    for place in places:
-        event = events[place]
-        if not is_structural(event):
+    for place, event in enumerate(events):
+        if type(event) not in MAY_BE_STRUCTURAL or not is_structural(event):
             continue
         if isinstance(event, Retraction):
             folded = _return(fold_shown(folded, events[done:place], event.id), event, past)
@@ -105,9 +97,7 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
         past.keep(record)
         records.append(record)
         done = place + 1
-    if folded.version < version:
-        folded = fold_shown(folded, events[done:], version)
-    return folded, records
+    return fold_shown(folded, events[done:], version), records
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
@@ -151,11 +141,12 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
     """Fold in events that are not structural."""
     if start.state.version == version:
         return start
-    shown = events if all(map(_shown, events)) else [event for event in events if event.shown]
-    since = _with(start.since, tuple(map(_id, shown)))
-    state = add_shown(start.state, shown, version)
-    next_ordinal = start.next_ordinal + len(shown)
-    return _new(ViewFold, (state, start.ordinals, since, next_ordinal, *start[4:]))
+    shown = [event for event in events if event.shown]
+    return start._replace(
+        state=add_shown(start.state, shown, version),
+        since=_with(start.since, tuple(event.id for event in shown)),
+        next_ordinal=start.next_ordinal + len(shown),
+    )
 
 
 def _change(start: ViewFold, event: Event) -> ViewFold:
@@ -296,7 +287,7 @@ def from_revision(
         standing.setdefault(run.after, []).extend(summaries[condensation] for condensation in members)
         step = 1 if run.nth <= run.mth else -1
         nth.update(zip(members, range(run.nth, run.mth + step, step), strict=True))
-    shown_ids = list(map(_id, shown))
+    shown_ids = [event.id for event in shown]
     ordinals: dict[int, int] = {}
     start = next_ordinal = 0
     for _, last in kept_intervals(revision.kept, version):
