@@ -23,6 +23,7 @@ from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
+from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.verify import verify as verify_store
 from eventstore.recorders.types import Conversation, Row
 from eventstore.stored import hash_chain, write_transaction
@@ -163,7 +164,7 @@ def make_small(path: Path, length: int) -> None:
     with open_store(f"sqlite:///{path}", keys=KEYS, compression="zstd") as store:
         store.register(Views(store))
         store.ingest("c1", history(length))
-        store._recorder.purge()
+        vacuum(store)
 
 
 def _stored_otherwise(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:

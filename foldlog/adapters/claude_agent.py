@@ -105,7 +105,7 @@ class FoldlogSessionStore(OpenHistories):
         return await self.histories.pool.run(tell, finish=False)
 
     async def delete(self, key: SessionKey) -> None:
-        """Erase a session with its sub-agents, or one sub-agent: its bytes are gone when this returns."""
+        """Erase a session with its sub-agents, or one sub-agent. ``maintenance.vacuum`` then removes its bytes."""
         conversation = self.conversation(key)
         below = [] if "subpath" in key else [row.id for row in await self._rows(f"{conversation}/")]
         await self.histories.pool.run(lambda: self._erase([*below, conversation]), finish=True)

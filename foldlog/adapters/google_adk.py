@@ -55,9 +55,10 @@ class _Stored(NamedTuple):
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
     """Keeps sessions. ``uri``: the URL of a store, or open histories of either face.
 
-    Any number of tasks, processes and services may use one store. ``delete_session`` erases: the bytes are gone when it
-    returns, and the id may be used again. A store that was opened by its URL is closed by ``close``, or by ``async
-    with``. In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may precede any URL.
+    Any number of tasks, processes and services may use one store. ``delete_session`` erases, and the id may be used
+    again; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A store that was
+    opened by its URL is closed by ``close``, or by ``async with``. In ``services.yaml``, ``foldlog:///history.db`` is a
+    SQLite file; ``foldlog+`` may precede any URL.
     """
 
     def __init__(self, uri: HistoriesGiven, *, prefix: str = "adk", agents_dir: str | None = None) -> None:

@@ -140,7 +140,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self.threads.note(self.threads.of(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread with all of its namespaces: its bytes are gone when this returns. Its id may be used again."""
+        """Erase a thread with all of its namespaces. Its id may be used again. See ``Histories.erase``."""
         self.threads.delete_thread(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:

@@ -48,8 +48,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
 
     The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and stores may use it.
-    ``delete`` erases: the bytes are gone when it returns, except for messages that forks share, of which the forks get
-    copies. A store that was opened by its URL is closed by ``close``, or by ``async with``.
+    ``delete`` erases, except for messages that forks share, of which the forks get copies; ``maintenance.vacuum`` then
+    removes the bytes from a SQLite file. A store that was opened by its URL is closed by ``close``, or by ``async
+    with``.
     """
 
     def __init__(self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai") -> None:

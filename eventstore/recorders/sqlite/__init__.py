@@ -5,15 +5,14 @@
                   next need not ask
     reader        the questions that one transaction answers
     connections   to the file, and for readers a pool of them
-    store_file    which file that is: nothing is written to another one; contents: nor to one that was overwritten
+    store_file    which file that is: nothing is written to another one
     epochs        positions in a copy of the file
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-writers-wait-in-order.md)
-    log           room in it, and writing it back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
+    checkpoints   the log is written back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
     checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
-    erased_bytes  erased bytes in unused parts of pages are overwritten
     maintenance   copy, rewrite and check the file as a whole; replacing: put another file in its place
     damaged       what is left of a damaged file
     errors        the driver's errors in the words of the seam
