@@ -26,7 +26,6 @@ from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
     NOT_RECORDED,
     Action,
-    CondensationAction,
     Erased,
     Event,
     KnownEvent,
@@ -38,7 +37,7 @@ from eventstore.events import (
     UnknownEvent,
 )
 from eventstore.values.bodies import BEGINS_WITH_LIST, NotListed, put_back, taken_out, with_list, without_list
-from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, exact_of_first_form, is_json, with_exact
+from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, is_json, with_exact
 from eventstore.values.json_values import not_json, plain
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
@@ -46,15 +45,8 @@ _SOURCES = ", ".join(map(repr, get_args(Source)))
 _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _condensation_2(body: dict[str, Any]) -> dict[str, Any]:
-    """Move the reason into ``metadata.reason``: schema 1 of a condensation held it beside the metadata."""
-    reason = body.pop("reason", None)
-    if reason is not None:
-        body["metadata"] = {"reason": reason, **body.get("metadata", {})}
-    return body
-
-
-_UPCASTS: Mapping[type[KnownEvent], tuple[_Upcast, ...]] = {CondensationAction: (_condensation_2,)}
+_UPCASTS: Mapping[type[KnownEvent], tuple[_Upcast, ...]] = {}
+"""The functions that upgrade bodies of older schema versions, oldest first. Every kind has schema version 1 so far."""
 
 
 class _Kind(NamedTuple):
@@ -459,7 +451,7 @@ def _parsed_text(body: bytes) -> dict[str, Any]:
         if exact is None or with_exact(exact) != body:
             raise Undecodable("its exact form and the fields beside it differ")
         return exact
-    return exact_of_first_form(body, value) or value
+    return value
 
 
 def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:

@@ -407,7 +407,7 @@ class History:
         PostgreSQL the call vacuums the tables, unless ``complete`` is False. Calling it again finishes an interrupted
         redaction.
 
-        Raises ``CannotRedact`` for an event that an earlier version of foldlog recorded, ``InvalidArgument`` where the
+        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
         a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history.
         """

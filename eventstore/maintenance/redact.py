@@ -110,7 +110,7 @@ def redact(
     ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
-    event of its own, and ``CannotRedact``, for example for an event that an earlier version of foldlog recorded. Cost:
+    event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost:
     the structural events and the idempotency keys of the conversation; for the bytes, as ``erase``.
     """
     text("conversation", conversation)
@@ -262,13 +262,7 @@ def _commitment(conversation: str, row: Row, event: Event) -> bytes:
             f"conversation {conversation!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, because "
             f"it is a receipt or of a later version of foldlog; redact another event, or erase the conversation"
         )
-    commitment = hash_chain.commitment_of(row.proof, row.body)
-    if commitment is None:
-        raise CannotRedact(
-            f"conversation {conversation!r}, event {row.id}: an earlier version of foldlog recorded it, and the hash "
-            f"chain of that version needs its content; erase the conversation instead"
-        )
-    return commitment
+    return hash_chain.commitment_of(row.proof, row.body)
 
 
 def _is_redacted(reading: ReadTransaction, event_id: int) -> bool:

@@ -193,8 +193,8 @@ class _Change:
         keys = self._settings.keys
         data_key, mark, changed = codec.data_key, codec.mark, False
         if keys is not None and not (self._decrypt and data_key is None):
-            if data_key is None or data_key.form == 1:
-                found, data_key, mark = encrypted(found, data_key, keys)
+            if data_key is None:
+                found, data_key, mark = encrypted(found, keys)
                 changed = True
             elif found.key_id != keys.current and not self._decrypt:
                 wrapped = keys.wrap(found.id, data_key.secret)

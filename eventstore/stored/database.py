@@ -215,7 +215,7 @@ class Database:
         if known is not None and known.plain is found:
             return known.codec
         data_key, mark = self.data_key(found), NOTHING_PENDING
-        if data_key is not None and data_key.form != 1 and found.erasure is None:
+        if data_key is not None and found.erasure is None:
             try:
                 mark = read_mark(data_key, found)
             except NotAsWritten as error:
@@ -455,9 +455,9 @@ NOBODYS = RowCodec.of("")
 """The codec of a conversation that does not exist."""
 
 
-def encrypted(found: Conversation, data_key: DataKey | None, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return the conversation with a data key of form 2, and a mark that none of its rows is of form 2 yet."""
-    secret = DataKey.new_secret(found.salt) if data_key is None else data_key.secret
+def encrypted(found: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
+    """Return a plain conversation with a new data key, and a mark that none of its rows is encrypted yet."""
+    secret = DataKey.new_secret(found.salt)
     wrapped = keys.wrap(found.id, secret)
     renewed = found._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)
-    return renewed, DataKey(found.id, secret, 2), Mark(0, 0, found.version)
+    return renewed, DataKey(found.id, secret), Mark(0, 0, found.version)

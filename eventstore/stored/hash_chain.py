@@ -7,10 +7,6 @@
 
 Each event has a salt of its own, which is stored after its head (``Row.proof``). A redaction replaces the body, and it
 replaces the salt by the commitment. So the head stays unchanged, and no reader can test a guess of the erased body.
-Events of earlier versions have no salt; their heads need the body:
-
-    head(n)    = SHA-256(head(n-1) || salt || id, schema, shown, structural, recorded_at, kind || body)
-
 The first own event of a fork follows this border, and not its parent's head:
 
     border   = SHA-256("foldlog fork" || salt || version || parent's head || id of the fork)
@@ -93,21 +89,18 @@ def link(
     structural: bool,
     recorded_at: int,
     body: bytes,
-    proof: bytes = b"",
+    proof: bytes,
 ) -> bytes:
     """Return the head after one more event. ``recorded_at`` is in microseconds since 1970, UTC; ``salt`` is that of the
-    conversation. ``proof`` is the row's; its length says by which formula the head is computed. Cost: one pass over the
-    body.
+    conversation, ``proof`` the row's: its end is the salt of the event, or the commitment of a redacted one. Cost: one
+    pass over the body.
 
     The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
     stands before it, so no two events have the same bytes. Raises ``ValueError`` for a proof that cannot be one.
     """
     name = _bytes(kind)
     fields = b"%d %d %d %d %d %d %b\n" % (event_id, schema, shown, structural, recorded_at, len(name), name)
-    committed = commitment_of(proof, body)
-    if committed is None:
-        return sha256(b"%b%b%b%b" % (head, salt, fields, body)).digest()
-    return sha256(b"%b%bsalted %b%b" % (head, salt, fields, committed)).digest()
+    return sha256(b"%b%bsalted %b%b" % (head, salt, fields, commitment_of(proof, body))).digest()
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
@@ -121,15 +114,11 @@ def commitment(event_salt: bytes, body: bytes) -> bytes:
     return sha256(event_salt + body).digest()
 
 
-def commitment_of(proof: bytes, body: bytes) -> bytes | None:
-    """Return the commitment of a row with this proof and this plain body; None for a head that is computed from the
-    body.
-
-    Raises ``ValueError`` for a proof that cannot be one.
+def commitment_of(proof: bytes, body: bytes) -> bytes:
+    """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` for a proof that cannot
+    be one.
     """
     rest = proof[HEAD_BYTES:]
-    if not rest:
-        return None
     if len(rest) == SALT_BYTES:
         return commitment(rest, body)
     if len(rest) == COMMITMENT_BYTES:

@@ -30,7 +30,9 @@ __all__ = ["KEY_BYTES", "DataKey", "DataKeys", "KeyRing"]
 KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
-_FORM_2 = b"\2"
+_FORM = b"\1"
+"""The first byte of an encrypted data key: the form of what follows."""
+_KEY_PLACE = b"data key\0"
 _OPENED_MAX = 10_000
 KEY, KEY_FILE = "FOLDLOG_KEY", "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
@@ -102,9 +104,7 @@ class KeyRing:
     def wrap(self, conversation: str, secret: bytes) -> bytes:
         """Return the secret of a conversation, encrypted under the encrypting key."""
         nonce = os.urandom(NONCE_BYTES)
-        return (
-            _FORM_2 + nonce + self._ciphers[self.current].encrypt(nonce, secret, b"data key\0" + _bytes(conversation))
-        )
+        return _FORM + nonce + self._ciphers[self.current].encrypt(nonce, secret, _KEY_PLACE + _bytes(conversation))
 
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
         """Decrypt the key of this conversation with the wrapping key of this name.
@@ -117,29 +117,25 @@ class KeyRing:
         wrapping = self._ciphers.get(key_id)
         if wrapping is None:
             raise key_missing(f"conversation {conversation!r} is encrypted", key_id, self)
-        for form, prefix, place in ((2, _FORM_2, b"data key\0"), (1, b"", b"data key of ")):
-            if wrapped.startswith(prefix):
-                nonce, encrypted = wrapped[len(prefix) :][:NONCE_BYTES], wrapped[len(prefix) + NONCE_BYTES :]
-                try:
-                    secret = wrapping.decrypt(nonce, encrypted, place + _bytes(conversation))
-                except (InvalidTag, ValueError):
-                    continue
-                return DataKey(conversation, secret, form)
-        raise KeyUnavailable(
-            f"the data key of conversation {conversation!r} is damaged, or it is another conversation's: "
-            f"key {key_id} does not open it; restore the conversation from a backup"
-        )
+        nonce, encrypted = wrapped[1 : 1 + NONCE_BYTES], wrapped[1 + NONCE_BYTES :]
+        try:
+            if not wrapped.startswith(_FORM):
+                raise ValueError("an unknown form of a data key")
+            secret = wrapping.decrypt(nonce, encrypted, _KEY_PLACE + _bytes(conversation))
+        except (InvalidTag, ValueError) as error:
+            raise KeyUnavailable(
+                f"the data key of conversation {conversation!r} is damaged, or it is another conversation's: "
+                f"key {key_id} does not open it; restore the conversation from a backup"
+            ) from error
+        return DataKey(conversation, secret)
 
 
 class DataKey:
-    """The data key of one conversation, and its salt, which is encrypted with it.
-
-    ``form`` is 1 where the key was encrypted up to schema 2, else 2. Rows under a key of form 1 may be of form 1 too,
-    or plain. Under a key of form 2 this is allowed only where the conversation's mark says so.
+    """The data key of one conversation, and its salt, which is encrypted with it. Plain rows are allowed under it only
+    where the conversation's mark says so.
     """
 
-    def __init__(self, conversation: str, secret: bytes, form: int) -> None:
-        self.form = form
+    def __init__(self, conversation: str, secret: bytes) -> None:
         self.secret = secret
         self.salt = secret[KEY_BYTES:]
         self.name = _bytes(conversation)

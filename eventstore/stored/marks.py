@@ -3,8 +3,7 @@
 An encrypted row proves itself. But no row proves how many rows there are: an attacker with the file could cut off the
 end, hide an idempotency key, or put plain rows in the place of encrypted ones. So each transaction that appends to an
 encrypted conversation rewrites its mark: an authenticated statement of how the conversation ends, how many idempotency
-keys it has, and which of its rows are not encrypted yet (``pending``), because it began as a plain one or an earlier
-version wrote it.
+keys it has, and which of its rows are not encrypted yet (``pending``), because it began as a plain one.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Mark(NamedTuple):
     """The statements of a mark, besides how the conversation ends.
 
     ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a change of the
-    encryption is running: rows with ``pending_from <= id < pending_until`` may be plain or of form 1, and so may
-    records of versions up to ``pending_until``, and idempotency keys of events before it.
+    encryption is running: rows with ``pending_from <= id < pending_until`` may be plain, and so may records of
+    versions up to ``pending_until``; idempotency keys of events before it may have no proof.
     """
 
     keys: int = 0
@@ -36,7 +35,7 @@ class Mark(NamedTuple):
     pending_until: int = 0
 
     def expects(self, event_id: int) -> bool:
-        """Return whether the row with this id may be plain, or of form 1."""
+        """Return whether the row with this id may be plain."""
         return self.pending_from <= event_id < self.pending_until
 
 

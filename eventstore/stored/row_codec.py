@@ -2,7 +2,6 @@
 
 The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with AES-256-GCM under the
 conversation's data key, bound to every other column of the row, so that none of them can be changed without the key.
-Plus 4: form 1 of the encryption, bound to the conversation and the id only; it is still read, but no longer written.
 Plus 16: bytes stand beside the body (``eventstore.values.bodies``), each of them compressed and encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
@@ -35,9 +34,7 @@ from eventstore.values.bodies import Attachment, Body, NotListed, attachment_of,
 
 PLAIN: Final = 0
 ENCRYPTED: Final = 8
-ENCRYPTED_1: Final = 4
 WITH_BYTES: Final = 16
-_HOW_ENCRYPTED: Final = ENCRYPTED | ENCRYPTED_1
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 _ALL_PENDING: Final = Mark(pending_until=2**62)
@@ -48,10 +45,8 @@ EVENT_BYTES_MAX: Final = 16 * 2**20
 """The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON."""
 
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
-_FORM_1 = "the event has a form that its conversation does not use any more, so an earlier row was put back"
 
 _PLACES: Final = {
-    hash_chain.HEAD_BYTES: b"event",
     hash_chain.HEAD_BYTES + hash_chain.SALT_BYTES: b"salted event",
     hash_chain.HEAD_BYTES + hash_chain.COMMITMENT_BYTES: b"redacted event",
 }
@@ -108,7 +103,7 @@ class RowCodec(NamedTuple):
     @property
     def is_strict(self) -> bool:
         """Whether it accepts only rows that were written with the key. Such a codec stays right, however old it is."""
-        return self.data_key is not None and self.data_key.form == 2 and not self.mark.pending_until
+        return self.data_key is not None and not self.mark.pending_until
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -289,15 +284,9 @@ class RowCodec(NamedTuple):
                 if key is None:
                     return _damaged(row, "the event is encrypted, and its conversation has no key")
                 body = key.decrypt(row.body, _place_of_row(row))
-                return row._replace(encoding=encoding & ~_HOW_ENCRYPTED, body=body)
-            if key is not None and key.form != 1 and not self.mark.expects(row.id):
-                return _damaged(row, _FORM_1 if encoding & ENCRYPTED_1 else _NOT_ENCRYPTED)
-            if encoding & ENCRYPTED_1:
-                if key is None:
-                    return _damaged(row, "the event is encrypted, and its conversation has no key")
-                return row._replace(
-                    encoding=encoding & ~_HOW_ENCRYPTED, body=key.decrypt(row.body, b"event %d of " % row.id)
-                )
+                return row._replace(encoding=encoding & ~ENCRYPTED, body=body)
+            if key is not None and not self.mark.expects(row.id):
+                return _damaged(row, _NOT_ENCRYPTED)
             if not isinstance(row.body, bytes):
                 return _damaged(row, "its body is a number")
         except NotAsWritten as error:
@@ -330,11 +319,8 @@ class RowCodec(NamedTuple):
         key, body = self.data_key, record.body
         if record.encoding == ENCRYPTED:
             return None if key is None else key.decrypt(body, _place_of_record(projection, record))
-        if key is not None and key.form != 1 and not record.version <= self.mark.pending_until:
+        if key is not None and not record.version <= self.mark.pending_until:
             return None
-        if record.encoding == ENCRYPTED_1:
-            place = b"record %d of projection %b of " % (record.version, projection.encode())
-            return None if key is None else key.decrypt(body, place)
         return body if record.encoding == PLAIN else None
 
     # -- idempotency keys ---------------------------------------------------------------------------------------------
@@ -355,7 +341,7 @@ class RowCodec(NamedTuple):
             if recalled.proof is not None:
                 key.decrypt(recalled.proof, _place_of_key(idempotency_key, recalled))
                 return True
-            return key.form == 1 or recalled.first_id + recalled.events <= self.mark.pending_until
+            return recalled.first_id + recalled.events <= self.mark.pending_until
         except (NotAsWritten, TypeError, struct.error):
             return False
 

@@ -47,9 +47,8 @@ _new = tuple.__new__  # what Known(...) calls, without the call around it
 class WriteTransaction(ReadTransaction):
     """One conversation in a write transaction: it finds the newest state, and may keep records beside the events.
 
-    Where the store has a key and the conversation has none, or one of form 1, the first write gives it one of form 2.
-    From then on every new row is encrypted in form 2, and the mark says which older rows are not. ``end`` must be
-    called last.
+    Where the store has a key and the conversation has none, the first write gives it one. From then on every new row is
+    encrypted, and the mark says which older rows are not. ``end`` must be called last.
     """
 
     _reader: Transaction
@@ -202,16 +201,16 @@ class WriteTransaction(ReadTransaction):
             return codec
         self._wrote = True
         keys = self._database.settings.keys
-        if keys is None or (codec.data_key is not None and codec.data_key.form != 1):
+        if keys is None or codec.data_key is not None:
             return codec
         found = self.found
-        renewed, data_key, mark = encrypted(found, codec.data_key, keys)
+        renewed, data_key, mark = encrypted(found, keys)
         if found.version == found.begins:
             mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
         self._reader.change(
             found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key)
         )
-        self.found = past_under(self._reader, renewed, codec.data_key, data_key)
+        self.found = past_under(self._reader, renewed, None, data_key)
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         return self._known_codec

@@ -61,15 +61,3 @@ def exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
     except (ValueError, TypeError, binascii.Error, RecursionError):
         return None
     return exact if isinstance(exact, dict) else None
-
-
-def exact_of_first_form(body: bytes, value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the exact fields of a body of the first form, in which ``$exact`` is one of the fields.
-
-    The exact fields count only if the fields beside them equal, byte for byte, what foldlog makes of them. Return None
-    if ``$exact`` is an ordinary field.
-    """
-    exact = exact_of(value) if EXACT in value else None
-    if exact is None or EXACT in exact or is_json(exact):
-        return None
-    return exact if _encode({**_readable(exact), EXACT: value[EXACT]}) == body else None

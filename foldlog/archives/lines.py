@@ -22,8 +22,8 @@ from eventstore.values.arguments import YEAR_10000
 from eventstore.values.bodies import Body, attachment_of, attachments_of
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed
 
-VERSION = 3
-"""Version 1 had no salts of events, version 2 no bytes beside bodies."""
+VERSION = 1
+"""The version of the format. A reader refuses later ones."""
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _Moment = Annotated[int, Meta(ge=0, lt=YEAR_10000)]
 """Microseconds since 1970, before the year 10000."""
 _Whole = Annotated[int, Meta(ge=0, le=2**53)]
 _Head = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-_Salt = Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")]
+_Salt = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 _Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,64}$")]
 
 
@@ -56,7 +56,7 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     structural: bool
     recorded_at: _Moment
     head: _Head
-    salt: _Salt = ""
+    salt: _Salt | None = None
     commitment: _Head | None = None
     """The commitment of a redacted event, in the place of its salt."""
     bytes: list[str] = []
@@ -164,8 +164,7 @@ def event_line(conversation: str, row: Row) -> bytes:
         "recorded_at": row.recorded_at,
         "head": row.head.hex(),
     }
-    if proof := row.proof[HEAD_BYTES:]:
-        fields["commitment" if is_redacted(row.proof) else "salt"] = proof.hex()
+    fields["commitment" if is_redacted(row.proof) else "salt"] = row.proof[HEAD_BYTES:].hex()
     beside = attachments_of(row.body)
     if beside:
         fields["bytes"] = [base64.b64encode(each.body).decode() for each in beside]
@@ -265,6 +264,8 @@ def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
         body = _from_base64(lines, "body64", read.body64)
     if read.bytes:
         body = Body.of(body, [attachment_of(_from_base64(lines, "bytes", each)) for each in read.bytes])
+    if (read.salt is None) == (read.commitment is None):
+        raise lines.bad("an event has either a salt or a commitment, and this one has both or neither")
     try:
         event = codec.decode(read.kind, read.schema, body, read.event, shown=read.shown, structural=read.structural)
     except codec.Undecodable as error:
@@ -275,7 +276,7 @@ def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
         )
     return Row(
         read.event, read.kind, read.schema, read.shown, read.structural, read.recorded_at, PLAIN, body,
-        bytes.fromhex(read.head + (read.commitment or read.salt)),
+        bytes.fromhex(read.head + (read.commitment or read.salt or "")),
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ import msgspec
 from eventstore import Record
 
 PROJECTION = "views"
-CODE = 2
+CODE = 1
 """Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:
 records of another version are rebuilt, not trusted."""
 

@@ -10,13 +10,12 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import zstandard
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
@@ -68,8 +67,6 @@ def seed(salt: bytes, name: bytes) -> bytes:
 def next_head(head: bytes, salt: bytes, row: Row, body: bytes) -> bytes:
     fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
     behind = row.head[32:]
-    if not behind:
-        return hashlib.sha256(head + salt + fields + row.kind + b"\n" + body).digest()
     commitment = hashlib.sha256(behind + body).digest() if len(behind) == 16 else behind
     return hashlib.sha256(head + salt + b"salted " + fields + row.kind + b"\n" + commitment).digest()
 
@@ -90,14 +87,10 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
             ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, encoding, row.shown_before,
             row.structural_before,
         )  # fmt: skip
-        what = {32: b"event", 48: b"salted event", 64: b"redacted event"}[len(row.head)]
+        what = {48: b"salted event", 64: b"redacted event"}[len(row.head)]
         place = what + b"\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
         body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
         encoding -= 8
-    elif encoding & 4:
-        assert data_key is not None
-        body = AESGCM(data_key).decrypt(body[:12], body[12:], b"event %d of " % row.id + name)
-        encoding -= 4
     encoding &= ~16
     return {0: lambda: body, 1: lambda: zlib.decompress(body), 2: lambda: zstandard.decompress(body)}[encoding]()
 
@@ -161,10 +154,8 @@ def test_bytes_are_read_by_the_page(tmp_path: Path, compression: Any, sealed: bo
 
 
 def unwrapped(sealed: bytes, name: bytes) -> bytes:
-    if sealed[0] == 2:
-        with suppress(InvalidTag):
-            return AESGCM(WRAPPING_KEY).decrypt(sealed[1:13], sealed[13:], b"data key\0" + name)
-    return AESGCM(WRAPPING_KEY).decrypt(sealed[:12], sealed[12:], b"data key of " + name)
+    assert sealed[0] == 1
+    return AESGCM(WRAPPING_KEY).decrypt(sealed[1:13], sealed[13:], b"data key\0" + name)
 
 
 def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes | None]]:
@@ -327,7 +318,7 @@ def test_an_archive_is_read_by_the_page(tmp_path: Path):
     with (tmp_path / "archive").open("rb") as file:
         lines = zstandard.ZstdDecompressor().stream_reader(file).read().split(b"\n")
     assert lines.pop() == b""
-    assert json.loads(lines[0])["foldlog_archive"] == 3
+    assert json.loads(lines[0])["foldlog_archive"] == 1
     ends: dict[str, str] = {}
     name, salt, head, events = "", b"", b"", 0
     for line in lines[1:-1]:

@@ -138,7 +138,7 @@ def test_an_archive_says_how_much_it_holds_and_is_its_owners_only(source: Store,
 
 def test_its_lines_are_json_whose_bodies_are_those_of_the_store(archive: Path):
     lines = [json.loads(line) for line in lines_of(archive)]
-    assert lines[0]["foldlog_archive"] == 3
+    assert lines[0]["foldlog_archive"] == 1
     event = next(line for line in lines if line.get("event") == 3)
     assert event["body"] == {"kind": "message", "content": "message 3", "source": "user"}
     assert lines[-1] == {"end": True, "conversations": 8, "events": 2_524}

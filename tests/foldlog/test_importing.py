@@ -14,7 +14,7 @@ from foldlog.importing import import_source
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
 EARLIER = [json.loads(line) for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_text().splitlines()]
-"""Records, and the events that the version of 2026-11-20 stored of them."""
+"""Records, and the events that release 0.1.0 stores of them (``tests/golden/make.py``)."""
 
 
 def chat(*texts):

@@ -180,15 +180,6 @@ PROTECTIONS = {
         Never("expects"),
         f"{_ENCRYPTION} -k refused_by_every_read",
     ),
-    "form-1": Protection(
-        "a row of the earlier form is refused in a conversation that was rekeyed",
-        "eventstore:RowCodec._decrypted",
-        Instead(
-            "expects",
-            "if key is not None and not encoding & ENCRYPTED_1 and key.form != 1 and not self.mark.expects(row.id):",
-        ),
-        f"{_ENCRYPTION} -k form_1_do_not_come_back",
-    ),
     "plain-records": Protection(
         "a plain revision is refused there",
         "eventstore:RowCodec._decrypted_record",

@@ -1,0 +1,67 @@
+"""Stores that a released version wrote are read for ever: the same events, heads, Views and order."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from eventstore import ANY_VERSION, Message, Origin, open_store
+from eventstore.maintenance.verify import verify
+from projections import audit
+from tests.golden.make import GOLDEN, KEYS, LONG, contents, history
+
+STORES = sorted((GOLDEN / "stores").glob("*.db.gz"))
+
+
+def unpacked(packed: Path, folder: Path) -> str:
+    """Return the URL of a copy of a golden store, which a test may change."""
+    path = folder / packed.name.removesuffix(".gz")
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return f"sqlite:///{path}"
+
+
+def promised(packed: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(packed.with_suffix("").with_suffix(".json").read_text())
+    return found
+
+
+def test_there_is_a_golden_store():
+    assert [path.name for path in STORES] == ["schema-1.db.gz"]
+
+
+@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
+def test_a_golden_store_reads_the_same(packed: Path, tmp_path: Path):
+    with open_store(unpacked(packed, tmp_path), keys=KEYS) as store:
+        assert contents(store) == promised(packed)
+        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+        for name, expected in promised(packed)["conversations"].items():
+            if expected["events"]:
+                assert (audit(store, name).findings, name) == ((), name)
+
+
+@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
+def test_a_golden_store_goes_on(packed: Path, tmp_path: Path):
+    """Every conversation takes an event and a fork; keys and source ids are known again; documents read the same."""
+    with foldlog.open(unpacked(packed, tmp_path), keys=KEYS) as histories:
+        store, known = histories.store, promised(packed)["conversations"]
+        for name, expected in known.items():
+            if expected["events"]:
+                store.append(name, Message(source="user", content="on"), expected_version=expected["version"])
+                store.fork(name, expected["version"], f"fork of {name}")
+                assert len(list(store.events(f"fork of {name}"))) == expected["version"]
+        for name in ("plain none", "encrypted zstd"):
+            repeated = store.append(name, history(), expected_version=0, idempotency_key="filled")
+            assert [each.event.id for each in repeated] == list(range(len(history())))
+        again = [Message(source="user", content="0", origin=Origin(format="golden", id=n)) for n in (0, LONG - 1)]
+        assert store.append("long", again, expected_version=ANY_VERSION, dedupe="origin") == ()
+        documents = histories["documents"]
+        assert documents.document("plan")["steps"] == [1, 2]
+        assert documents.attributes == {"title": "Kites", "tags": ["wind", "sky"]}
+        tagged = {row.id for row in histories.recent({"tags": ["wind"]}).conversations}
+        assert tagged == {"documents", "fork of documents"}
+        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
