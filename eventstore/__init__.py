@@ -9,7 +9,7 @@ knows of Views or models.
     documents/                            values beside the events; conversations by attribute
     stored/ recorders/                    an event as a row, and transactions; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
-    values/ errors.py                     plain values; the errors
+    codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion

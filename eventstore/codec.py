@@ -22,6 +22,21 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec.structs import astuple, force_setattr, replace
 
+from eventstore.codec_json import (
+    BEGINS_EXACT,
+    BEGINS_WITH_LIST,
+    EXACT,
+    NotListed,
+    exact_of,
+    is_json,
+    not_json,
+    plain,
+    put_back,
+    taken_out,
+    with_exact,
+    with_list,
+    without_list,
+)
 from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
     NOT_RECORDED,
@@ -36,9 +51,6 @@ from eventstore.events import (
     Source,
     UnknownEvent,
 )
-from eventstore.values.bodies import BEGINS_WITH_LIST, NotListed, put_back, taken_out, with_list, without_list
-from eventstore.values.exact import BEGINS_EXACT, EXACT, exact_of, is_json, with_exact
-from eventstore.values.json_values import not_json, plain
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
 
@@ -129,7 +141,7 @@ _DEPTH_MAX = 500
 def encode(event: Event, *, finite: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Bytes in the event are stored beside the body (``eventstore.values.bodies``). Raises ``InvalidEvent`` where a value
+    Bytes in the event are stored beside the body (``eventstore.codec_json``). Raises ``InvalidEvent`` where a value
     is not of its field's type or would be read back as another value (a set, a key that is not a text), where a time
     has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an event
     without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding.

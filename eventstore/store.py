@@ -9,7 +9,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Literal, TypeVar
 
+from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
+from eventstore.codec_json import size_of
 from eventstore.conversation import AnyVersion
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, InvalidEvent
 from eventstore.events import NOT_RECORDED, Event, is_structural
@@ -23,8 +25,6 @@ from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorde
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import dense_events, from_microseconds
 from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
-from eventstore.values.arguments import NUMBER_MAX, whole
-from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
 from eventstore.writing.forking import begin_fork

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import ConversationErased, ConversationRow, Documents, KeyRing, Store, open_store
+from eventstore.arguments import text
 from eventstore.documents.listing import RecentConversations, recent_conversations
 from eventstore.events import ATTRIBUTES
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.row_codec import EVENT_BYTES_MAX
-from eventstore.values.arguments import text
 from eventstore.writing.generation import Generation
 from eventstore.writing.origins import FoundEvent, find
 from foldlog.history import History, described

@@ -24,9 +24,9 @@ from eventstore import (
     Retraction,
     VersionConflict,
 )
+from eventstore.arguments import whole
 from eventstore.events import ATTRIBUTES
 from eventstore.store import prepare_append
-from eventstore.values.arguments import whole
 from eventstore.writing.generation import Generation
 from foldlog.older_summaries import warn_of_older_summaries
 from foldlog.words.tables import Table, show_as_table, view_table

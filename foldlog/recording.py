@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
-from eventstore.values.arguments import text
+from eventstore.arguments import text
 from eventstore.writing import origins
 from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named

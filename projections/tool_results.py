@@ -20,7 +20,7 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.values.arguments import text
+from eventstore.arguments import text
 from eventstore.writing.generation import Generation
 from projections.view import View
 from projections.views import Views

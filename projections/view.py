@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from eventstore import Action, CondensationAction, Event
-from eventstore.values.arguments import whole
+from eventstore.arguments import whole
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
 from projections.items import Items

@@ -28,9 +28,9 @@ from eventstore import (
     WriteTransaction,
     summary_of,
 )
+from eventstore.arguments import whole
 from eventstore.recorders.types import Conversation
 from eventstore.stored.write_transaction import project
-from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event

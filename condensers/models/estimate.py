@@ -16,7 +16,7 @@ from condensers.base import AgentModel
 from condensers.errors import InvalidCondenser
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 from projections import View
 
 _PIECE = re.compile(

@@ -10,7 +10,7 @@ from typing import Any
 
 from condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, OF_AN_IMAGE, estimated
 from eventstore import Content, Event, events
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 from projections import View
 from projections.messages.turns import arguments_of
 

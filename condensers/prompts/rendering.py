@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventstore import CondensationSummary, Content, Event, events
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 from projections.messages.content import words_of
 
 

@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from eventstore.arguments import text
+from eventstore.codec_json import not_json, taken_out
 from eventstore.conversation import ANY_VERSION, AnyVersion
 from eventstore.documents.differences import difference
 from eventstore.documents.values import (
@@ -42,9 +44,6 @@ from eventstore.store import Store
 from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.results import Recorded
-from eventstore.values.arguments import text
-from eventstore.values.bodies import taken_out
-from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation, find_meant
 
 

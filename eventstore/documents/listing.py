@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventstore.arguments import whole
 from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
@@ -29,7 +30,6 @@ from eventstore.stored.keys import KeyRing, key_missing
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import EPOCH, from_microseconds
 from eventstore.stored.write_transaction import WriteTransaction
-from eventstore.values.arguments import whole
 
 _EVERY: Final = bytes(DIGEST_BYTES)
 """A digest that the read model gives to every conversation."""

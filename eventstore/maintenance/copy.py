@@ -12,6 +12,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
+from eventstore.codec_json import size_of
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.damage import raise_unless_damage
 from eventstore.recorders.base import Reader, Transaction
@@ -25,7 +26,6 @@ from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.stored.staging import REST_S, delete_rows, staged
 from eventstore.stored.write_transaction import WriteTransaction, check_plain
-from eventstore.values.bodies import size_of
 from eventstore.writing.generation import tombstones_before
 
 CHUNK = 1_000

@@ -13,6 +13,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from eventstore.arguments import whole
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.maintenance.losses import add_losses, losses_of
@@ -20,7 +21,6 @@ from eventstore.recorders.types import Conversation
 from eventstore.store import Store
 from eventstore.stored.database import Database, paged, translated
 from eventstore.stored.staging import discard_staged
-from eventstore.values.arguments import whole
 
 _JOBS_MAX = 64
 """The most conversations that may be copied at the same time."""

@@ -12,6 +12,7 @@ from functools import partial
 from operator import attrgetter
 from uuid import uuid4
 
+from eventstore.arguments import reason_text, text
 from eventstore.errors import (
     ConversationHasForks,
     ConversationNotFound,
@@ -27,7 +28,6 @@ from eventstore.store import Store
 from eventstore.stored.database import Database, paged, start_after, translated, unavailable
 from eventstore.stored.results import ConversationRow, listed
 from eventstore.stored.staging import delete_rows, discard_staged
-from eventstore.values.arguments import reason_text, text
 from eventstore.writing import origins
 
 _PAGE = 1_000

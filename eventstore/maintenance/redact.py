@@ -13,7 +13,9 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
+from eventstore.arguments import reason_text, text, whole
 from eventstore.codec import encode_ours
+from eventstore.codec_json import size_of
 from eventstore.documents.listing import list_again
 from eventstore.documents.values import newest_value
 from eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
@@ -38,8 +40,6 @@ from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.row_codec import PLAIN
 from eventstore.stored.rows import from_microseconds, sound, stored_event_of
 from eventstore.stored.write_transaction import WriteTransaction
-from eventstore.values.arguments import reason_text, text, whole
-from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 
 _PAGE = 1_000

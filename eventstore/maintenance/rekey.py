@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from eventstore.codec_json import size_of
 from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import (
     Unlisted,
@@ -37,7 +38,6 @@ from eventstore.stored.past import decode_past, follows
 from eventstore.stored.row_codec import DAMAGED, RowCodec
 from eventstore.stored.staging import REST_S, staged_keys
 from eventstore.stored.write_transaction import past_under
-from eventstore.values.bodies import size_of
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20

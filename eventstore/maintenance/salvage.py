@@ -18,6 +18,7 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import NamedTuple
 
+from eventstore.arguments import YEAR_10000
 from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
@@ -33,7 +34,6 @@ from eventstore.stored.database import Database, Segment, translated
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.write_transaction import check_plain
-from eventstore.values.arguments import YEAR_10000
 
 LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced one by one."""
@@ -273,7 +273,8 @@ class _Ids:
 
 def _row(event_id: int, event: Event, moment: int) -> Row:
     kind, schema, shown, structural, body, _ = encode(event)
-    return Row(event_id, kind, schema, shown, structural, moment, PLAIN, body, b"")
+    unlinked = bytes(HEAD_BYTES) + hash_chain.new_salt()
+    return Row(event_id, kind, schema, shown, structural, moment, PLAIN, body, unlinked)
 
 
 def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from eventstore.arguments import whole
 from eventstore.errors import InvalidOption
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.store import Store
 from eventstore.stored.database import translated
-from eventstore.values.arguments import whole
 
 
 def follower_status(store: Store) -> Status:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple, TypeVar
 
+from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Recorder, RecorderOfFile
@@ -25,7 +26,6 @@ from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
 from eventstore.stored.rows import Batch, erasure_row, events_between, present
-from eventstore.values.arguments import to_microseconds
 
 T = TypeVar("T")
 

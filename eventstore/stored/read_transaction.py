@@ -11,6 +11,7 @@ from itertools import islice, repeat
 from operator import attrgetter, sub
 from typing import NamedTuple, Protocol, TypeVar
 
+from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import Reader
@@ -34,7 +35,6 @@ from eventstore.stored.rows import (
     not_erased,
     sound,
 )
-from eventstore.values.arguments import whole
 
 __all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "read_existing", "reading"]
 

@@ -2,7 +2,7 @@
 
 The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with AES-256-GCM under the
 conversation's data key, bound to every other column of the row, so that none of them can be changed without the key.
-Plus 16: bytes stand beside the body (``eventstore.values.bodies``), each of them compressed and encrypted separately.
+Plus 16: bytes stand beside the body (``eventstore.codec_json``), each of them compressed and encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
 """
@@ -16,6 +16,7 @@ from itertools import repeat
 from operator import add, attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
+from eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
 from eventstore.recorders.types import RecalledKey, Record, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import (
@@ -30,7 +31,6 @@ from eventstore.stored.crc import crc32
 from eventstore.stored.hash_chain import pack
 from eventstore.stored.keys import DataKey, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark
-from eventstore.values.bodies import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
 
 PLAIN: Final = 0
 ENCRYPTED: Final = 8

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import force_setattr
 
 from eventstore import codec
+from eventstore.arguments import YEAR_10000, moment
 from eventstore.codec import Encoded, encode_ours
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Erased, Event, UnknownEvent
@@ -25,7 +26,6 @@ from eventstore.stored import hash_chain
 from eventstore.stored.crc import crc32
 from eventstore.stored.hash_chain import SALT_BYTES, pack
 from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
-from eventstore.values.arguments import YEAR_10000, moment
 
 __all__ = [
     "EPOCH",

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from eventstore.codec import Encoded
+from eventstore.codec_json import Body
 from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
 from eventstore.recorders import changes
@@ -25,7 +26,6 @@ from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import chained, note_batch
-from eventstore.values.bodies import Body
 
 __all__ = [
     "InlineProjection",

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from eventstore.codec import Encoded
+from eventstore.codec_json import size_of
 from eventstore.conversation import (
     ANY_VERSION,
     UNRULED,
@@ -37,7 +38,6 @@ from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import dense_events, event_of, from_microseconds, stored_event_of, with_times
 from eventstore.stored.write_transaction import WriteTransaction, append_plain, begin_new
-from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
 

@@ -6,6 +6,7 @@ fork asks each ancestor for its part.
 
 from __future__ import annotations
 
+from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork
@@ -13,7 +14,6 @@ from eventstore.stored.database import Database
 from eventstore.stored.read_transaction import ReadTransaction, find_begun
 from eventstore.stored.rows import not_erased, sound
 from eventstore.stored.write_transaction import WriteTransaction, begin_new
-from eventstore.values.arguments import whole
 from eventstore.writing.generation import Generation, find_meant
 
 

@@ -19,6 +19,7 @@ from typing import Protocol
 from msgspec.structs import force_setattr, replace
 
 from eventstore.codec import Encoded, encode
+from eventstore.codec_json import size_of
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event, Redaction
 from eventstore.recorders.base import Reader, Transaction
@@ -38,7 +39,6 @@ from eventstore.stored.rows import (
 from eventstore.stored.staging import REST_S, delete_rows, discard_staged
 from eventstore.stored.staging import staged as staged_in
 from eventstore.stored.write_transaction import WriteTransaction, begin_new
-from eventstore.values.bodies import size_of
 from eventstore.writing.after_receipts import ids_moved
 from eventstore.writing.origins import source_key
 

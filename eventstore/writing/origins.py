@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from eventstore.arguments import text
 from eventstore.codec import Encoded
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Transaction
@@ -22,7 +23,6 @@ from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
 from eventstore.stored.database import translated
 from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_begun
 from eventstore.stored.write_transaction import WriteTransaction
-from eventstore.values.arguments import text
 
 RESERVED = SOURCE_KEYS[:-1]
 """The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""

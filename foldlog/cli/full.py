@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from eventstore import Content, Event, events
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 from foldlog.cli import terminal
 from foldlog.cli.moments import event_moment, moment_words
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words

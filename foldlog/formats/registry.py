@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from eventstore import EventStoreError, InvalidArgument
-from eventstore.values.arguments import text
+from eventstore.arguments import text
 from foldlog.formats.format import Format, UnusableFormat
 
 GROUP = "foldlog.formats"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventstore import CondensationAction, Event, events
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
 from projections.intervals import normalize

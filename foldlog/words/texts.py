@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from eventstore import Content, Event, events
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 
 
 def text_of(event: Event) -> str:

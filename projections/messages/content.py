@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eventstore import Content
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 
 Part = dict[str, Any]
 

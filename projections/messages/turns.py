@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 import msgspec
 
 from eventstore import Action, CondensationSummary, Content, Event, InvalidArgument, Message, Observation, SystemMessage
-from eventstore.values.json_values import said
+from eventstore.codec_json import said
 from projections.messages.content import is_blank, sendable
 from projections.units import units
 

@@ -29,6 +29,7 @@ from eventstore import (
     Recorded,
     Store,
 )
+from eventstore.codec_json import attachments_of
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.erase import erase
@@ -41,7 +42,6 @@ from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
-from eventstore.values.bodies import attachments_of
 from foldlog.archives import read_archive, write_archive
 from projections import Views
 from tests.conformance.conftest import OpenRecorder

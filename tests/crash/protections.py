@@ -362,7 +362,7 @@ return at, at""",
     ),
     "clock": Protection(
         "a moment that the store could not read again is not acknowledged",
-        "eventstore.values:moment",
+        "eventstore.arguments:moment",
         Never("microseconds"),
         "tests/conformance/test_arguments.py -k clock and sqlite",
     ),

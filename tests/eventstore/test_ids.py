@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventstore import CondensationAction, InvalidEvent, Message, open_store
 from eventstore.codec import encode
-from eventstore.values.ids import EventIds, IdRange, ids_of_range
+from eventstore.events import EventIds, IdRange, ids_of_range
 
 HUGE = 10**30
 

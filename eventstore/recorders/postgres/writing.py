@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from eventstore.codec_json import Body, attachments_of
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.postgres.binary import (
@@ -37,7 +38,6 @@ from eventstore.recorders.types import (
     Row,
     unplaced,
 )
-from eventstore.values.bodies import Body, attachments_of
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"

@@ -12,6 +12,7 @@ from functools import cache, partial
 from itertools import chain, count, islice, repeat
 from operator import attrgetter
 
+from eventstore.codec_json import Body, attachments_of
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
@@ -26,7 +27,6 @@ from eventstore.recorders.types import (
     Row,
     unplaced,
 )
-from eventstore.values.bodies import Body, attachments_of
 
 _PLAIN = 0
 _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}

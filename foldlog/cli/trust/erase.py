@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
+from eventstore.arguments import reason_text
 from eventstore.maintenance.erase import erase as erase_conversation
 from eventstore.maintenance.erase import forks_of
-from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.maintenance.vacuum import bytes_stay_pending

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from eventstore import CannotRedact, InvalidArgument, Store, summary_of
+from eventstore.arguments import reason_text
 from eventstore.maintenance.redact import RedactionReceipt
-from eventstore.values.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.maintenance.vacuum import bytes_stay_pending

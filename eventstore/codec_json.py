@@ -1,0 +1,289 @@
+"""What JSON cannot hold: the exact form of a body, bytes beside a body, and values that are refused. Pure.
+
+    {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
+    {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
+
+The exact form holds what JSON in UTF-8 cannot, such as a lone surrogate or an infinity. An event's ``bytes`` are stored
+beside its text, and the text says where they belong. It holds their SHA-256, so every proof of the text, the hash chain
+above all, proves the bytes too. The store writes the first field of a body, and in every other body that is ``kind``:
+so a value of a user is never mistaken for one of these.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, time
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+EXACT = "$exact"
+BEGINS_EXACT = b'{"$exact":'
+
+_encode = msgspec.json.encode
+BEGINS_WITH_LIST: Final = b'{"$bytes":'
+_decoder = json.JSONDecoder()
+
+
+# -- the exact form ---------------------------------------------------------------------------------------------------
+
+
+def is_json(fields: dict[str, Any]) -> bool:
+    """Return whether these fields can be written as JSON in UTF-8 and read back as the same values."""
+    return _readable(fields) == fields and not _has_non_finite(fields)
+
+
+def with_exact(fields: dict[str, Any]) -> bytes:
+    """Return a body that any tool can read. Its first field holds the exact fields, as ASCII JSON in base64.
+
+    A body that holds a field ``$exact`` of a user is stored in this form too.
+    """
+    exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    readable = _readable({name: value for name, value in fields.items() if name != EXACT})
+    return _encode({EXACT: base64.b64encode(exact).decode("ascii"), **readable})
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_readable(key): _readable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(item) for item in value]
+    return value
+
+
+def _has_non_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_non_finite, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
+
+
+def exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the object that ``$exact`` holds, or None."""
+    try:
+        exact = json.loads(base64.b64decode(value[EXACT], validate=True))
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        return None
+    return exact if isinstance(exact, dict) else None
+
+
+# -- bytes beside a body ----------------------------------------------------------------------------------------------
+
+
+class Attachment(NamedTuple):
+    """Bytes beside a body. A conversation keeps those with the same name and encoding only once.
+
+    For a plain body: the SHA-256 of the bytes, 0, and the bytes. For a stored body: what the row codec makes of these.
+    """
+
+    name: bytes
+    encoding: int
+    body: bytes
+
+
+class Body(bytes):
+    """A body that has attachments. It is compared and hashed by its text, which names them all."""
+
+    attachments: tuple[Attachment, ...] = ()
+
+    @classmethod
+    def of(cls, text: bytes, attachments: Iterable[Attachment]) -> Body:
+        body = cls(text)
+        body.attachments = tuple(attachments)
+        return body
+
+
+class NotListed(ValueError):
+    """The body does not begin with a readable list of bytes."""
+
+
+def attachment_of(plain: bytes) -> Attachment:
+    """Return the attachment that holds these bytes."""
+    return Attachment(sha256(plain).digest(), 0, plain)
+
+
+def attachments_of(body: object) -> tuple[Attachment, ...]:
+    """Return the attachments of a body; most bodies have none."""
+    return body.attachments if isinstance(body, Body) else ()
+
+
+def size_of(body: bytes) -> int:
+    """Return the size of an event in bytes, with the bytes beside its body."""
+    return len(body) + sum(len(each.body) for each in attachments_of(body))
+
+
+def taken_out(value: Any) -> list[tuple[list[str | int], bytes]]:
+    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the places and the bytes.
+    Cost: one visit of each list and map.
+    """
+    found: list[tuple[list[str | int], bytes]] = []
+    waiting: list[tuple[list[str | int], Any]] = [([], value)]
+    while waiting:
+        path, container = waiting.pop()
+        for step, item in container.items() if isinstance(container, dict) else enumerate(container):
+            if isinstance(item, bytes):
+                container[step] = None
+                found.append(([*path, step], item if type(item) is bytes else bytes(item)))
+            elif isinstance(item, dict | list):
+                waiting.append(([*path, step], item))
+            elif isinstance(item, tuple):
+                container[step] = as_list = list(item)
+                waiting.append(([*path, step], as_list))
+    return found
+
+
+def with_list(text: bytes, found: Sequence[tuple[list[str | int], bytes]]) -> Body:
+    """Return the body of a JSON object without these bytes, with the list that names them."""
+    attachments: dict[bytes, Attachment] = {}
+    listed = []
+    for path, plain in found:
+        attachment = attachment_of(plain)
+        attachments[attachment.name] = attachment
+        listed.append({"at": path, "sha256": attachment.name.hex(), "size": len(plain)})
+    names = json.dumps(listed, separators=(",", ":")).encode("ascii")
+    return Body.of(b"%b%b,%b" % (BEGINS_WITH_LIST, names, text[1:]), attachments.values())
+
+
+def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
+    """Return the list with which a body begins, and the JSON object after it; a body without a list is returned
+    unchanged.
+
+    Raises ``NotListed``.
+    """
+    if not body.startswith(BEGINS_WITH_LIST):
+        return [], body
+    try:
+        text = body.decode()
+        listed, end = _decoder.raw_decode(text, len(BEGINS_WITH_LIST))
+        for each in listed:
+            if len(bytes.fromhex(each["sha256"])) != 32 or type(each["size"]) is not int or not each["at"]:
+                raise NotListed("its list of bytes holds something else")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise NotListed(f"its list of bytes cannot be read ({error})") from error
+    if not listed or text[end : end + 1] != ",":
+        raise NotListed("its list of bytes is not followed by its fields")
+    return listed, b"{" + text[end + 1 :].encode()
+
+
+def listed_in(body: bytes) -> set[bytes]:
+    """Return the names of the attachments that a plain body needs. Raises ``NotListed``."""
+    return {bytes.fromhex(each["sha256"]) for each in without_list(body)[0]}
+
+
+def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
+    """Put the attachments of ``body`` back in their places. Raises ``NotListed`` where one or its place is missing."""
+    plain = {each.name: each.body for each in attachments_of(body)}
+    for each in listed:
+        value = plain.get(bytes.fromhex(each["sha256"]))
+        if value is None:
+            raise NotListed(
+                f"its bytes with SHA-256 {each['sha256'][:12]}… are missing, or not those that were written"
+            )
+        try:
+            container: Any = fields
+            for step in each["at"][:-1]:
+                container = container[step]
+            if container[each["at"][-1]] is not None:
+                raise NotListed("its list of bytes names a place that holds something else")
+            container[each["at"][-1]] = value
+        except (LookupError, TypeError) as error:
+            raise NotListed("its list of bytes names a place that does not exist") from error
+
+
+# -- values that JSON would give back as others -----------------------------------------------------------------------
+
+
+_Path = tuple[Any, str] | None
+"""The path before a step, and the step. Only the path that an error names becomes text."""
+
+_BASE64: Final = 'write base64.b64encode(value).decode("ascii")'
+_BYTES: Final = "write bytes(value)"
+_AS_IT_IS: Final = (str, int, float)
+
+
+def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool = False) -> str | None:
+    """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
+    to write instead. None where all are None, texts, numbers, flags, lists, tuples, and maps with texts as names.
+
+    With ``or_bytes``, bytes are allowed too: an event can hold them within a field. With ``finite``, NaN and infinities
+    are not. A tuple is read back as a list. A value of a derived class is read back as an equal value of the plain
+    type. Cost: one visit of each list and map, even if one contains itself.
+    """
+    waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
+    seen: set[int] = set()
+    while waiting:
+        path, value = waiting.popleft()
+        if finite and isinstance(value, float) and not math.isfinite(value):
+            return f"its field {_text(path)} is {value}, which JSON cannot hold; write it as text, or None"
+        if value is None or isinstance(value, _AS_IT_IS) or (or_bytes and type(value) is bytes):
+            continue
+        if isinstance(value, dict | list | tuple):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, dict):
+                for name, item in value.items():
+                    if not isinstance(name, str):
+                        return (
+                            f"its field {_text(path)} has the key {name!r:.60} of type {type(name).__name__}, and keys "
+                            f"in JSON are texts; write it as text, such as {str(name)!r:.60}, or write a list of pairs"
+                        )
+                    waiting.append(((path, f".{name}"), item))
+            else:
+                waiting.extend([((path, f"[{place}]"), item) for place, item in enumerate(value)])
+            continue
+        kind = type(value).__name__
+        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value, or_bytes)}"
+    return None
+
+
+def plain(value: object) -> object:
+    """Return a text or number of a derived class, such as NumPy's ``float64``, as an equal value of the plain class.
+
+    Raises ``TypeError`` for any other object.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"an object of type {type(value).__name__} cannot be stored")
+
+
+def said(value: object) -> str:
+    """Return the text that people or models read in the place of a value that JSON cannot hold."""
+    if isinstance(value, bytes):
+        return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
+    return str(value)
+
+
+def _remedy(value: object, or_bytes: bool) -> str:
+    if isinstance(value, bytes) and not or_bytes:
+        return _BASE64
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _BYTES
+    if isinstance(value, AbstractSet):
+        return "write a list, such as sorted(value)"
+    if isinstance(value, date | time):
+        return "write value.isoformat()"
+    return "write it as text, a number, a list or a map"
+
+
+def _text(path: _Path) -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    text = "".join(reversed(steps)).encode(errors="backslashreplace").decode()
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-100:]}"
