@@ -14,7 +14,6 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC
 from itertools import repeat
 from reprlib import repr as short
 from typing import Any, NamedTuple, get_args
@@ -40,12 +39,9 @@ from eventstore.codec_json import (
 from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
     NOT_RECORDED,
-    Action,
     Erased,
     Event,
     KnownEvent,
-    Message,
-    Observation,
     Origin,
     Redaction,
     Source,
@@ -106,33 +102,9 @@ _encoder = msgspec.json.Encoder(enc_hook=plain)
 _to_json = _encoder.encode
 _strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()
-_flat_sources = frozenset({"user", "agent", "environment"})
-
-
-class _FlatKind(NamedTuple):
-    """A kind whose events are mostly flat: texts, flags, numbers, and maps of texts.
-
-    Whether a flat event can be read again depends only on its shape: the types of its fields. So one event of each
-    shape is read back, and later events of the same shape are not. ``shapes`` are the shapes of which one event was
-    read back. There are few, because JSON has few types.
-    """
-
-    kind: str
-    schema: int
-    shapes: set[tuple[type, ...]]
-
-
-_FLAT: Mapping[type, _FlatKind] = {
-    type_: _FlatKind(_NAME_OF[type_], _SCHEMA_OF[_NAME_OF[type_]], set()) for type_ in (Message, Action, Observation)
-}
 
 _BEGINS_OTHERWISE = (BEGINS_EXACT, BEGINS_WITH_LIST)
 """The beginnings of bodies that may hold NaN or an infinity."""
-_TEXT_OR_NONE = frozenset({str, type(None)})
-_LEVELS = 8
-"""The rest of an origin that nests deeper is read back."""
-_WHOLE_MAX = 2**53
-"""Larger whole numbers are read back."""
 
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
@@ -144,19 +116,9 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
     Bytes in the event are stored beside the body (``eventstore.codec_json``). Raises ``InvalidEvent`` where a value
     is not of its field's type or would be read back as another value (a set, a key that is not a text), where a time
     has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an event
-    without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding.
-    Except for flat events also one decoding, which proves that the stored form can be read and has the same meaning.
+    without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding,
+    and one decoding, which proves that the stored form can be read and has the same meaning.
     """
-    flat = _FLAT.get(type(event))
-    if flat is not None and tuple(map(type, astuple(event))) in flat.shapes:
-        own = _own_copy(event) if event.origin is None else _own_imported(event, event.origin)
-        if own is not None:
-            try:
-                body = _to_json(own if own.id == NOT_RECORDED else replace(own, id=NOT_RECORDED))
-            except UnicodeEncodeError:
-                pass  # lone surrogates
-            else:
-                return _new(Encoded, (flat.kind, flat.schema, own.shown, False, body, own))
     kind = _NAME_OF.get(type(event))
     if isinstance(event, Erased):
         raise InvalidEvent("an Erased is the entry of an erasure; use erase")
@@ -171,82 +133,6 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
         if problem is not None:
             raise InvalidEvent(f"this {kind} cannot be stored: {problem}")
     return encoded
-
-
-def _own_copy(event: Event) -> Event | None:
-    """Return an event of a flat shape as a reader of its stored form sees it, sharing no mutable value with ``event``
-    but those of its origin. Return None if one of its values may be read back as another value. Its texts may still be
-    ones that JSON cannot hold.
-    """
-    timestamp, meta = event.timestamp, event.meta
-    if (
-        event.extra
-        or event.source not in _flat_sources
-        or (timestamp is not None and timestamp.tzinfo is not UTC)
-        or (meta and not _holds_texts(meta))
-    ):
-        return None
-    if type(event) is Message:
-        return None if event.thinking else replace(event, meta=meta.copy(), extra={})
-    if type(event) is Observation:
-        extras = event.extras
-        if extras and not _holds_texts(extras):
-            return None
-        return replace(event, meta=meta.copy(), extra={}, extras=extras.copy())
-    assert type(event) is Action  # no other kind has a flat shape
-    arguments = event.arguments
-    if type(arguments) is dict:
-        if not _holds_texts(arguments):
-            return None
-        arguments = arguments.copy()
-    return None if event.thinking else replace(event, meta=meta.copy(), extra={}, arguments=arguments)
-
-
-def _own_imported(event: Event, origin: Origin) -> Event | None:
-    """Do what ``_own_copy`` does, for an event with an origin: it shares no mutable value of that either."""
-    if type(origin.id) not in _TEXT_OR_NONE or type(origin.time) not in _TEXT_OR_NONE or type(origin.format) is not str:
-        return None
-    own = _own_copy(event)
-    if own is not None and origin.rest is not None:
-        try:
-            origin = replace(origin, rest=_own_json(origin.rest, _LEVELS))
-        except ValueError:
-            return None
-        force_setattr(own, "origin", origin)  # no other code has it before it is returned
-    return own
-
-
-def _own_json(value: Any, levels: int) -> Any:
-    """Return a copy of texts, flags and whole numbers in objects and arrays. Raises ``ValueError`` for other values."""
-    kind = type(value)
-    if kind is str or kind is bool or value is None or (kind is int and abs(value) < _WHOLE_MAX):
-        return value
-    if levels and kind is list:
-        return [_own_json(item, levels - 1) for item in value]
-    if levels and kind is dict:
-        own = {}
-        for name, item in value.items():
-            if type(name) is not str:
-                raise ValueError
-            own[name] = item if type(item) is str else _own_json(item, levels - 1)
-        return own
-    raise ValueError
-
-
-def _is_flat(event: Event) -> bool:
-    """Return whether an event that was read back as the same event can stand for its shape: see ``_FlatKind``."""
-    if event.redacted is not None or not isinstance(event, Message | Action | Observation):
-        return False
-    text = event.thought if isinstance(event, Action) else event.content
-    own = _own_copy(event) if event.origin is None else _own_imported(event, event.origin)
-    return type(text) is str and own is not None
-
-
-def _holds_texts(texts: dict[str, Any]) -> bool:
-    for name, value in texts.items():  # noqa: SIM110  all() would make a generator for each event
-        if type(name) is not str or type(value) is not str:
-            return False
-    return True
 
 
 def encode_ours(event: Event) -> Encoded:
@@ -279,10 +165,6 @@ def encode_ours(event: Event) -> Encoded:
     if len(body) > _DEPTH_MAX:
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
-    if (flat := _FLAT.get(type(event))) is not None:
-        shape = tuple(map(type, astuple(event)))
-        if shape == tuple(map(type, astuple(read_back))) and _is_flat(event):
-            flat.shapes.add(shape)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
 
 

@@ -310,3 +310,28 @@ def test_the_collector_of_cycles_leaves_events_alone():
     event = Message(source="user", content="a", origin=Origin(format="f"))
     assert not gc.is_tracked(event)
     assert not gc.is_tracked(event.origin)
+
+
+def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored():
+    origin = Origin(format="f", rest={"set": {"a": [1]}})
+    event = Message(source="user", content="x", origin=origin)
+    stored = encode(event).event
+    assert stored == event
+    origin.rest["set"]["a"].append(2)
+    assert stored.origin == Origin(format="f", rest={"set": {"a": [1]}})
+
+
+@pytest.mark.parametrize(
+    "event, maps",
+    [
+        (Action(tool="t", arguments={"a": "b"}, meta={"c": "d"}), ["arguments", "meta", "extra"]),
+        (Observation(content="x", extras={"a": "b"}, meta={"c": "d"}), ["extras", "meta", "extra"]),
+        (Message(source="user", content="x", meta={"c": "d"}), ["meta", "extra"]),
+    ],
+)
+def test_who_changes_the_maps_of_an_event_later_does_not_change_what_was_stored(event: Event, maps: list[str]):
+    stored = encode(event).event
+    assert stored == event
+    for name in maps:
+        getattr(event, name)["new"] = "value"
+        assert "new" not in getattr(stored, name)

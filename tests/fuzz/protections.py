@@ -150,12 +150,6 @@ PROTECTIONS = {
         Part("with_exact"),
         "tests/eventstore/test_codec.py -k counts_only_beside",
     ),
-    "exact-first-form": Protection(
-        "… also where an earlier version wrote it",
-        "eventstore:exact_of_first_form",
-        Instead("_readable", "return exact"),
-        "tests/eventstore/test_codec.py -k counts_only_beside",
-    ),
     "own-fields": Protection(
         "an extra field does not take the place of one of the event's own",
         "eventstore:_slow_body",
