@@ -46,7 +46,8 @@ contents = text | st.lists(maps, max_size=2).map(tuple)
 zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))])
 common = {
     "id": st.integers(-1, 2**40),
-    "timestamp": st.none() | st.datetimes(timezones=zones).map(lambda t: t.astimezone(UTC)),
+    "timestamp": st.none()
+    | st.datetimes(datetime(2, 1, 1), datetime(9999, 1, 1), timezones=zones).map(lambda t: t.astimezone(UTC)),
     "cause": st.none() | st.integers(0, 2**40),
     "origin": st.none()
     | st.builds(Origin, format=text, id=st.none() | st.integers() | text, time=st.none() | text, rest=json_values),
