@@ -63,10 +63,8 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     part = None
     try:
         part = new_beside(target)
-        with translated():
-            recorder.copy_to(str(part), on_progress)
-            with contextlib.closing(recorder.beside(str(part))) as copy:
-                made = list(verdicts(Database(copy, database.settings)))
+        with translated(), contextlib.closing(recorder.copy_to(str(part), on_progress)) as copy:
+            made = list(verdicts(Database(copy, database.settings)))
         sync(part)
         part.rename(target)
         sync(target.parent)

@@ -21,7 +21,7 @@ from eventstore.errors import (
     VersionConflict,
 )
 from eventstore.maintenance.detach import detach
-from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
+from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError, StillRead
 from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
@@ -188,7 +188,7 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
-            return not isinstance(recorder, RecorderOnDisk) or recorder.purge()
+            return recorder.purge()
         except StillRead as error:
             if time.monotonic() >= until:
                 waiting = StoreUnavailable(

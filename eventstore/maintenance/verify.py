@@ -18,7 +18,7 @@ from eventstore.maintenance.losses import Loss, losses_of
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, of_all
 from eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
-from eventstore.recorders.base import Reader, RecorderOnDisk
+from eventstore.recorders.base import Reader
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Erasure, RecalledKey
 from eventstore.store import Store
@@ -157,8 +157,6 @@ def _verdicts(
 
 def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
-    if not isinstance(recorder, RecorderOnDisk):
-        return []
     try:
         return [of_all(problem) for problem in recorder.check()]
     except RecorderError as error:

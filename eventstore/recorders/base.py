@@ -170,8 +170,10 @@ class Recorder(Protocol):
     """A database that holds one store."""
 
     writable: bool
-    polls_cheaply: bool
-    """Whether ``value("data_version")`` costs microseconds and not a round trip."""
+    on_server: bool
+    """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
+    each writer has a transaction of its own.
+    """
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.
@@ -183,6 +185,13 @@ class Recorder(Protocol):
 
         Raises ``InterfaceError`` where this thread is inside ``transact`` already, and ``OperationalError`` where other
         writers keep it waiting for longer than the recorder's patience; both name the remedy.
+        """
+
+    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
+        """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few
+        transactions as possible. Return the outcome of each: its result, or what ``transact`` would have raised.
+
+        Raises ``InterfaceError`` where this thread is inside a write already.
         """
 
     def read(self) -> AbstractContextManager[Reader]:
@@ -204,12 +213,10 @@ class Recorder(Protocol):
         conversations, with spaces between.
         """
 
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class RecorderOnDisk(Protocol):
-    """The additional methods of a recorder whose database lies on a disk."""
+    def as_left(self, conversation: str) -> Any:
+        """Return the ``known`` conversation as this recorder's last commit left it; None where it is not known, a
+        transaction is in progress, or another connection has committed since. Cost: some system calls.
+        """
 
     def purge(self) -> bool:
         """Remove the bytes of deleted and replaced rows. Return False where only ``compact``, or the owner of a
@@ -219,25 +226,7 @@ class RecorderOnDisk(Protocol):
     def check(self) -> Iterator[str]:
         """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost: all of them."""
 
-
-class RemembersCommits(Protocol):
-    """The additional methods of a recorder that knows some conversations with certainty, without a question."""
-
-    def as_left(self, conversation: str) -> Any:
-        """Return the ``known`` conversation as this recorder's last commit left it; None where it is not known, a
-        transaction is in progress, or another connection has committed since. Cost: some system calls.
-        """
-
-
-class CommitsTogether(Protocol):
-    """The additional method of a recorder whose writers always wait for one another."""
-
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
-        """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few
-        transactions as possible. Return the outcome of each: its result, or what ``transact`` would have raised.
-
-        Raises ``InterfaceError`` where this thread is inside a write already.
-        """
+    def close(self) -> None: ...
 
 
 @runtime_checkable
@@ -246,11 +235,10 @@ class RecorderOfFile(Protocol):
 
     path: str
 
-    def beside(self, path: str) -> Recorder:
-        """Return another recorder of this kind, on another file, for reading."""
-
-    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
-        """Write the newest state to a new file while the store is used. ``on_progress(done, of)`` counts pages."""
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> Recorder:
+        """Write the newest state to a new file while the store is used, and return a recorder that reads the copy.
+        ``on_progress(done, of)`` counts pages.
+        """
 
     def lost_after(self, position: int) -> int | None:
         """Return the last position that this file shares with the file that gave ``position``, if this file was

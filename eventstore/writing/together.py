@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
 
-from eventstore.recorders.base import CommitsTogether
 from eventstore.stored.database import Database, translated
 from eventstore.stored.results import Recorded
 from eventstore.values.outcome import Outcome
@@ -15,7 +13,7 @@ from eventstore.writing.appending import Appending
 
 def can_append_all(database: Database) -> bool:
     """Return whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
-    return hasattr(database.recorder, "transact_all")
+    return not database.recorder.on_server
 
 
 def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
@@ -23,9 +21,8 @@ def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[t
     Return the outcome of each: what ``Store.append`` would have returned or raised. One that fails does not change the
     others.
     """
-    recorder = cast(CommitsTogether, database.recorder)
     with translated():
-        outcomes = recorder.transact_all([(work, work.any_thread) for work in works])
+        outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [Outcome.of(partial(_recorded, work, outcome)) for work, outcome in zip(works, outcomes, strict=True)]
 
 

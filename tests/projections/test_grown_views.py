@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from eventstore.maintenance.redact import redact
 from eventstore.stored import rows
 from eventstore.writing import appending
 from projections import View, Views
+from tests.eventstore.test_sqlite import FollowedBy
 
 
 @pytest.fixture
@@ -122,18 +121,10 @@ def test_what_others_appended_in_between_is_read(store: Store, tmp_path: Path):
 def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store, tmp_path: Path):
     """It takes no write lock of ours, so it may commit before our commit is looked at."""
     views = watched(store)
-    writing = store.database.recorder._writing
-    check = writing._file.check_committed
-
-    def after_another() -> None:
-        with closing(sqlite3.connect(tmp_path / "history.db")) as other:
-            other.execute("UPDATE conversations SET redactions = coalesce(redactions, 0) + 1")
-            other.commit()
-        check()
-
-    writing._file.check_committed = after_another
+    writing, path = store.database.recorder._writing, tmp_path / "history.db"
+    statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
+    writing.connection = FollowedBy(writing.connection, str(path), statement)
     append(store, *said("c"))
-    writing._file.check_committed = check
     assert store.database.recorder.as_left("c") is None
     append(store, *said("d"))
     assert store.database.recorder.as_left("c").plain.redactions == 1

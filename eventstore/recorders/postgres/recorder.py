@@ -38,6 +38,7 @@ from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
+from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class PostgresRecorder:
     ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
     """
 
-    polls_cheaply = False
+    on_server = True
 
     def __init__(
         self,
@@ -145,6 +146,12 @@ class PostgresRecorder:
         except BaseException as error:
             call.note_on(error)
             raise
+
+    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
+        return [Outcome.of(partial(self.transact, work)) for work, _ in works]
+
+    def as_left(self, conversation: str) -> None:
+        return None  # only the server knows whether others have committed
 
     def _transact(self, call: Call[T]) -> T:
         patience = Patience(self._patience_s)

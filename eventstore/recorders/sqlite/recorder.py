@@ -57,7 +57,7 @@ class SQLiteRecorder:
     are stored, until the file is read again.
     """
 
-    polls_cheaply = True
+    on_server = False
     _checkpoints: LogCheckpoints
     _poller: sqlite3.Connection | None
 
@@ -144,12 +144,10 @@ class SQLiteRecorder:
         with _ReadTransaction(self, "check") as connection:
             yield from maintenance.findings(connection)
 
-    def beside(self, path: str) -> SQLiteRecorder:
-        return SQLiteRecorder(path, writable=False)
-
-    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
         with _ReadTransaction(self, f"copy to {path} from") as connection:
             maintenance.copy(connection, path, on_progress)
+        return SQLiteRecorder(path, writable=False)
 
     def lost_after(self, position: int) -> int | None:
         with _ReadTransaction(self, "read") as connection:
