@@ -10,7 +10,7 @@
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
     handler.py plans.py declines.py    one step over a stored conversation, also under contention
     reports.py                         what a step reports
-    replays.py replay_state.py fork_replay.py    another condenser over a recorded history, also as a fork
+    replays.py fork_replay.py          another condenser over a recorded history, also as a fork
     strategies/ models/ config/ prompts/    one file a strategy; the model; configuration; texts of prompts
     errors.py tables.py                what can go wrong; tables of configurations
     compat.py                          names and habits of OpenHands' condensers, for code that comes from there

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,7 +19,6 @@ from condensers.base import AgentModel, Condensation, Condenser, Report
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
-from condensers.replay_state import Fates, Numbers, Turn, Turns
 from condensers.reports import model_cost, model_tokens, reports_of
 from condensers.strategies.noop import NoOpCondenser
 from eventstore.events import Action, CondensationAction, Event, Message, Retraction, summary_id
@@ -32,6 +33,19 @@ _OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejec
 """Failures that say nothing about the strategy. An unusable reply says something: it is counted, and the replay goes
 on.
 """
+
+
+class Turn(NamedTuple):
+    """One call of the agent's model: its first event, and the size of the View that it was shown.
+
+    ``hidden`` counts events of the View that the condenser left out this time. ``tokens`` is None if they could not be
+    counted.
+    """
+
+    event_id: int
+    events: int
+    hidden: int
+    tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +153,7 @@ class Replaying:
     """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
     Leave out the events that a retraction took back, and the retraction: see ``projections.retractions``. The history
-    gets new ids, since it has other condensations. Memory: the View, and some 50 bytes for each event
-    and each turn.
+    gets new ids, since it has other condensations. Memory: the View, and two numbers for each event.
     """
 
     def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
@@ -152,9 +165,13 @@ class Replaying:
         self._shown = 0
         self._response_id: str | None = None
         self._view = View.from_events(())
-        self._ids = Numbers()
-        self._fates = Fates()
-        self._turns = Turns()
+        self._new_ids: dict[int, int] = {}
+        """The ids in the replay, by those in the history."""
+        self._old_ids: dict[int, int] = {}
+        self._summarized: dict[int, list[int]] = {}
+        """The ids in the history of the events for which each summary stands."""
+        self._lost: list[int] = []
+        self._turns: list[Turn] = []
         self._uncounted: list[int] = []
         """The places of turns whose tokens are not counted yet."""
         self._made: list[Made] = []
@@ -179,8 +196,8 @@ class Replaying:
             self._shown += event.shown
             return
         new_id = self._view.version
-        cause = None if event.cause is None else self._ids.new(event.cause)
-        self._ids.add(event.id, new_id)
+        cause = None if event.cause is None else self._new_ids.get(event.cause)
+        self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
         self._view = _without_past(self._view.then((replace(event, id=new_id, cause=cause),)))
 
     def _take_turn(self, event_id: int) -> None:
@@ -216,11 +233,10 @@ class Replaying:
 
     def _count_tokens(self) -> None:
         """Count the tokens of pending turns. Call it before the View changes other than at its end."""
-        if self._agent_llm is not None:
-            lengths = [self._turns[place].events for place in self._uncounted]
-            counts = tokens_of_beginnings(self._view, lengths, self._agent_llm)
-            for place, tokens in zip(self._uncounted, counts, strict=True):
-                self._turns.set_tokens(place, tokens)
+        lengths = [self._turns[place].events for place in self._uncounted]
+        counts = tokens_of_beginnings(self._view, lengths, self._agent_llm)
+        for place, tokens in zip(self._uncounted, counts, strict=True):
+            self._turns[place] = self._turns[place]._replace(tokens=tokens)
         self._uncounted.clear()
 
     def _report(self, reports: Iterable[Report]) -> None:
@@ -241,23 +257,27 @@ class Replaying:
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
         gone = [event.id for event in before if event.id not in still_shown]
-        self._fates.forget(
-            [self._ids.old(event_id) for event_id in gone if event_id >= 0],
-            [event_id for event_id in gone if event_id < 0],
-            None if action.summary is None else summary_id(action.id),
-        )
+        forgotten = [self._summarized.pop(summary) for summary in gone if summary < 0]
+        together = max(forgotten, key=len, default=[])  # the longest list is not copied
+        for others in forgotten:
+            if others is not together:
+                together += others
+        together += [self._old_ids[event_id] for event_id in gone if event_id >= 0]
+        if action.summary is None:
+            self._lost += together
+        else:
+            self._summarized[summary_id(action.id)] = together
         self._report(reports_of(action))
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def result(self) -> Replay:
         self._count_tokens()
-        summarized, lost = self._fates.settled()
         return Replay(
-            turns=self._turns,
+            turns=tuple(self._turns),
             condensations=tuple(self._made),
             declined=self._declined,
             final=None if self._only_counts else self._view,
-            summarized=summarized,
-            lost=lost,
+            summarized=tuple(sorted(chain.from_iterable(self._summarized.values()))),
+            lost=tuple(sorted(self._lost)),
             reports=tuple(self._reports),
         )
