@@ -47,7 +47,7 @@ if typing.TYPE_CHECKING:
     from condensers.errors import TokensUnknown as TokensUnknown
     from condensers.handler import CondenseHandler as CondenseHandler
     from condensers.models.client import LLM as LLM
-    from condensers.models.event_tokens import event_tokens as event_tokens
+    from condensers.models.estimate import event_tokens as event_tokens
     from condensers.models.llm_config import LLMConfig as LLMConfig
     from condensers.models.requests import condensation_request as condensation_request
     from condensers.models.requests import is_context_window_error as is_context_window_error
@@ -82,7 +82,7 @@ _NAMES = {
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
-    "models.event_tokens": ("event_tokens",),
+    "models.estimate": ("event_tokens",),
     "models.llm_config": ("LLMConfig",),
     "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
     "replays": ("Replay", "replay"),

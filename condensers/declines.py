@@ -14,7 +14,7 @@ from typing import Any
 
 from condensers.base import Report
 from condensers.reports import is_standing
-from eventstore.events import CondensationAction, Event
+from eventstore import CondensationAction, Event
 from projections import View
 
 

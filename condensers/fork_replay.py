@@ -15,6 +15,7 @@ from condensers.handler import CondenseHandler
 from condensers.replays import begins_a_turn
 from eventstore import (
     ANY_VERSION,
+    NOT_RECORDED,
     Action,
     CondensationAction,
     DocumentChanges,
@@ -25,7 +26,6 @@ from eventstore import (
     Store,
     UnknownEvent,
 )
-from eventstore.events import NOT_RECORDED
 from projections import Views
 from projections.intervals import contains
 from projections.retractions import effective, intervals_kept, target

@@ -22,8 +22,16 @@ from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.models.estimate import counting
 from condensers.plans import Outdated, Plan
 from condensers.reports import CONDENSER_METADATA_KEY, annotation, is_standing, reports_of, with_reports
-from eventstore import ANY_VERSION, CondensationAction, ReadTransaction, Recorded, Store, VersionConflict
-from eventstore.events import Event, is_structural
+from eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    Event,
+    ReadTransaction,
+    Recorded,
+    Store,
+    VersionConflict,
+    is_structural,
+)
 from eventstore.writing.generation import Generation
 from projections import View
 

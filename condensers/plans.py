@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from condensers.errors import CondenserError
-from eventstore.events import Action, CondensationAction, Event, Observation, Retraction, is_structural
+from eventstore import Action, CondensationAction, Event, Observation, Retraction, is_structural
 from projections import View
 from projections.units import pending_positions, units
 

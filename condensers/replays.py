@@ -21,7 +21,7 @@ from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
 from condensers.reports import model_cost, model_tokens, reports_of
 from condensers.strategies.noop import NoOpCondenser
-from eventstore.events import Action, CondensationAction, Event, Message, Retraction, summary_id
+from eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
 from projections import View
 from projections.intervals import contains
 from projections.retractions import intervals_kept

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from eventstore.events import (
+from eventstore import (
     Action,
     Annotation,
     CondensationAction,

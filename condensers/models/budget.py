@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
 from condensers.models.estimate import ESTIMATE
-from eventstore.events import Action, Message, SystemMessage
+from eventstore import Action, Message, SystemMessage
 from projections import View
 from projections.units import units
 

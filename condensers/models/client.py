@@ -26,14 +26,15 @@ from condensers.models.failures import (
     RETRY_WAIT_MAX_S,
     STUMBLES,
     asked_to_wait,
+    chain_of,
     failure_of,
     is_connection_refused,
     problem_of,
 )
 from condensers.models.llm_config import LLMConfig
 from condensers.models.prompt_sums import PromptSums
-from condensers.models.providers import dialect_of_model, needs_marks, with_cache_marks
-from condensers.models.redaction import mentions_a_secret, without_keys, without_secrets
+from condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
+from condensers.models.redaction import without_keys, without_secrets
 from condensers.models.tokens import TokenCounter
 from eventstore.errors import install_command
 
@@ -163,27 +164,28 @@ class LLM:
         yield None
 
     def _attempt(self, request: Mapping[str, Any], bill: Bill) -> Reply:
-        litellm = _litellm()
+        completion = _litellm().completion
         config = self.config
         begun = time.perf_counter()
         try:
             arguments = self._arguments(request)
-            response = within(config.timeout_s + _GRACE_S, lambda: litellm.completion(**arguments))
+            response = within(config.timeout_s + _GRACE_S, lambda: completion(**arguments))
             conceal = partial(without_keys, config=config, key=self._key)
             return bill.add(reply_of(response, config.model, time.perf_counter() - begun, conceal))
-        except _errors(litellm) as error:
+        except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
             bill.waste(time.perf_counter() - begun)
-            problem = problem_of(without_secrets(str(error), config, self._key))
+            conceal = partial(without_secrets, config=config, key=self._key)
+            problem = problem_of(conceal(str(error)))
             if is_connection_refused(error):
                 problem = f"{problem} No server listens at {_address(config.base_url)}."
-            shown = None if mentions_a_secret(error, config, self._key) else error
-            raise ModelCallFailed(config.model, failure_of(error), problem) from shown
+            shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
+            raise ModelCallFailed(config.model, failure_of(error), problem) from (None if shows_a_secret else error)
 
     def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
         config = self.config
         sent: dict[str, Any] = sendable(request)  # a copy: litellm rewrites messages in place for some servers
         if self._marks_prompts and needs_marks(config.model):
-            sent["messages"] = with_cache_marks(sent["messages"])
+            sent["cache_control_injection_points"] = [dict(point) for point in CACHE_MARKS]
         return dict(
             model=config.model,
             api_key=self._key,
@@ -195,8 +197,7 @@ class LLM:
             num_retries=0,  # litellm's own retries would hide their cost
             stream=False,
             caching=False,
-            **sent,
-            **config.extra,
+            **{**sent, **config.extra},
         )
 
     # --- limits and counts ---
@@ -269,19 +270,6 @@ class LLM:
         return int(count)
 
 
-def _errors(litellm: Any) -> tuple[type[Exception], ...]:
-    """Return the errors that a call may raise. Almost all of litellm's own errors are OpenAI errors too."""
-    kinds = litellm.exceptions
-    return (
-        kinds.openai.OpenAIError,
-        kinds.BudgetExceededError,
-        *([kinds.ModelNotMappedError] if hasattr(kinds, "ModelNotMappedError") else []),  # since 1.104
-        ImportError,
-        TimeoutError,
-        *STUMBLES,
-    )
-
-
 def _known_limit(model: str, limit: str) -> int | None:
     known = (_known(model) or {}).get(limit)
     return known if isinstance(known, int) and known > 0 else None
@@ -292,11 +280,7 @@ def _known(model: str) -> Mapping[str, Any] | None:
     litellm = _litellm()
     try:
         known: Mapping[str, Any] = litellm.get_model_info(model)
-    except _errors(litellm):
-        return None
-    except Exception as error:
-        if type(error) is not Exception:  # before 1.104 litellm raises a bare one for a model that it does not know
-            raise
+    except Exception:  # noqa: BLE001  litellm raises any kind, a bare one too, for a model that it does not know
         return None
     return known
 

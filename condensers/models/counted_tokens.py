@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from condensers.errors import TokensUnknown
-from condensers.models.event_tokens import event_tokens
-from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from condensers.models.estimate import event_tokens
+from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections.messages import rendered
 
 

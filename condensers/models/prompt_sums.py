@@ -14,9 +14,9 @@ from operator import ne
 from typing import Any, NamedTuple
 
 from condensers.models.tokens import TokenCounter
-from eventstore.events import Action, Event, SystemMessage
-from projections import View
-from projections.messages import Dialect, Rendered, rendered, says_something
+from eventstore import Action, Event, SystemMessage
+from projections import Rendered, View
+from projections.messages import Dialect, rendered, says_something
 
 _CONVERSATIONS_KEPT = 64
 

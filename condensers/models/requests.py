@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from condensers.errors import ModelCallFailed
-from eventstore.events import CondensationRequest
+from eventstore import CondensationRequest
 
 REQUEST_CONDENSATION_TOOL = "request_condensation"
 

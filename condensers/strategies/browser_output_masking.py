@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from condensers.base import AgentModel, ReportingCondenser, Step
 from condensers.strategies.masking import checked_window, masked
-from eventstore.events import Action, Event, Observation
+from eventstore import Action, Event, Observation
 from projections import View
 
 _BROWSER_TOOLS = ("browse", "browser")

@@ -8,7 +8,7 @@ from condensers.base import AgentModel, Condensation, Reason
 from condensers.errors import NoCondensationAvailable
 from condensers.rolling import RollingCondenser
 from condensers.selection import real, unkept
-from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections import View
 from projections.units import units
 

@@ -22,7 +22,7 @@ from condensers.prompts.rendering import clipped, truncated
 from condensers.strategies.digest_facts import Section, facts, subject_of
 from condensers.strategies.summaries import Summary
 from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore.events import CondensationSummary, Event
+from eventstore import CondensationSummary, Event
 
 _LENGTH_MIN = 500
 _LENGTH_LEAST = 120

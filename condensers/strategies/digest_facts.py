@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from condensers.prompts.rendering import as_json, clipped, plain_text
 from condensers.strategies.digest_words import EXIT_CODE, error_line, exit_code_in, gist_of_output, of_user, unwrapped
-from eventstore.events import Action, Event, Message, Observation
+from eventstore import Action, Event, Message, Observation
 
 
 class Section(StrEnum):

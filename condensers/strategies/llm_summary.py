@@ -11,7 +11,7 @@ from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summaries import Summary
 from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore.events import Event
+from eventstore import Event
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

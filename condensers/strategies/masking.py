@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from condensers.base import Step
 from condensers.errors import InvalidCondenser
-from eventstore.events import Event
+from eventstore import Event
 from projections import View
 
 MASKED = "masked_by"

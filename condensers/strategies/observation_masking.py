@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from condensers.base import AgentModel, ReportingCondenser, Step
 from condensers.strategies.masking import checked_window, masked
-from eventstore.events import Observation
+from eventstore import Observation
 from projections import View
 
 

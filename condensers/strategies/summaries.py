@@ -8,7 +8,7 @@ from typing import Any
 
 from condensers.base import Report
 from condensers.errors import ModelCallFailed
-from eventstore.events import CondensationSummary, Event
+from eventstore import CondensationSummary, Event
 
 _PIECES_MAX = 8
 """The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""

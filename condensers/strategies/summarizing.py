@@ -23,7 +23,7 @@ from condensers.reports import with_reports
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import IndexSpan, after_system_prompt, forget, middle, next_cut, real
 from condensers.strategies.summaries import Summary, summarize_in_pieces
-from eventstore.events import CondensationSummary, Event, summary_id
+from eventstore import CondensationSummary, Event, summary_id
 from projections import View
 
 TailRule = Literal["half", "fits"]

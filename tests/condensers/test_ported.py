@@ -16,6 +16,7 @@ from condensers import (
     CondenserConfig,
     InvalidCondenser,
     LLMConfig,
+    ModelCallFailed,
     NoOpCondenser,
     condenser_from_config,
     load_condenser,
@@ -26,7 +27,6 @@ from condensers.config.parameters import LLMSummarizingCondenserConfig, NoOpCond
 from condensers.config.registry import CONDENSER_REGISTRY
 from condensers.models.client import LLM
 from condensers.models.exchange import request_for
-from condensers.models.providers import with_cache_marks
 from eventstore import Message
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted
@@ -220,22 +220,6 @@ SAID = [
 ]
 
 
-def test_marks_stand_on_the_system_prompt_and_on_the_newest_text():
-    marked = with_cache_marks(SAID)
-    mark = {"cache_control": {"type": "ephemeral"}}
-    assert marked[0]["content"] == [{"type": "text", "text": "be brief", **mark}]
-    assert marked[1]["content"] == [{"type": "text", "text": "hi", **mark}]
-    assert marked[2] == SAID[2]
-    assert SAID[0]["content"] == "be brief"
-    assert with_cache_marks([]) == []
-
-
-def test_marks_that_are_there_already_give_way_since_providers_refuse_more_than_four():
-    part = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
-    marked = with_cache_marks([{"role": "user", "content": [dict(part) for _ in range(4)]} for _ in range(3)])
-    assert ["cache_control" in each for message in marked for each in message["content"]] == [False] * 11 + [True]
-
-
 @pytest.mark.parametrize(
     "table, marked",
     [
@@ -248,8 +232,26 @@ def test_marks_that_are_there_already_give_way_since_providers_refuse_more_than_
 def test_the_agents_prompts_are_marked_for_providers_that_want_it_and_a_condensers_never(table, marked):
     llm = LLM(LLMConfig(**table, api_key="k"))
     request = request_for(SAID, (), None, None)
-    assert ("cache_control" in repr(llm._arguments(request))) is marked
+    assert ("cache_control_injection_points" in llm._arguments(request)) is marked
     assert "cache_control" not in repr(llm.without_prompt_caching()._arguments(request))
     asked = condenser_from_config({"type": "llm", "llm_config": table}).llm
     assert "cache_control" not in repr(asked._arguments(request))
     assert "cache_control" not in repr(condenser_from_config({"type": "llm"}).for_agent(llm).llm._arguments(request))
+
+
+def test_litellm_marks_the_system_prompt_and_the_newest_text_for_a_provider_that_wants_it(monkeypatch):
+    from litellm.llms.custom_httpx.http_handler import HTTPHandler
+
+    sent = []
+
+    def post(self, *_, **how):
+        sent.append(json.loads(how["data"]))
+        raise ConnectionError("no network in tests")
+
+    monkeypatch.setattr(HTTPHandler, "post", post)
+    llm = LLM(LLMConfig(model="anthropic/claude-sonnet-4-20250514", api_key="a key", retries=0))
+    with pytest.raises(ModelCallFailed):
+        llm.complete(SAID[:2])
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert sent[0]["system"] == [{"type": "text", "text": "be brief", **mark}]
+    assert sent[0]["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi", **mark}]}]

@@ -9,7 +9,7 @@ import pytest
 import foldlog as package
 from condensers import LLM, LLMConfig
 from condensers.models.counted_tokens import CountedTokens
-from condensers.models.event_tokens import event_tokens, view_tokens
+from condensers.models.estimate import event_tokens, view_tokens
 from eventstore import Annotation, Message, Observation, open_store
 from foldlog.formats import open_sources
 from foldlog.web.app import application
