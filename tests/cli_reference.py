@@ -73,7 +73,6 @@ _OF_THE_RUN = re.compile(
 
 def page() -> str:
     """The text that ``docs/CLI.md`` should have."""
-    sections = ["foldlog", *(f"foldlog {name}" for name in _NAMES)]
     with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(2) as threads:
         base = Path(made) / "base"
         base.mkdir()
@@ -82,10 +81,7 @@ def page() -> str:
         (base / "key").chmod(0o600)
         _run("foldlog import tidewatch.jsonl", base)
         outputs = dict(zip(_NAMES, threads.map(lambda name: _output_of(name, base), _NAMES), strict=True))
-    parts = [
-        f"\n## {title}\n\n```text\n{text}\n```\n{outputs.get(title.removeprefix('foldlog '), '')}"
-        for title, text in zip(sections, _helps(), strict=True)
-    ]
+    parts = [f"{section}{outputs.get(name, '')}" for name, section in zip(["foldlog", *_NAMES], helps(), strict=True)]
     return _HEAD + "".join(parts)
 
 
@@ -108,10 +104,12 @@ for name in ([], *([name] for name in sys.argv[1:])):
 """
 
 
-def _helps() -> list[str]:
-    """What the command and each of its commands print for ``--help``, all in one process."""
+def helps() -> list[str]:
+    """The beginning of each section, up to its example: what the command and its commands print for ``--help``."""
     printed = _run(shlex.join([sys.executable, "-c", _PRINT_HELPS, *_NAMES]), ROOT).removesuffix("\f")
-    return ["\n".join(line.rstrip() for line in text.strip("\n").split("\n")) for text in printed.split("\f")]
+    texts = ["\n".join(line.rstrip() for line in text.strip("\n").split("\n")) for text in printed.split("\f")]
+    titles = ["foldlog", *(f"foldlog {name}" for name in _NAMES)]
+    return [f"\n## {title}\n\n```text\n{text}\n```\n" for title, text in zip(titles, texts, strict=True)]
 
 
 def _output_of(name: str, base: Path) -> str:

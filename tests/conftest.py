@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -9,22 +10,21 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
-from tests.how_many import WHOLE
+from tests.how_many import WHOLE, examples
 from tests.in_memory import in_memory
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
-# No test measures time: a machine that is busy with other work fails none.
-settings.register_profile("foldlog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("foldlog")
+_LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole", action="store_true", help="take every case where tests take a sample; many minutes")
+    parser.addoption("--all", action="store_true", help="run long tests, and every case where tests take a sample")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,8 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
     where files are only in memory: a process that is killed leaves the page cache whole, and disks that fail, or whose
     power is cut, are those of ``faults.c``. A sync of a real one only costs time, and there are thousands.
     """
-    if config.getoption("--whole"):
+    if config.getoption("--all"):
         os.environ[WHOLE] = "1"
+    # No test measures time: a machine that is busy with other work fails none.
+    settings.register_profile("foldlog", examples(100))
+    settings.load_profile("foldlog")
     if "TMPDIR" not in os.environ and (folder := in_memory()):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
     for name in ("COLUMNS", "LINES"):
@@ -45,10 +48,36 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests out, unless they are asked for: by ``--all``, or by ``-m long``."""
+    if config.getoption("--all") or "long" in config.getoption("-m"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    items[:] = [item for item in items if item not in long]
+    config.hook.pytest_deselected(items=long)
+    config.stash[_LEFT_OUT] = len(long)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    with contextlib.suppress(AttributeError):  # not one of several processes
+        session.config.workeroutput["long"] = session.config.stash.get(_LEFT_OUT, 0)  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of the processes that ran the tests has ended: each collected all of them."""
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("long", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left_out := config.stash.get(_LEFT_OUT, 0):
+        terminalreporter.write_line(f"{left_out} long tests were left out: scripts/test --all")
+
+
 @pytest.fixture(scope="session")
 def whole(pytestconfig: pytest.Config) -> bool:
-    """Whether to take every case (``scripts/test --whole``) where a test takes a sample else."""
-    return bool(pytestconfig.getoption("--whole"))
+    """Whether to take every case (``scripts/test --all``) where a test takes a sample else."""
+    return bool(pytestconfig.getoption("--all"))
 
 
 @pytest.fixture(scope="session")

@@ -273,6 +273,8 @@ def _arguments(test: str) -> list[str]:
         "pytest",
         "-q",
         "-x",
+        "-m",
+        "long or not long",
         "-p",
         "no:cacheprovider",
         file,

@@ -14,7 +14,7 @@ from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in LITELLMS_OWN_WARNINGS]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_some_turns_of_the_attack_find_nothing(tmp_path: Path) -> None:
     tally = attack(tmp_path, turns=500)
     assert [str(finding) for finding in tally.findings] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from condensers.base import Condenser
@@ -15,6 +15,7 @@ from eventstore import ANY_VERSION, Event, Store, open_store
 from eventstore.events import Action, CondensationRequest, Message, Observation, SystemMessage
 from projections import View, Views
 from tests.condensers.test_laws import agents, asking, condensers
+from tests.how_many import examples
 from tests.properties.histories import THINKING
 
 IN_A_ROW_MAX = 8
@@ -58,7 +59,7 @@ def look(store: Store, handler: CondenseHandler) -> None:
     raise AssertionError(f"{IN_A_ROW_MAX} condensations in a row")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rounds, st.one_of(condensers, asking, st.builds(default_condenser, max_size=st.just(8))), agents)
 def test_what_is_shown_can_be_sent_whatever_arrives_and_condensing_ends(
     rounds: list[tuple[int, bool, bool, str]], condenser: Condenser, agent: Any

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
 from condensers.base import Condensation, Condenser, ReportingCondenser
@@ -24,6 +24,7 @@ from projections import View
 from projections.intervals import contains
 from projections.retractions import intervals_kept
 from tests.condensers.openai_server import OpenAIServer, Text
+from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
 
 STRATEGIES = [
@@ -120,7 +121,7 @@ def test_hidden_events_are_counted_apart_from_lost_ones():
 def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(config):
     condenser = condenser_from_config(config)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @examples(60)
     @given(ordered_histories | tidy_histories)
     def check(events):
         done = replay(events, condenser)
@@ -178,7 +179,7 @@ class Watching(ReportingCondenser):
 def test_tokens_are_those_of_the_prompts_that_would_have_been_sent(config):
     condenser = condenser_from_config(config)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @examples(150)
     @given(ordered_histories | tidy_histories)
     def check(events):
         watching = Watching(condenser)

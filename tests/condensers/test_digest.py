@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from eventstore.events import Action, CondensationSummary, Message, Observation
 from projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, plan, viewed
 from tests.condensers.scripted import Characters
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 LENGTH = 6_000
@@ -200,7 +201,7 @@ def test_the_first_ask_is_the_last_to_go():
     assert asked[-1].startswith("ask 99 ")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(histories, st.integers(500, 3_000))
 def test_any_history_has_a_digest_that_is_bounded_the_same_every_time_and_can_be_taken_apart(events, length):
     text = Digest.of(events).text(length)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from condensers.base import Condensation, Condenser
@@ -40,7 +40,7 @@ from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, 
 from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, history
 
-many = settings(max_examples=120, deadline=None)
+many = examples(120)
 
 sizes = st.tuples(st.integers(2, 14), st.integers(0, 5))
 progress = st.sampled_from([0.01, 0.1, 0.5])

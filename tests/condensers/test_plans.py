@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from msgspec.structs import replace
 
 from condensers.base import Condenser
@@ -14,6 +14,7 @@ from projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
 from tests.condensers.test_laws import condensers, loops, stepped
 from tests.condensers.test_laws import viewed as viewed_if_asked
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 DECLINED = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
@@ -33,7 +34,7 @@ def following(view: View, events: list[Event]) -> list[Event]:
     return [replace(event, id=view.version + place) for place, event in enumerate(others)]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@examples(150, HealthCheck.filter_too_much)
 @given(loops | histories, loops | histories, condensers)
 def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stays(
     events: list[Event], later: list[Event], condenser: Condenser

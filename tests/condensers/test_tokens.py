@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import condensers.models.client
@@ -22,6 +22,7 @@ from condensers.strategies.observation_masking import ObservationMaskingCondense
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from projections import View
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
@@ -198,7 +199,7 @@ messages = st.one_of(
 def test_counts_are_litellms_for_any_prompt(litellm, name):
     llm = model(name)
 
-    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @examples(100)
     @given(st.lists(messages, max_size=6), st.sampled_from([[], TOOLS]))
     def check(prompt, tools):
         assert llm.count_tokens(prompt, tools) == litellm.token_counter(
@@ -318,7 +319,7 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
 # --- sums that go on from those of the last View ---
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(histories, st.data())
 def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, data):
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt) + 7 * len(tools))

@@ -1,7 +1,7 @@
 """The short forms: what ``python -m tests.crash`` shows in minutes, in seconds.
 
 Of the points of a scenario every seventh one is taken, and always the first, the last, and those around each commit.
-``python -m tests.crash everywhere`` takes all of them, and so does ``scripts/test --whole``.
+``python -m tests.crash everywhere`` takes all of them, and so does ``scripts/test --all``.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenario: str, 
     assert points("power", scenario, whole) > 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_writers_killed_at_random_moments_lose_nothing():
     assert "0 findings" in crash("load", "--seconds", "6", "--kills", "15")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_writers_wait_for_nobody_and_win_once_each_while_a_history_is_imported():
     assert "0 findings" in crash(
         "writers", "--seconds", "3", "--imported", "50000", "--erased", "5000", "--longest-wait-s", "60"

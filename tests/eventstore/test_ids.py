@@ -7,12 +7,13 @@ import pickle
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore import CondensationAction, InvalidEvent, Message, open_store
 from eventstore.codec import encode
 from eventstore.events import EventIds, IdRange, ids_of_range
+from tests.how_many import examples
 
 HUGE = 10**30
 
@@ -71,7 +72,7 @@ def test_a_huge_range_is_not_written_out():
     assert repr(ids) == f"IdRange(5, {HUGE})"
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 40_000), st.integers(-3, 12_000), st.data())
 def test_a_range_behaves_as_the_list_of_its_ids(start: int, width: int, data: st.DataObject):
     plain = list(range(start, start + width))

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventstore import (
@@ -27,6 +27,7 @@ from eventstore import (
     SystemMessage,
     open_store,
 )
+from tests.how_many import examples
 
 
 class Colour(Enum):
@@ -124,7 +125,7 @@ def data_of(event: Event, field: str) -> Any:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@settings(max_examples=25)
+@examples(25)
 @given(value=values)
 @example(value=b"\x00\xff")
 @example(value=[{"\ud800": {1: "a"}}])

@@ -276,7 +276,7 @@ def test_a_truncated_file_gives_what_it_still_has(path: Path, part: float, is_va
 
 
 def test_every_page_can_be_lost_and_the_others_are_kept(path: Path, whole: bool):
-    """Six of them, and each with ``scripts/test --whole``."""
+    """Six of them, and each with ``scripts/test --all``."""
     sound = path.read_bytes()
     pages = range(len(sound) // PAGE)
     for page in pages if whole else random.Random(3).sample(pages, 6):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
 from eventstore import Annotation, Message, ReadTransaction
 from foldlog.adapters.without_sdk.checkpoints import Checkpoints
 from foldlog.adapters.without_sdk.record_lists import RecordList, ranges
+from tests.how_many import examples
 
 THREAD = "runtime/t"
 
@@ -63,7 +64,7 @@ def steps(draw):
     return made
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(steps())
 def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
     with foldlog.open("memory:") as histories:

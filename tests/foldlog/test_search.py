@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -36,6 +36,7 @@ from foldlog.search import SearchIndex, SearchRefused, erase_from_index
 from foldlog.search.follow import SearchFollower
 from foldlog.search.index import indexed
 from foldlog.search.sqlite_tables import SQLiteTables
+from tests.how_many import examples
 
 PATIENCE_S = 60.0
 
@@ -111,7 +112,7 @@ def test_any_words_can_be_asked_for(url: str):
         assert found(index, "script", conversation=hostile) == [(hostile, 0)]
         assert found(index, "世界*") == [(hostile, 0)]
 
-        @settings(max_examples=60, deadline=None)
+        @examples(60)
         @given(st.text(st.characters(exclude_categories=[]), max_size=12) | st.sampled_from(["a' | b*", "NOT", "x:y*"]))
         def asked(words: str) -> None:
             with contextlib.suppress(ValueError):

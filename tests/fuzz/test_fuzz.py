@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from condensers import condenser_from_config
@@ -14,6 +14,7 @@ from condensers.errors import InvalidCondenser
 from eventstore import codec
 from foldlog.formats import FORMATS, decode
 from tests.fuzz.targets import TARGETS
+from tests.how_many import examples
 
 INPUTS = 800
 """For all targets together, by their shares."""
@@ -39,7 +40,7 @@ def test_hostile_input_is_refused_named_or_taken(name: str):
 
 
 @given(st.lists(_json, max_size=4), st.sampled_from(FORMATS))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_records_of_any_json_are_events_or_findings(records: list[Any], format: str):
     found: list[Any] = []
     events = list(decode(records, format, findings=found.append))
@@ -51,7 +52,7 @@ def test_records_of_any_json_are_events_or_findings(records: list[Any], format: 
     st.integers(-1, 3),
     st.binary(max_size=60) | _json.map(repr).map(str.encode),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_bytes_are_an_event_or_undecodable(kind: str, schema: int, body: bytes):
     try:
         event = codec.decode(kind, schema, body, 0)
@@ -65,7 +66,7 @@ def test_any_bytes_are_an_event_or_undecodable(kind: str, schema: int, body: byt
 @given(
     st.dictionaries(st.sampled_from(["type", "kind", "max_size", "condensers", "llm_config", "x"]), _json, max_size=4)
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_table_is_a_condenser_or_invalid(table: dict[str, Any]):
     try:
         condenser_from_config(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from pydantic import TypeAdapter
@@ -62,7 +62,7 @@ def test_what_is_made_of_any_view_is_accepted(events):
         assert PROBLEMS[dialect](view.to_messages(dialect)) == [], dialect
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(odd_events, max_size=10), st.sampled_from(DIALECTS))
 def test_no_text_and_no_picture_of_a_view_is_lost(events, dialect):
     view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
@@ -85,7 +85,7 @@ def openai_schema() -> Any:
     return TypeAdapter(list[ChatCompletionMessageParam])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(odd_events, max_size=14))
 def test_openais_messages_have_the_types_of_its_own_client(events):
     view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])

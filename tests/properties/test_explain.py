@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from eventstore import open_store
 from eventstore.events import (
@@ -24,10 +24,11 @@ from eventstore.events import (
 from projections import View, Views
 from projections.explain import explain_difference, explain_event
 from projections.retractions import target
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(histories)
 def test_why_agrees_with_the_views(events: list[Event]) -> None:
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
@@ -54,7 +55,7 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
             assert why.stands_in is None or why.summary is not None
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(histories)
 def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
     structural = [event for event in events if is_structural(event)]

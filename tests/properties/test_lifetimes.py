@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from eventstore.events import Event, Retraction
 from projections import View
 from projections.lifetimes.fold import LifetimesFold
 from projections.retractions import target
 from projections.units import UNSEEN
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(histories)
 def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> None:
     folding = LifetimesFold("c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore import CannotRedact, Redaction, open_store
@@ -12,12 +12,13 @@ from eventstore.events import Event
 from eventstore.maintenance.redact import redact
 from eventstore.maintenance.verify import verify
 from projections import View, Views, audit, cut_points, well_formed
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 NAMED = 40
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(histories, st.lists(st.integers(0, NAMED), min_size=1, max_size=6), st.booleans())
 def test_views_keep_their_events_and_revisions_stay_right(events: list[Event], chosen: list[int], warm: bool) -> None:
     if not events:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore import Store, open_store
 from eventstore.events import Event
 from eventstore.stored.read_transaction import reading
 from projections import View, Views
+from tests.how_many import examples
 from tests.properties.histories import histories
 
-many = settings(max_examples=120, deadline=None)
+many = examples(120)
 
 
 def assert_every_version(views: Views, events: list[Event]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.events import (
@@ -171,7 +171,7 @@ def test_what_the_reference_loads_stays_as_it_is(events: list[Event]) -> None:
 # --- cutting ---
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.one_of(ordered_histories, histories), st.data())
 def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(
     events: list[Event], data: st.DataObject
@@ -181,7 +181,7 @@ def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(
         assert_nothing_else_goes(view, start, stop, {"summary": "in short", "summary_offset": start})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.one_of(ordered_histories, histories), st.data())
 def test_without_a_summary_too_unless_that_joins_a_loop_with_a_call_that_was_never_answered(
     events: list[Event], data: st.DataObject

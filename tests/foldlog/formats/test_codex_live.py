@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from foldlog.formats import Decoder, Encoder, decode, encode, live
 from projections import View
 from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text, told
 from tests.foldlog.formats.test_live import forget_decoders
+from tests.how_many import examples
 
 ABORTED = told("turn_aborted", reason="interrupted")
 
@@ -85,7 +86,7 @@ def rollout(steps):
 
 
 @given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)), st.sampled_from([2, 3, 128]))
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts, segment):
     records = rollout(steps)
     whole = list(decode(records, CODEX))

@@ -7,13 +7,14 @@ import math
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
 from eventstore import Annotation, codec
 from foldlog.formats import Encoder, decode, encode, live
 from foldlog.formats.registry import format_named
+from tests.how_many import examples
 
 numbers = (
     st.integers()
@@ -566,7 +567,7 @@ def test_anything_that_is_no_event_is_a_finding_and_the_rest_is_read(format, dat
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if format_named(name).live])
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, data):
     """Decoders begin anew at any record, and events of ours come in between."""
