@@ -1,13 +1,12 @@
 """The tasks of an administrator.
 
-verify, diagnosis, row_checks, damage    check heads, checksums and indices; name what is damaged
+verify, row_checks, damage               check heads, checksums and indices; name what is damaged
 copy, copy_store                         copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone
 redact, redaction_receipts               erase the content of one event; check that each receipt has its event
 rekey                                    re-encrypt and re-compress with the current settings
 whole_file                               write a file that appears whole or not at all
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
-losses                                   remember what was lost before a salvage
 detach                                   give a fork a copy of its past, so that the parent can be erased
 status                                   who holds followers back, and what a restored backup has lost
 """

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from eventstore.arguments import whole
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
-from eventstore.maintenance.losses import add_losses, losses_of
 from eventstore.recorders.types import Conversation
 from eventstore.store import Store
 from eventstore.stored.database import Database, paged, translated
@@ -56,7 +55,6 @@ def copy_store(source: Store, target: Store, *, jobs: int = 4) -> Iterator[Moved
     whole("jobs", jobs, 1, _JOBS_MAX)
     with translated():
         yield from _copied(source.database, target.database, jobs)
-        add_losses(target.database.recorder, losses_of(source.database.recorder))
 
 
 def _copied(source: Database, target: Database, jobs: int) -> Iterator[Moved]:

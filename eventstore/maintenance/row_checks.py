@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
-from eventstore.maintenance.diagnosis import Suspects
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Row
 from eventstore.stored import hash_chain
 from eventstore.stored.past import Link, follows
-from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
+from eventstore.stored.row_codec import DAMAGED, Limit, RowCodec
 
 _PAGE = 1_000
 MISSING = ("it is missing", "they are missing")
-_BESIDE = "what is stored beside the content was changed (checksum or counts), the content was not"
+_STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
 
 class VerifyFinding(NamedTuple):
@@ -66,15 +65,16 @@ class Pass:
         links: Sequence[Link] = (),
     ) -> None:
         self.findings: list[VerifyFinding] = []
-        self.suspects = Suspects()
         self.receipts = Receipts()
         self.wanted = wanted
         """The published heads by version that were not found yet."""
         self._codec = codec
         self._limit = limit
         self._salt = salt
-        self.proved = False
-        """Whether any row follows the head before it. If no row does, the salt may have been changed."""
+        self.follow = self.stray = 0
+        """The numbers of rows that follow the head before them, and of those that do not: if none does, the salt may
+        have been changed.
+        """
         self._own_salt, self._links = salt, links
         start = start or Start(0, follows(codec.conversation, salt, links, 0, None)[0], (0, 0))
         self._next = start.id
@@ -115,7 +115,7 @@ class Pass:
             return False
         start, chain = self._next, hash_chain.Chain(self._head, self._next, *self._counts)
         count, chain = hash_chain.sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
-        self.proved |= count > 0
+        self.follow += count
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
         for row in rows[:count]:
             if row.kind == KIND:
@@ -152,14 +152,11 @@ class Pass:
             self._miss(stored.id)
             self._head = self._counts = None
         if row.encoding == DAMAGED:
-            if self._head is not None and self._is_as_written(self._codec.unchecked(stored, self._limit, self._counts)):
-                self._find(row.id, _BESIDE, sound=True)
-            else:
-                self.suspects.add(row.id, row.body.decode())
-            self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
+            self._find(row.id, row.body.decode())
+            self._head = self._counts = None
         else:
-            if not self._is_as_written(row):
-                self.suspects.add(row.id, "its content was changed")
+            if not self._follows(row):
+                self._find(row.id, _STRAY)
             elif self._counts not in (None, (row.shown_before, row.structural_before)):
                 problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
                 self._find(row.id, problem, sound=True)
@@ -171,16 +168,14 @@ class Pass:
         if self._next in self.wanted and self.wanted[self._next] == stored.head:
             del self.wanted[self._next]
 
-    def _is_as_written(self, row: Row) -> bool:
+    def _follows(self, row: Row) -> bool:
         """Return whether the row follows the head before it; true if that is unknown, after a gap or without a salt."""
-        if row.encoding != PLAIN or self._head is None or not self._salt:
-            return row.encoding == PLAIN
-        try:
-            head = hash_chain.link_of(self._head, self._salt, row)
-        except (TypeError, ValueError):  # a column of another type
-            return False
-        self.proved |= head == row.head
-        return head == row.head
+        if self._head is None or not self._salt:
+            return True
+        is_next = hash_chain.link_of(self._head, self._salt, row) == row.head
+        self.follow += is_next
+        self.stray += not is_next
+        return is_next
 
     def _miss(self, until: int) -> None:
         if until <= self._next:
@@ -193,7 +188,7 @@ class Pass:
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
         before = self.findings[-1] if self.findings else None
-        if problem == _BESIDE and before is not None and before.problem == problem and before.last == event_id - 1:
+        if before is not None and before.last == event_id - 1 and before[2:4] == (problem, sound):
             self.findings[-1] = before._replace(last=event_id)
-            return
-        self.findings.append(VerifyFinding(event_id, event_id, problem, sound))
+        else:
+            self.findings.append(VerifyFinding(event_id, event_id, problem, sound))

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
-from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
-from eventstore.maintenance.losses import Loss, losses_of
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, of_all
 from eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
@@ -56,8 +54,6 @@ class Verdict(NamedTuple):
     erasure: Erasure | None
     findings: tuple[VerifyFinding, ...]
     generation: int = 0
-    lost: tuple[VerifyFinding, ...] = ()
-    """What was lost before the salvage that made the store: it is not new damage, and cannot be salvaged again."""
 
     @property
     def events(self) -> int:
@@ -89,45 +85,7 @@ def verdicts(
     Raises ``ConversationNotFound``, and what the recorder raises where it cannot be read at all. Cost: one hash and one
     checksum of every event; memory for one page.
     """
-    lost: dict[str | None, list[Loss]] = {}
-    for loss in losses_of(database.recorder):
-        lost.setdefault(loss.conversation, []).append(loss)
-    kept = published or {}
-    before = (
-        {name for name, heads in kept.items() if any(head.store != database.uuid for head in heads)} if lost else {}
-    )
-    for verdict in _verdicts(database, conversation, kept):
-        name = verdict.conversation
-        if name is None:
-            for gone in [each for each in lost if each is not None]:
-                yield Verdict(gone, 0, None, None, (), lost=_told(lost.pop(gone)))
-        own = [] if verdict.erasure is not None else lost.pop(name, [])
-        yield _explained(
-            verdict, own or (lost.get(None, []) if verdict.head is None else []), by_salvage=name in before
-        )
-
-
-def _told(losses: Iterable[Loss]) -> tuple[VerifyFinding, ...]:
-    return tuple(loss.finding() for loss in losses)
-
-
-def _explained(verdict: Verdict, losses: Sequence[Loss], *, by_salvage: bool) -> Verdict:
-    """Return the verdict with the losses of earlier salvages. ``by_salvage``: the losses explain why heads that
-    another store published do not fit.
-    """
-    told = _told(losses) if verdict.head is not None or verdict.conversation is None else ()
-    if not by_salvage or not losses or not any(finding.of_head for finding in verdict.findings):
-        return verdict._replace(lost=told)
-    problem = f"published heads do not fit since the salvage of {losses[-1].when}, because of what was lost before it"
-    remedy = "publish the present ones with 'foldlog head --json'"
-    findings = tuple(finding for finding in verdict.findings if not finding.of_head)
-    return verdict._replace(findings=findings, lost=(*told, of_all(f"{problem}; {remedy}")))
-
-
-def _verdicts(
-    database: Database, conversation: str | None, published: Mapping[str, Sequence[Published]]
-) -> Iterator[Verdict]:
-    heads = dict(published)
+    heads = dict(published or {})
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
@@ -257,21 +215,19 @@ def _findings(
     wanted = {version: head for version, head in kept if version > found.begins}
     chain = Pass(codec, database, salt, wanted, start, _copied(database, found))
     chain.over(database.recorder, found.key, found.version)
-    if salt and chain.suspects and not chain.proved:
+    if salt and chain.stray and not chain.follow:
         yield of_all("its salt was changed, or all of its events were: nothing proves its heads")
         salt = b""
         chain = Pass(codec, database, salt, dict(kept), start and start._replace(head=None))
         chain.over(database.recorder, found.key, found.version)
     yield from chain.findings
-    for first, last, problem in diagnosed(database, found.key, codec, salt, chain.suspects, _others(database, found)):
-        yield VerifyFinding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
     copied = found.begins if found.parent is not None else (found.parent_version or 0)
     yield from _of_receipts(database, found.key, chain.receipts, copied)
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
             yield of_all(f"{problem} {found.version:,}")._replace(of_head=True)
-        elif version in chain.wanted and not chain.suspects:
+        elif version in chain.wanted and not chain.findings:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
             yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
@@ -351,18 +307,10 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
         _later_receipts(database, part, ancestor.version, chain.receipts)
         copied = 0 if ancestor.parent is not None else ancestor.parent_version or 0
         yield from _of_receipts(database, part.key, chain.receipts, max(part.start, copied))
-        for first, last, problem in diagnosed(database, part.key, part.codec, salt, chain.suspects, iter(())):
-            yield VerifyFinding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
         for version, head in chain.wanted.items():
-            if not chain.suspects:
+            if not chain.findings:
                 problem = f"at version {version} its head is not the one that was published: its history was rewritten"
                 yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
-
-
-def _others(database: Database, found: Conversation) -> Iterator[str]:
-    for each in readable_conversations(database.recorder):
-        if isinstance(each, Conversation) and each.id != found.id:
-            yield each.id
 
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:

@@ -145,19 +145,6 @@ class RowCodec(NamedTuple):
             return None
         return bodies
 
-    def unchecked(self, row: Row, limit: Limit, counts: tuple[int, int] | None = None) -> Row:
-        """Return one row, plain, without a check of its checksum or of whether it should be encrypted: for callers with
-        another proof of the row. The row is marked if it cannot be decrypted.
-
-        An encrypted row cannot be decrypted if one of its columns was changed. If the caller knows how many shown and
-        structural events are before it, these two columns are not needed.
-        """
-        lenient = self._replace(mark=_ALL_PENDING)
-        opened = lenient._opened(row, limit, {})
-        if opened.encoding == DAMAGED and counts is not None:
-            opened = lenient._opened(row._replace(shown_before=counts[0], structural_before=counts[1]), limit, {})
-        return _decompressed(opened, limit)
-
     def encoded(self, rows: Sequence[Row], compression: Compression | None, limit: Limit) -> Sequence[Row]:
         """Return plain rows as they are stored, with checksums. A body over the limit is not compressed, because a
         reader would refuse it.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, open_store
 from eventstore.recorders.base import RecorderOfFile
-from eventstore.recorders.urls import Location, absolute_hint, as_url, parse
+from eventstore.recorders.urls import absolute_hint, as_url, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
@@ -65,27 +65,11 @@ def _opened(url: str) -> Store:
         location = parse(as_url(url))
         kind = _kind_of(Path(location.path)) if location.scheme == "sqlite" else None
         if kind is None:
-            _refuse_cut_off(location)
             raise Refused(str(error)) from error
         use_store(None)  # this file is not a store
         raise Refused(
             f"{location.path} is {kind}, not a store; '{command('import', location.path)}' adds it to a store"
         ) from error
-
-
-def _refuse_cut_off(location: Location) -> None:
-    """Raise ``Refused`` for a file that has lost pages at its end, which SQLite only calls malformed."""
-    from eventstore.recorders.sqlite.damaged.pages import PageFile
-
-    if location.scheme != "sqlite" or not os.path.isfile(location.path):
-        return
-    with PageFile(location.path) as pages:
-        there, recorded = pages.there_and_recorded()
-    if there < recorded:
-        raise Refused(
-            f"{location.path} is cut off: {there:,} of {recorded:,} pages are there; restore a backup, or copy what is "
-            f"sound with 'foldlog salvage'"
-        )
 
 
 def _kind_of(path: Path) -> str | None:

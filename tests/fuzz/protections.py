@@ -90,28 +90,10 @@ PROTECTIONS = {
         Gone("found of_head"),
         _VERIFICATION,
     ),
-    "innocent": Protection(
-        "who follows a swapped event is not blamed",
-        "eventstore:_Ward.problem",
-        Never("_follows_another"),
-        _VERIFICATION,
-    ),
-    "unproved": Protection(
-        "behind a gap no head proves a damaged row",
-        "eventstore:Pass._look_at",
-        Part("_head"),
-        _VERIFICATION,
-    ),
-    "stranger": Protection(
-        "who stands behind a stranger is not said to be proved",
-        "eventstore:_Ward.problem",
-        Instead("UNPROVEN", "return None if fits and self._is_not_as_written(event_id - 1) else problem"),
-        _VERIFICATION,
-    ),
     "salt": Protection(
         "a changed salt is told from changed events",
         "eventstore:_findings",
-        Never("proved"),
+        Never("stray"),
         _VERIFICATION,
     ),
     "impossible-keys": Protection(
@@ -124,12 +106,6 @@ PROTECTIONS = {
         "a conversation that was seen cannot be hidden",
         "eventstore.recorders.sqlite:findings",
         Instead("execute hidden", "for (name,) in ():"),
-        _VERIFICATION,
-    ),
-    "many": Protection(
-        "the time of a verification is that of the events",
-        "eventstore:diagnosed",
-        Never("single"),
         _VERIFICATION,
     ),
     "empty": Protection(
@@ -389,44 +365,26 @@ PROTECTIONS = {
     "far": Protection(
         "a far id brings no lost events without number",
         "eventstore:_Filling.rows",
-        Instead("_lost_max row", "elif row.id < 0:"),
-        f"{_SALVAGE} -k far_id",
-    ),
-    "far-end": Protection(
-        "… nor does one at the end",
-        "eventstore:_Filling.rows",
-        Never("version"),
+        Never("row _LOST_MAX"),
         f"{_SALVAGE} -k far_id",
     ),
     "lost": Protection(
         "salvage takes no event that verify does not believe",
-        "eventstore:_Filling._as_written",
-        Never("_unsound"),
+        "eventstore:_Filling._sound",
+        Part("_is_lost"),
         _SALVAGE,
-    ),
-    "strangers": Protection(
-        "checksums say whose events are whose",
-        "eventstore:_Names.vouch_for",
-        Instead("_candidates", "name = next(iter(self._named.get(key, ())), None)"),
-        f"{_SALVAGE} -k checksums_say_whose",
     ),
     "named-ends": Protection(
         "events that only an index still names are lost",
-        "eventstore:_Ends._follow",
-        Instead("_is_there", "if event_id >= max(self._versions.get(key, 0), self.named.get(key, 0)) and False:"),
+        "eventstore:_lost_ends",
+        Never("named"),
         f"{_SALVAGE} -k still_names",
     ),
     "open-ends": Protection(
         "… and an end that nothing proves may be",
-        "eventstore:_Ends.lost",
-        Instead("_MAY_BE_LOST", "return None"),
+        "eventstore:_lost_ends",
+        Instead("None", "pass"),
         f"{_SALVAGE} -k no_index_shows",
-    ),
-    "put-back": Protection(
-        "an event that stands elsewhere is put back",
-        "eventstore:carve",
-        Never("written"),
-        _SALVAGE,
     ),
     "impossible": Protection(
         "what cannot be does not come over",
@@ -437,20 +395,8 @@ PROTECTIONS = {
     "lost-condensations": Protection(
         "a lost condensation stops a View",
         "eventstore:_Filling._stand_ins",
-        Instead("_structural", "was_structural = event_id in self._structural and False"),
+        Instead("structural", "shown, structural = True, False"),
         _SALVAGE,
-    ),
-    "whole-log": Protection(
-        "of a log, only whole transactions are read",
-        "eventstore:PageFile._find_newer_pages",
-        Instead("committed follows", "sound = [frame for frame in frames if frame.follows]"),
-        f"{_SALVAGE} -k newest_state",
-    ),
-    "witness": Protection(
-        "… and of those after a damaged frame, only where a later frame shows that they were complete",
-        "eventstore:frames_of",
-        Instead("is_of_the_log", "if any(other.follows for one, other in pairwise(frames[end:])):"),
-        f"{_SALVAGE} -k crash_leaves",
     ),
     "terminal": Protection(
         "nothing steers a terminal",

@@ -39,7 +39,8 @@ from eventstore import (
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.recorders import urls
-from eventstore.recorders.sqlite.damaged.pages import PageFile
+from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.sqlite.readable import copy_readable
 from eventstore.stored.compression import NotAsWritten, decompressed
 from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
@@ -356,12 +357,11 @@ def pages(at: random.Random) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
         path.write_bytes(mutated(at, _DATABASE))
-        with PageFile(str(path)) as file:
-            file.there_and_recorded()
-            for _ in file.in_order(file.root(b"events_by_id") or 2):
-                pass
-            count = sum(1 for _ in file.rows())
-    return "rows" if count else "none"
+        try:
+            found = copy_readable(str(path), f"{path}.copied")
+        except RecorderError:
+            return "refused"
+    return "rows" if found.conversations else "none"
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

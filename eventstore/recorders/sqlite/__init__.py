@@ -14,7 +14,7 @@
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
     maintenance   copy, rewrite and check the file as a whole; replacing: put another file in its place
-    damaged       what is left of a damaged file
+    readable      copies the rows that SQLite can read of a damaged file; damaged: pages, read without SQLite
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file
 

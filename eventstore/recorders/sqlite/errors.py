@@ -35,7 +35,10 @@ _ADVICE: Final = {
     sqlite3.SQLITE_PERM: _FOLDER_TOO,
     sqlite3.SQLITE_BUSY: "a program other than foldlog holds the file; end it, then try again",
     sqlite3.SQLITE_CORRUPT: _IS_DAMAGED,
-    sqlite3.SQLITE_NOTADB: f"choose another file; if this one was a store, its beginning is damaged: {_RESTORE}",
+    sqlite3.SQLITE_NOTADB: (
+        "choose another file; if this one was a store, its beginning is damaged: restore a backup, or recover it with "
+        "SQLite (docs/how-to/damaged.md), then run 'foldlog salvage'"
+    ),
 }
 
 _ADVICE_OF_THE_SYSTEM: Final = {

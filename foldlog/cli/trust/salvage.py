@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from eventstore import Store, open_store
-from eventstore.maintenance.losses import losses_of
-from eventstore.maintenance.row_checks import VerifyFinding
-from eventstore.maintenance.salvage import LOST_MAX, Salvaged, salvage
-from eventstore.recorders.sqlite.damaged.carving import Carved, carve
+from eventstore.maintenance.salvage import Salvaged, salvage
+from eventstore.recorders.errors import DatabaseError
+from eventstore.recorders.sqlite.readable import Readable, copy_readable
 from eventstore.recorders.urls import as_url, parse
 from eventstore.stored.database import translated
 from foldlog.cli import terminal
@@ -23,10 +22,6 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
 from foldlog.words.gist import count
-
-_ROW_BYTES_MIN = 64
-_LOST_MIN = 10_000
-"""A file that was cut off may have held more events than the rest of it has room for."""
 
 
 def run(
@@ -41,10 +36,10 @@ def run(
 ) -> int:
     """Copy the sound events of a damaged store to a new store, and report what is lost.
 
-    The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
+    Everything that SQLite can still read is copied. The file is not changed; end the programs that use it first. An
     event that says so replaces each lost event. Undamaged conversations keep their heads. If the end of a conversation
-    may be lost too, the report says so. Exit status 1 if an event is lost or may be, or if the file is cut off; 2 if
-    nothing can be copied, and then no file is left.
+    may be lost too, the report says so. Exit status 1 if an event is lost or may be, or if SQLite cannot read the whole
+    file; 2 if nothing can be copied, and then no file is left.
 
     Example: foldlog salvage damaged.db rescued.db
     """
@@ -54,55 +49,39 @@ def run(
     done: list[Salvaged] = []
     with (
         translated(),
-        _readable(_url(source), to) as (old, carved),
+        _readable(_url(source), to) as (old, readable),
         open_or_create(to) as new,
         terminal.progress() as bars,
     ):
         use_store(source)
         bar = bars.add_task("salvaging", unit="events", total=events_total(old))
-        ends = {} if carved is None else {key: VerifyFinding(*end) for key, end in carved.ends.items()}
-        earlier = losses_of(old.database.recorder)
-        of_file = _of_file(source, carved)
-        for each in salvage(old, new, lost_max=_lost_max(_path(_url(source))), ends=ends, of_file=of_file):
+        for each in salvage(old, new, ends=readable.ends):
             bars.advance(bar, each.events)
             done.append(each)
+    unreadable = _unreadable(source, readable)
     if all(each.problem is not None for each in done):
-        _warn(done, source, target, of_file, carved)
+        _warn(done, target, unreadable)
         raise Refused(f"nothing of {store_name(source)} could be copied")
-    there, recorded = (0, 0) if carved is None else carved.pages
-    read, not_read = (0, 0) if carved is None else carved.frames
-    nameless = 0 if carved is None else carved.nameless
     if as_json:
         conversations = [_document(each) for each in done]
-        document: dict[str, Any] = {"from": source, "to": target, "conversations": conversations, "nameless": nameless}
-        document["pages"] = None if carved is None else {"there": there, "recorded": recorded}
-        terminal.emit(document | {"frames": None if carved is None else {"read": read, "not_read": not_read}})
+        document: dict[str, Any] = {"from": source, "to": target, "conversations": conversations}
+        terminal.emit(document | {"nameless": readable.nameless, "unreadable": list(readable.tables)})
     else:
         _sum_up(done, target)
-    _warn(done, source, target, of_file, carved)
-    for loss in earlier:
-        where = "" if loss.conversation is None else f"conversation {loss.conversation!r}, "
-        terminal.note(f"{where}{loss.finding()}; nothing more of it can be had here")
-    is_sound = not nameless and there == recorded and not not_read
-    return DONE if all(each.whole for each in done) and is_sound else FINDINGS
+    _warn(done, target, unreadable)
+    return DONE if all(each.whole for each in done) and not unreadable else FINDINGS
 
 
-def _of_file(source: str, carved: Carved | None) -> list[str]:
+def _unreadable(source: str, readable: Readable) -> list[str]:
     """Return what is lost of the file as a whole."""
-    lost = []
-    if carved is not None and carved.nameless:
-        named = count(carved.nameless, "conversation")
+    lost = [f"SQLite cannot read all of the table {table!r} of {source}" for table in readable.tables]
+    if readable.nameless:
+        named = count(readable.nameless, "conversation")
         lost.append(f"{named} without a name, which is lost: nothing of it was copied")
-    if carved is not None and carved.pages[0] < carved.pages[1]:
-        there, recorded = carved.pages
-        lost.append(
-            f"{source} is cut off: {there:,} of {recorded:,} pages are there; conversations, idempotency keys and the "
-            f"ends of conversations may be lost"
-        )
     return lost
 
 
-def _warn(done: list[Salvaged], source: str, target: str, of_file: Sequence[str], carved: Carved | None) -> None:
+def _warn(done: list[Salvaged], target: str, unreadable: Sequence[str]) -> None:
     """Print what is lost of each conversation, and of the file as a whole."""
     for each in done:
         if each.problem is not None:
@@ -115,44 +94,37 @@ def _warn(done: list[Salvaged], source: str, target: str, of_file: Sequence[str]
                 f"conversation {each.conversation!r}: event {each.view_ends} is lost and changed the View, so there is "
                 f"no View from there on; '{fork}' makes a conversation that ends before it"
             )
-    for problem in of_file:
+    for problem in unreadable:
         terminal.warn(problem)
-    read, not_read = (0, 0) if carved is None else carved.frames
-    if not_read:
-        terminal.warn(
-            f"{source}-wal is damaged: SQLite reads {read:,} of its frames, and not the {not_read:,} after them; the "
-            f"sound ones of these were copied too"
-        )
 
 
 @contextmanager
-def _readable(source: str, target: str) -> Iterator[tuple[Store, Carved | None]]:
-    """Yield the source as a readable store. The rows of a damaged file are first written to a file beside the target;
-    for a file, yield also the numbers of what was found in it.
-    """
+def _readable(source: str, target: str) -> Iterator[tuple[Store, Readable]]:
+    """Yield the source as a readable store. The readable rows of a file are first copied beside the target."""
     path = _path(source)
     if path is None:
         with open_existing(source) as store:
-            yield store, None
+            yield store, Readable(0, 0, (), {})
         return
     if not os.path.exists(path):
         raise Refused(f"{path} does not exist")
-    carved = f"{_path(target) or path}.rows-{os.getpid()}"
+    copied = f"{_path(target) or path}.rows-{os.getpid()}"
     try:
-        found = carve(path, carved)
-        if found.conversations == 0:
-            raise Refused(f"{path} has no readable conversation; nothing was written")
-        with open_store(f"sqlite:///{carved}") as store:
-            yield store, found
+        try:
+            readable = copy_readable(path, copied)
+        except DatabaseError as error:
+            raise Refused(f"{error}; nothing was written") from error
+        if readable.conversations == 0:
+            raise Refused(
+                f"SQLite cannot read a conversation of {path}; nothing was written. Restore a backup, or recover the "
+                f"file with SQLite first (docs/how-to/damaged.md)"
+            )
+        with open_store(f"sqlite:///{copied}") as store:
+            yield store, readable
     finally:
         for suffix in ("", "-wal", "-shm", "-queue"):
-            if os.path.exists(carved + suffix):
-                os.unlink(carved + suffix)
-
-
-def _lost_max(path: str | None) -> int:
-    """Return how many consecutive events can be missing: a file held only what fits into it."""
-    return LOST_MAX if path is None else min(max(_LOST_MIN, os.path.getsize(path) // _ROW_BYTES_MIN), LOST_MAX)
+            if os.path.exists(copied + suffix):
+                os.unlink(copied + suffix)
 
 
 def _url(named: str) -> str:

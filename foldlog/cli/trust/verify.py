@@ -33,8 +33,7 @@ def run(
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
     end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads).
-    Erased conversations are listed and are not findings. In a store that 'foldlog salvage' made, what was lost before
-    is named again, apart from new damage; exit status 1.
+    Erased conversations are listed and are not findings.
 
     Example: foldlog verify --heads heads.json
     """
@@ -50,15 +49,12 @@ def run(
         else:
             for verdict in verdicts:
                 _show_erased(verdict)
-    for name, finding in (*found.findings, *found.lost):
+    for name, finding in found.findings:
         terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if found.damaged:
         terminal.note("'foldlog salvage' copies the sound events to a new store; a backup may have all of them")
-    if found.lost:
-        terminal.note("what was lost before a salvage cannot be salvaged again; a backup or the source may have it")
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
-        outcome += f"; {count(len(found.lost), 'earlier loss', 'earlier losses')}, named above" if found.lost else ""
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
@@ -72,13 +68,11 @@ class _Found:
         self.conversations = self.events = self.erased = self.unchecked = 0
         self.damaged = False
         self.findings: list[tuple[str | None, str]] = []
-        self.lost: list[tuple[str | None, str]] = []
 
     def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
-            self.lost += [(verdict.conversation, str(finding)) for finding in verdict.lost]
             self.damaged |= not all(finding.needs_key for finding in verdict.findings)
             if verdict.conversation is None:
                 continue
@@ -97,8 +91,7 @@ class _Found:
             "checked": {"conversations": self.conversations, "events": self.events, "erased": self.erased},
             "unchecked": self.unchecked,
             "database": [finding for name, finding in self.findings if name is None],
-            "lost": [finding for name, finding in self.lost if name is None],
-            "sound": not self.findings and not self.lost,
+            "sound": not self.findings,
         }
 
 
@@ -107,7 +100,7 @@ def _status(verdict: Verdict) -> str:
         return "unchecked"
     if verdict.findings:
         return "damaged"
-    return "salvaged" if verdict.lost else "sound" if verdict.erasure is None else "erased"
+    return "sound" if verdict.erasure is None else "erased"
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:
@@ -117,7 +110,6 @@ def _document(verdict: Verdict) -> dict[str, Any]:
         "head": None if verdict.head is None else verdict.head.hex(),
         "status": _status(verdict),
         "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
-        "lost": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.lost],
     }
     if verdict.generation:
         document["generation"] = verdict.generation

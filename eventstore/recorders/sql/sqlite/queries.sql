@@ -380,36 +380,26 @@ SELECT key_id FROM used WHERE key_id IS NOT NULL
 -- name: trackings_behind
 SELECT application FROM tracking GROUP BY application HAVING max(notification_id) < ? ORDER BY application
 
--- name: carve_conversation
-INSERT OR IGNORE INTO conversations
-VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)
+-- name: facts_to_salvage
+SELECT name, value FROM store WHERE name = 'event_bytes_max'
 
--- name: carve_event
-INSERT OR REPLACE INTO events
-VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, iif(?, CAST(? AS TEXT), ?))
+-- The index has the names of conversations whose own rows cannot be read. Their salts are lost.
+-- name: names_in_index
+SELECT key, id FROM conversations INDEXED BY conversations_by_id WHERE visible
 
--- name: carve_damaged_event
-INSERT OR IGNORE INTO events
-SELECT ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, iif(?, CAST(? AS TEXT), ?)
-WHERE NOT EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id = ?)
+-- name: salvage_name
+INSERT OR IGNORE INTO conversations (key, id, visible, created_at, salt) VALUES (?, CAST(? AS TEXT), 1, 0, x'')
 
--- name: carved_versions
-SELECT conversations.key, coalesce(max(events.id) + 1, iif(parent IS NULL, 0, parent_version), 0)
-FROM conversations LEFT JOIN events ON events.conversation = conversations.key
-GROUP BY conversations.key
+-- name: salvaged_conversations
+SELECT (SELECT count(*) FROM conversations), (
+    SELECT count(DISTINCT conversation) FROM events WHERE conversation NOT IN (SELECT key FROM conversations)
+)
 
--- name: carved_row
-SELECT 1 FROM events WHERE position = ?
+-- name: salvaged_ends
+SELECT key, (SELECT max(id) FROM events WHERE conversation = key) FROM conversations WHERE erased_at IS NULL
 
--- name: carved_at_least
-SELECT key, max(version), why FROM (
-    SELECT parent AS key, parent_version AS version, 'a fork of it began after' AS why FROM conversations
-    UNION ALL SELECT key, published, 'it was imported with' FROM conversations
-    UNION ALL SELECT conversation, event + 1, 'a value that stands beside an event shows' FROM attached
-) WHERE key IS NOT NULL AND version IS NOT NULL GROUP BY key
-
--- name: carve_key
-INSERT OR IGNORE INTO idempotency_keys VALUES (?, CAST(? AS TEXT), ?, ?, ?)
+-- name: last_in_index
+SELECT max(id) FROM events INDEXED BY events_by_id WHERE conversation = ?
 
 -- name: attached
 SELECT event, name, encoding FROM attached
@@ -447,9 +437,3 @@ DELETE FROM attachments WHERE rowid IN (SELECT rowid FROM attachments WHERE conv
 SELECT count(*) FROM attachments a WHERE NOT EXISTS (
     SELECT 1 FROM attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
 ) OR NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = a.conversation)
-
--- name: carve_attachment
-INSERT OR IGNORE INTO attachments (conversation, name, encoding, body) VALUES (?, ?, ?, ?)
-
--- name: carve_attached
-INSERT OR IGNORE INTO attached (conversation, event, name, encoding) VALUES (?, ?, ?, ?)

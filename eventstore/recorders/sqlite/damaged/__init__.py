@@ -1,5 +1,4 @@
-"""Recovery of rows from a damaged file, for ``foldlog salvage``.
+"""The pages of a file and its log, parsed without SQLite.
 
-pages     the pages of a file and its log, parsed without SQLite
-carving   the rows on those pages, back at their places (docs/decisions/0063-our-own-reader-of-damaged-pages.md)
+pages     the pages, their rows and their order
 """

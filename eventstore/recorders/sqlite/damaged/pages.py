@@ -4,8 +4,6 @@ Every page that looks like a leaf of a table, or like any page of an index, is r
 do not matter. So a damaged page loses only its own rows. The newest state counts: pages come from the write-ahead log,
 else from the file. SQLite reads the log up to its first damaged frame; later frames are read here too, if their
 checksums show that they were committed. Format: https://www.sqlite.org/fileformat2.html.
-
-Why SQLite's own recovery does not do: ``docs/decisions/0063-our-own-reader-of-damaged-pages.md``.
 """
 
 from __future__ import annotations
