@@ -191,7 +191,8 @@ class Store:
         present.
 
         Keep the last position and continue after it later: no event is missed or comes twice, and no later commit gets
-        an earlier position. Raises ``CorruptEvent`` at an unreadable event; continue after its ``position``. Cost: the
+        an earlier position. Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises
+        ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog salvage`` copies the others. Cost: the
         events yielded, read a page at a time.
         """
         whole("after_position", after_position)
@@ -204,12 +205,12 @@ class Store:
         while limit is None or yielded < limit:
             size = PAGE if limit is None else min(PAGE, limit - yielded)
             with translated():
-                page, more = self.database.readable_places(after_position, size)
+                page = self.database.followed(after_position, size)
             for each in recorded(page):
                 if isinstance(each, CorruptEvent):
                     raise each
                 yield each
-            if not more:
+            if len(page) < size:
                 return
             yielded += len(page)
             after_position = page[-1].position

@@ -161,7 +161,7 @@ class ConversationBatches(Conversations):
 class _BatchSubscription(PollingSubscription):
     def select(self, after: int | None) -> Sequence[Notification]:
         with errors_of_the_library():
-            rows, _ = self.store_recorder.database.readable_places(after or 0, BATCH_MAX)
+            rows = self.store_recorder.database.followed(after or 0, BATCH_MAX)
         if not rows:
             return ()
         last = rows[-1]

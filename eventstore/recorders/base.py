@@ -245,11 +245,6 @@ class RecorderOfFile(Protocol):
         restored from an earlier backup. Return None if this file itself gave it.
         """
 
-    def places_after(self, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
-        """Return the next positions at which events stand, with conversation and id, from indexes alone: for a file
-        whose rows cannot be read there. Cost: the index of all events.
-        """
-
     def left_of_erased(self) -> Sequence[int]:
         """Return the keys of erased conversations that still have rows, because their erasure was interrupted."""
 

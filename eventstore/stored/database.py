@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
-from eventstore.recorders.base import Reader, Recorder, RecorderOfFile
-from eventstore.recorders.errors import RecorderError, is_damage
+from eventstore.recorders.base import Reader, Recorder
+from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
@@ -30,7 +30,6 @@ from eventstore.stored.rows import Batch, erasure_row, events_between, present
 T = TypeVar("T")
 
 _KNOWN_MAX = 10_000
-_PLACES = 1_000
 _LIMIT = "event_bytes_max"
 _new = tuple.__new__  # what Segment(...) calls, without the call around it
 
@@ -62,14 +61,6 @@ class Segment(NamedTuple):
     has_records: bool = True
 
 
-class PlacesBehind(NamedTuple):
-    """The next places after a position in a damaged file, from its index, at a moment of the file."""
-
-    after: int
-    moment: str
-    places: Sequence[tuple[int, str, int]]
-
-
 class Database:
     """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe.
 
@@ -91,7 +82,6 @@ class Database:
         """Conversations as this process found or left them last."""
         self.written: dict[str, list[Batch]] = {}
         """What was appended to the conversations that somebody watches."""
-        self._behind_damage = PlacesBehind(-1, "", ())
         self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
 
     @property
@@ -319,38 +309,9 @@ class Database:
             return [row._replace(encoding=DAMAGED, body=problem) for row in stored]
         return self.codec_of(found).decoded(stored, self)
 
-    def readable_places(self, after_position: int, limit: int) -> tuple[Sequence[DecodedRow], bool]:
-        """Read rows as ``placed_rows``, and return whether there may be more. Where the file is damaged, a damaged row
-        stands in the place of each row that cannot be read. Cost: one query. At the first row that cannot be read about
-        ten queries and a walk through an index of all events; at those that follow it, one query.
-        """
-        size = 1 if self._behind_damage.after == after_position else limit
-        while True:
-            try:
-                read = partial(self.placed_rows, after_position=after_position, limit=size)
-                rows = self.recorder.query(read)
-            except RecorderError as error:
-                if not is_damage(error) or not isinstance(self.recorder, RecorderOfFile):
-                    raise
-                if size > 1:
-                    size //= 2
-                    continue
-                _, moment, places = self._places_after(self.recorder, after_position)
-                if not places:
-                    return (), False
-                position, conversation, event_id = places[0]
-                self._behind_damage = PlacesBehind(position, moment, places[1:])
-                problem = place_unreadable(error).encode()
-                lost = Row(event_id, "", 0, False, False, 0, DAMAGED, problem, b"")
-                return (DecodedRow(position, conversation, lost),), True
-            return rows, len(rows) == size
-
-    def _places_after(self, recorder: RecorderOfFile, position: int) -> PlacesBehind:
-        """Return the next places in a damaged file; many at a time, as long as nothing is committed."""
-        known, moment = self._behind_damage, self.recorder.value("data_version")
-        if known.after == position and known.moment == moment and known.places:
-            return known
-        return PlacesBehind(position, moment, recorder.places_after(position, _PLACES))
+    def followed(self, after_position: int, limit: int) -> Sequence[DecodedRow]:
+        """Read rows as ``placed_rows``, in a read transaction of its own."""
+        return self.recorder.query(partial(self.placed_rows, after_position=after_position, limit=limit))
 
     # -- the limit ----------------------------------------------------------------------------------------------------
 
@@ -440,11 +401,6 @@ def translated() -> Iterator[None]:
 def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
     """Return the error that a caller of the store gets for an error of a recorder."""
     return StoreUnavailable(str(error)) if error.passing else StoreUnusable(str(error))
-
-
-def place_unreadable(error: RecorderError) -> str:
-    """Return the problem of an event whose place in a damaged file cannot be read."""
-    return f"its place in the file cannot be read ({error.__cause__ or error})"
 
 
 NOBODYS = RowCodec.of("")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
 from eventstore.errors import CorruptEvent, StoreUnusable
 from eventstore.events import Event
 from eventstore.recorders.base import Reader
-from eventstore.recorders.errors import RecorderError, is_damage
+from eventstore.recorders.errors import is_damage
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database, place_unreadable
+from eventstore.stored.database import Database
 from eventstore.stored.read_transaction import ReadTransaction, find_again, read_existing
 
 T = TypeVar("T")
@@ -25,42 +26,37 @@ def pages(
 ) -> Iterator[Iterable[T]]:
     """Yield the results of ``read`` for each page. The first, often the only one, is read with the conversation."""
 
-    def opening(reading: ReadTransaction, size: int = PAGE) -> tuple[Conversation, Iterable[T]]:
-        return reading.found, page(reading, start, size, reading.version)
+    def opening(reading: ReadTransaction) -> tuple[Conversation, Iterable[T]]:
+        return reading.found, page(reading, start, reading.version)
 
-    def following(reader: Reader, first: int, size: int) -> Iterable[T]:
-        return page(find_again(database, reader, found), first, size, found.version)
+    def following(reader: Reader, first: int) -> Iterable[T]:
+        return page(find_again(database, reader, found), first, found.version)
 
-    def page(reading: ReadTransaction, first: int, size: int, version: int) -> Iterable[T]:
-        end = min(first + size, stop, version)
+    def page(reading: ReadTransaction, first: int, version: int) -> Iterable[T]:
+        end = min(first + PAGE, stop, version)
         return read(reading, first, end) if first < end else ()
 
-    def parts(first: int, size: int) -> Iterator[Iterable[T]]:
-        """Yield a page, in halves where a damaged database cannot read it, down to the event that is damaged."""
-        try:
-            yield database.query(partial(following, first=first, size=size))
-        except StoreUnusable as error:
-            damage = error.__cause__
-            if not isinstance(damage, RecorderError) or not is_damage(damage):
-                raise
-            if size == 1:
-                raise CorruptEvent(found.id, first, place_unreadable(damage)) from error
-            yield from parts(first, size // 2)
-            yield from parts(first + size // 2, size - size // 2)
-
     def all_pages() -> Iterator[Iterable[T]]:
-        yield from parts(start, PAGE) if opened is None else (opened,)
+        yield opened
         for first in range(start + PAGE, min(stop, found.version), PAGE):
-            yield from parts(first, PAGE)
+            with _named(name, first):
+                following_page = database.query(partial(following, first=first))
+            yield following_page
 
-    opened: Iterable[T] | None = None
-    try:
+    with _named(name, start):
         found, opened = database.query(partial(read_existing, database, name, opening))
+    return all_pages()
+
+
+@contextmanager
+def _named(conversation: str, first: int) -> Iterator[None]:
+    """Raise ``CorruptEvent`` where the database cannot read a page of the file, so that others can be read on."""
+    try:
+        yield
     except StoreUnusable as error:
         if not is_damage(error.__cause__):
             raise
-        found, _ = database.query(partial(read_existing, database, name, partial(opening, size=0)))
-    return all_pages()
+        raise CorruptEvent(conversation, first, f"it, or an event after it, cannot be read ({error})") from error
 
 
 def pages_back(database: Database, name: str, start: int, stop: int) -> Iterator[list[Event]]:

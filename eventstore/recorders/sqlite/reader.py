@@ -32,7 +32,6 @@ from eventstore.recorders.types import (
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""
-_POSITION_MAX: Final = 2**63 - 1
 _id: Final = itemgetter(0)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
@@ -125,13 +124,7 @@ class SQLiteReader:
         if self._check_file is not None:
             self._check_file()
         erasures = self._execute(SQL["erasures_after"], (after_position, limit)).fetchall()
-        try:
-            rows = self._placed_rows(after_position, limit)
-        except sqlite3.DatabaseError:
-            places = self.places_after(after_position, 1) if erasures and limit == 1 else ()
-            if not places or erasures[0][0] > places[0][0]:
-                raise
-            rows = []  # who reads around a damaged row must meet the erasure before it
+        rows = self._placed_rows(after_position, limit)
         return in_order(rows, map(_placed_erasure, erasures), limit) if erasures else rows
 
     def _placed_rows(self, after_position: int, limit: int) -> list[PlacedRow]:
@@ -157,27 +150,6 @@ class SQLiteReader:
                 break
             after_position = before
         return placed
-
-    def places_after(self, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
-        """Find the next places as ``_placed_rows`` does, without the rows."""
-        places: list[tuple[int, str, int]] = []
-        while len(places) < limit:
-            block = self._publication(position)
-            if block is not None and block[2] <= position + 1:
-                key, conversation_id, first, size, erased = block
-                if not erased:
-                    bounds = (key, position + 1 - first, size, limit - len(places))
-                    ids = self._execute(SQL["ids_in_index"], bounds).fetchall()
-                    places += [(first + event_id, conversation_id, event_id) for (event_id,) in ids]
-                position = first + size - 1
-                continue
-            before = _POSITION_MAX if block is None else block[2] - 1
-            found = self._execute(SQL["places_in_index"], (position, before, limit - len(places))).fetchall()
-            places += [(place, self._id_of(key), event_id) for place, key, event_id in found]
-            if block is None:
-                break
-            position = before
-        return places
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False

@@ -153,10 +153,6 @@ class SQLiteRecorder:
         with _ReadTransaction(self, "read") as connection:
             return epochs.lost_after(connection, position)
 
-    def places_after(self, position: int, limit: int) -> Sequence[tuple[int, str, int]]:
-        with _ReadTransaction(self, "read") as connection:
-            return SQLiteReader(connection).places_after(position, limit)
-
     def left_of_erased(self) -> Sequence[int]:
         with _ReadTransaction(self, "read") as connection:
             return maintenance.left_of_erased(connection)

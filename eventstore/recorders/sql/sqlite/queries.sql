@@ -176,14 +176,6 @@ FROM events e WHERE e.position >= ? AND e.position <= ?
 ORDER BY e.position LIMIT ?
 
 -- The index of ids has no bodies, and is on other pages than the rows. "+": it must not look for the rows.
--- name: places_in_index
-SELECT position, conversation, id FROM events e INDEXED BY events_by_id WHERE +position > ? AND +position <= ?
-    AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
-ORDER BY +position LIMIT ?
-
--- name: ids_in_index
-SELECT id FROM events INDEXED BY events_by_id WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
-
 -- name: publication_at
 SELECT key, id, first_position, published, erased_at IS NOT NULL FROM conversations
 WHERE first_position <= ? AND published IS NOT NULL ORDER BY first_position DESC LIMIT 1
