@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 
 from eventstore import CondensationAction, Message, open_store
-from eventstore.stored.database import Database
 from foldlog.cli import terminal
 from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
@@ -354,11 +353,11 @@ FIND = [
         "import torn.jsonl --db new.db",
         "import torn --db new.db",
         "rekey",
+        "redact c01 1 --reason x --yes",
     ),
 ]
 DO_NOT = [
     "search x*",
-    "redact c01 1 --reason x --yes",
     "recent",
     "condensers",
     "view c00",

@@ -10,11 +10,10 @@
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-writers-wait-in-order.md)
     checkpoints   the log is written back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
-    checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
     maintenance   copy, rewrite and check the file as a whole; replacing: put another file in its place
-    readable      copies the rows that SQLite can read of a damaged file; damaged: pages, read without SQLite
+    readable      copies the rows that SQLite can read of a damaged file
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file
 

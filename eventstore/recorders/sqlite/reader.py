@@ -34,6 +34,7 @@ _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""
 _id: Final = itemgetter(0)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
+_POSITION_MAX: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
     "structural": SQL["structural_rows"],

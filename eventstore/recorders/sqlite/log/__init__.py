@@ -1,1 +1,0 @@
-"""The frames of a write-ahead log, for the pages of a damaged file."""
