@@ -75,7 +75,7 @@ class Writing(Protocol):
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close what is useless after a failure of the database. Return what makes an error for each caller, since
-        raising one writes a traceback into it; None where the database did not fail: the error came from outside.
+        raising one writes a traceback into it; None where the error came from outside, or after the commit.
         """
 
     def release(self) -> None:
@@ -126,11 +126,6 @@ class CommitQueue:
         if jobs:
             self._commit(jobs)
         return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
-
-    def refuse_nested(self) -> None:
-        """Raise ``InterfaceError`` if this thread is inside a write."""
-        if mark_of(self._database) in INSIDE:
-            raise nested(self._name)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
@@ -315,10 +310,9 @@ class CommitQueue:
                 elif not job.done and job is not interrupted:
                     again.append(job)
             waiting = again + self._waiting
-            following = waiting[0] if waiting else None
-            if following is not None:
-                _wake(following)
-            self._group, self._waiting, self._leader = [], waiting[1:], following
+            if waiting:
+                _wake(waiting[0])
+            self._group, self._waiting, self._leader = [], waiting[1:], waiting[0] if waiting else None
 
 
 def _wake(job: Job[Any]) -> None:

@@ -45,14 +45,6 @@ def note_committed(error: BaseException) -> None:
     error.add_note("foldlog: the transaction that this interrupted was committed; its events are written")
 
 
-def note_in_doubt(error: BaseException) -> None:
-    """Add to an exception from outside that it is unknown whether the events of the interrupted write are stored."""
-    error.add_note(
-        "foldlog: this interrupted a commit, and whether its events are written is not known; "
-        "append them again with the same idempotency key, or read the conversation"
-    )
-
-
 def _forget_other_threads() -> None:
     """Keep only the marks of the thread that forked: in the child, new threads may get the numbers of the others."""
     me = get_ident()

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import OperationalError, RecorderError
-from eventstore.recorders.nesting import note_committed, note_in_doubt
+from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlow
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
@@ -54,7 +54,7 @@ class Call(Generic[T]):
         if stands:
             note_committed(error)
         elif stands is None or self._is_in_doubt:
-            note_in_doubt(error)
+            _note_in_doubt(error)
 
     def attempt(
         self, begin: Callable[[PostgresVersionCache | None], PostgresTransaction], versions: PostgresVersionCache
@@ -117,3 +117,11 @@ class Call(Generic[T]):
 
 def _not_written(error: TooSlow) -> OperationalError:
     return OperationalError(f"{error}; nothing was written")
+
+
+def _note_in_doubt(error: BaseException) -> None:
+    """Add to an exception from outside that it is unknown whether the events of the interrupted write are stored."""
+    error.add_note(
+        "foldlog: this interrupted a commit, and whether its events are written is not known; "
+        "append them again with the same idempotency key, or read the conversation"
+    )

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.errors import DatabaseError, ReadOnly
 from eventstore.recorders.group_commit import CommitQueue
+from eventstore.recorders.nesting import INSIDE, mark_of, nested
 from eventstore.recorders.sqlite import epochs, maintenance, process_forks, schema
 from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.connections import (
@@ -176,8 +177,8 @@ class SQLiteRecorder:
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
         does not end within the patience; the recorder then closes when that write ends.
         """
-        if self._lock is not None:
-            self._queue.refuse_nested()
+        if mark_of(self._database) in INSIDE:
+            raise nested(self.path)
         self._close_because("it was closed")
         self._checkpoints.stop(self._patience_s)
         self._close_poller()

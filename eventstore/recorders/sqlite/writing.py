@@ -172,7 +172,7 @@ class SQLiteWriting:
         An fsync reports its failure only once, and the system may have dropped the unwritten pages from its cache: a
         second attempt would seem to succeed.
         """
-        if not is_ours(error):
+        if not is_ours(error) or self._stage == _COMMITTED:
             return None
         commit_failed = self._stage == _COMMIT_FAILED
         if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
