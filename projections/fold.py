@@ -280,10 +280,6 @@ class _Folding:
             self._changed = [*self._start, *self._added]
         return self._changed
 
-    @_items.setter
-    def _items(self, items: list[Event]) -> None:
-        self._changed = items
-
     def state(self, version: int) -> ViewState:
         items = self._start.plus(self._added) if self._changed is None else Items(self._changed)
         return ViewState(version, items, self._requested, self._left_behind, self._register, self._tomb)
@@ -327,9 +323,9 @@ class _Folding:
 
     def _condense(self, action: CondensationAction) -> None:
         if self._register is not None:
-            self._items = insert_register(self._items, self._register)
+            self._changed = insert_register(self._items, self._register)
             self._register = None
-        self._forget(named_places(action, [event.id for event in self._items]))
+        self._forget(_named_places(action, [event.id for event in self._items]))
         if action.summary is not None and action.summary_offset is not None:
             self._items.insert(clamp(action.summary_offset), summary_event(action))
 
@@ -349,13 +345,14 @@ class _Folding:
         items, start, stop = self._items, places[0], places[-1] + 1
         if len(places) == stop - start:
             gone = items[start:stop]
-            self._items = items[:start] + items[stop:]
+            rest = items[:start] + items[stop:]
         else:
             gone = [items[place] for place in places]
             ids = {event.id for event in gone}
-            self._items = [event for event in items if event.id not in ids]
+            rest = [event for event in items if event.id not in ids]
         shown = items if self._register is None else insert_register(items, self._register)
         self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
+        self._changed = rest
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
@@ -363,8 +360,8 @@ def _places_of_changes(events: Sequence[Event]) -> list[int]:
     return [place for place, event in enumerate(events) if type(event) in MAY_BE_STRUCTURAL or not event.shown]
 
 
-def named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
-    """Return the places, ascending, of the ids that a native condensation forgets. Later events are not affected."""
+def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
+    """Return the places, ascending, of the ids of a View that a native condensation forgets."""
     named = action.given_ids
     if named is None:
         start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0

@@ -75,16 +75,18 @@ class _OpenCalls:
         waiting = self.waiting
         for event in events:
             if type(event) is Action:
-                waiting.append(event.id if event.call_id is None else event.call_id)
-                if event.response_id in elsewhere and event.response_id is not None:
+                call_id, response_id = event.call_id, event.response_id
+                waiting.append(event.id if call_id is None else call_id)
+                if response_id is not None and response_id in elsewhere:
                     return False
                 if event.thinking:
                     self.thinking = True
             elif type(event) is Observation:
-                call = event.cause if event.call_id is None else event.call_id
+                call_id = event.call_id
+                call = event.cause if call_id is None else call_id
                 if call in waiting:
                     waiting.remove(call)
-                elif event.call_id is None and self._may_wait_by_call_id():
+                elif call_id is None and self._may_wait_by_call_id():
                     return False
         return True
 

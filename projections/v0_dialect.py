@@ -4,6 +4,9 @@ A condensation from V0 names ids of the *source*. It forgets every event with su
 later ones. It forgets condensations and requests as well, and itself, which matters if an id is repeated. Only the
 newest summary is shown, and each reading applies its offset again.
 
+A condensation of V0 cannot be translated into a native one when it is imported: 59 of 440 recorded histories would show
+another View, because the summary moves as events come, and events that come later are forgotten as well.
+
 So the state of a View keeps two things for this dialect: a *tomb*, the source ids that are forgotten for good, and a
 *register*, the newest summary with its offset. The first native condensation takes the summary out of the register and
 fixes its place.
