@@ -227,7 +227,6 @@ class _Change:
     def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
         if key is not None:
             transaction.change(found.key, NewMark(mark_of(key, found, mark)))
-            transaction.known.clear()
 
     # -- its rows -----------------------------------------------------------------------------------------------------
 

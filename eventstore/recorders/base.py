@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from eventstore.recorders.changes import Change
 from eventstore.recorders.types import (
@@ -35,11 +35,9 @@ PATIENCE_S: Final = 60.0
 class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
-    known: dict[str, Any]
-    """The version cache: conversations by id, as the store knows them in this transaction. A recorder may keep it from
-    one write transaction to the next. It empties the cache where a conversation may have changed: another process has
-    committed, a transaction was rolled back, or something other than following events was written. Marks belong to the
-    store, so code that changes a mark updates this cache too.
+    era: int | None
+    """A number that no other recorder has. While write transactions have the same, conversations have changed only by
+    rows that one cache has noted: see ``Transaction.insert``. None where the recorder cannot know that.
     """
 
     def value(self, name: str) -> str:
@@ -127,10 +125,11 @@ class Transaction(Reader, Protocol):
         conversation that it replaces is not erased, or was replaced already.
         """
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first position is known once the transaction
         is committed. An id that exists: ``IntegrityError``, here or at the commit. ``follow``: the rows follow the last
-        row of the conversation as this transaction found it, and the caller keeps ``known`` right.
+        row of the conversation as this transaction found it, and this cache notes how they leave it. A new ``era``
+        begins where another cache noted the last ones, and without ``follow``.
 
         ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
         ``IntegrityError`` where it is not staged any more.
@@ -213,9 +212,10 @@ class Recorder(Protocol):
         conversations, with spaces between.
         """
 
-    def as_left(self, conversation: str) -> Any:
-        """Return the ``known`` conversation as this recorder's last commit left it; None where it is not known, a
-        transaction is in progress, or another connection has committed since. Cost: some system calls.
+    def era(self) -> int | None:
+        """Return the era of write transactions (``Reader.era``) as the last commit of this process left it. None where
+        a transaction is in progress or another connection has committed since, and where that is not cheap to know.
+        Cost: some system calls.
         """
 
     def purge(self) -> bool:

@@ -22,6 +22,7 @@ from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
+from eventstore.stored.known import Known, KnownConversations
 from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
@@ -29,17 +30,9 @@ from eventstore.stored.rows import Batch, erasure_row, events_between, present
 
 T = TypeVar("T")
 
-_KNOWN_MAX = 10_000
+_PASTS_MAX = 10_000
 _LIMIT = "event_bytes_max"
 _new = tuple.__new__  # what Segment(...) calls, without the call around it
-
-
-class Known(NamedTuple):
-    """A checked conversation as this process found or left it: as stored, with its salt decrypted, and its codec."""
-
-    stored: Conversation
-    plain: Conversation
-    codec: RowCodec
 
 
 class DecodedRow(NamedTuple):
@@ -64,8 +57,7 @@ class Segment(NamedTuple):
 class Database:
     """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe.
 
-    It remembers each conversation as it was found. A conversation that is still the same needs no check and no key
-    again: the damage of an index, or a row that was changed without the key, would show as another conversation.
+    It remembers each conversation as it was found. The mark of one that is still the same need not be read again.
     """
 
     def __init__(
@@ -78,8 +70,7 @@ class Database:
         """Whether the rows of a conversation that is not encrypted are stored as they are given."""
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
-        self.known: dict[str, Known] = {}
-        """Conversations as this process found or left them last."""
+        self.known = KnownConversations()
         self.written: dict[str, list[Batch]] = {}
         """What was appended to the conversations that somebody watches."""
         self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
@@ -125,11 +116,14 @@ class Database:
         None where only a question to the database can tell, and where some of them are structural. Cost: some system
         calls, and the new events.
         """
+        known = self.known.get(before.id)  # first: a transaction may begin now and note what it takes back
+        if known is None or known.era is None:
+            return None
         try:
-            known: Known | None = self.recorder.as_left(before.id)
+            era = self.recorder.era()
         except RecorderError as error:
             raise unavailable(error) from error
-        if known is None:
+        if era != known.era:
             return None
         now = known.plain
         if now.erasure is not None or now.key != before.key or now.redactions != before.redactions:
@@ -152,21 +146,22 @@ class Database:
 
         Raises ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another state.
         """
-        known = reader.known.get(conversation)
+        known = self.known.certain(conversation, reader.era)
         if known is not None:
-            plain: Conversation = known.plain
-            return plain
-        known = self.known.get(conversation)
-        if known is None:
-            if type(conversation) is not str:
-                raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-            return self._opened(reader.conversation(conversation))
+            return known.plain
+        if type(conversation) is not str:
+            raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
         found = reader.conversation(conversation)
-        return known.plain if found == known.stored else self._opened(found)
+        known = self.known.get(conversation)
+        if known is not None and known.stored == found:
+            if reader.era is not None:
+                self.known.note(known._replace(era=reader.era))
+            return known.plain
+        return self._opened(found, reader.era)
 
     def find_key(self, reader: Reader, key: int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, as ``find`` does."""
-        return self._opened(reader.conversation(key))
+        return self._opened(reader.conversation(key), reader.era)
 
     def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
         """Return a page of conversations. One that is damaged has no time and no head."""
@@ -174,20 +169,6 @@ class Database:
             found if self._is_sound(found) else found._replace(created_at=0, head=None, updated_at=None, erasure=None)
             for found in reader.conversations(start_after(after), limit)
         ]
-
-    def learn(
-        self, stored: Conversation, plain: Conversation, codec: RowCodec, versions: dict[str, Known] | None = None
-    ) -> None:
-        """Remember a conversation as it was found, or as a transaction of this process leaves it, in whose version
-        cache too. Where that transaction is taken back, nothing is lost: the conversation that is found then is another
-        one, and is checked.
-        """
-        if stored.visible:
-            known = Known(stored, plain, codec)
-            for kept in (self.known,) if versions is None else (self.known, versions):
-                if len(kept) >= _KNOWN_MAX:
-                    kept.clear()
-                kept[plain.id] = known
 
     # -- codecs -------------------------------------------------------------------------------------------------------
 
@@ -253,7 +234,7 @@ class Database:
         columns = zip(keys, names, codecs, (0, *stops[:-1]), stops, have_records, strict=True)
         past: tuple[Segment, ...] = tuple(map(_new, repeat(Segment), columns))
         if all_last:
-            if len(self._pasts) >= _KNOWN_MAX:
+            if len(self._pasts) >= _PASTS_MAX:
                 self._pasts.clear()
             self._pasts[found.key] = lineage, past
         return past
@@ -350,7 +331,7 @@ class Database:
             raise CorruptEvent(name, 0, "it is missing, and a fork needs it")
         return self.codec_of(found)
 
-    def _opened(self, found: Conversation | None) -> Conversation | None:
+    def _opened(self, found: Conversation | None, era: int | None) -> Conversation | None:
         """Return the conversation with its salt decrypted. Without its key it can be found, but not read."""
         if found is None:
             return None
@@ -359,7 +340,7 @@ class Database:
         except KeyUnavailable:
             return found
         plain = found if codec.data_key is None else found._replace(salt=codec.data_key.salt)
-        self.learn(found, plain, codec)
+        self.known.note(Known(found, plain, codec, era))
         return plain
 
     def _is_sound(self, found: Conversation) -> bool:

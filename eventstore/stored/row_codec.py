@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import repeat
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
 from eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
@@ -27,7 +26,6 @@ from eventstore.stored.compression import (
     compressed,
     decompressed,
 )
-from eventstore.stored.crc import crc32
 from eventstore.stored.hash_chain import pack
 from eventstore.stored.keys import DataKey, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark
@@ -189,27 +187,19 @@ class RowCodec(NamedTuple):
         bodies: Sequence[bytes],
         beside: Sequence[Sequence[Attachment]],
     ) -> list[Row]:
-        """Return rows with these bodies, which are compressed as their numbers say, and with what stands beside each.
-        By columns: little bytecode is executed for a row.
-        """
-        key, encrypted = self.data_key, PLAIN if self.data_key is None else ENCRYPTED
-        encodings = [
-            how | encrypted | (WITH_BYTES if some else PLAIN) for how, some in zip(compressed, beside, strict=True)
+        """Return rows with these bodies, compressed as their numbers say, and with what stands beside each."""
+        encrypted = PLAIN if self.data_key is None else ENCRYPTED
+        stored = [
+            row._replace(encoding=how | encrypted | (WITH_BYTES if some else PLAIN))
+            for row, how, some in zip(rows, compressed, beside, strict=True)
         ]
-        ids, kinds, schemas, shown, structural, times, _, _, proofs, befores, turns, _ = zip(*rows, strict=True)
-        names = list(map(str.encode, kinds, repeat("utf-8"), repeat("surrogatepass")))
-        columns = list(map(pack, ids, schemas, shown, structural, times, encodings, befores, turns))
-        if key is not None:
-            bodies = key.encrypt_all(bodies, map(_place, columns, proofs, names))
+        if self.data_key is not None:
+            bodies = self.data_key.encrypt_all(bodies, map(_place_of_row, stored))
         if any(beside):
             bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
-        # As ``hash_chain.checksum``.
-        beginnings = map(crc32, map(add, map(add, columns, names), proofs), repeat(self.checksum_seed))
-        checks = map(crc32, bodies, beginnings)
-        return list(map(_new, repeat(Row), zip(
-            ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns, checks,
-            strict=True,
-        )))  # fmt: skip
+        return hash_chain.with_checksums(
+            self.checksum_seed, [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
+        )
 
     # -- what stands beside bodies ------------------------------------------------------------------------------------
 
@@ -412,16 +402,13 @@ def _damaged(row: Row, problem: str) -> Row:
 
 
 def _place_of_row(row: Row) -> bytes:
+    """Return a row without body and checksum as bytes."""
     event_id, kind, schema, shown, structural, recorded_at, encoding, _, proof, before, turns, _ = row
-    columns = pack(event_id, schema, shown, structural, recorded_at, encoding, before, turns)
-    return _place(columns, proof, kind.encode("utf-8", "surrogatepass"))
-
-
-def _place(columns: bytes, proof: bytes, name: bytes) -> bytes:
-    """Return a row without body and checksum as bytes; ``columns`` are those that are numbers, packed."""
     what = _PLACES.get(len(proof))
     if what is None:
         raise NotAsWritten("its head is of another length")
+    columns = pack(event_id, schema, shown, structural, recorded_at, encoding, before, turns)
+    name = kind.encode("utf-8", "surrogatepass")
     return b"%b\0%b%b%b%b" % (what, columns, proof, _length(len(name)), name)
 
 

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from hashlib import sha256
 from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 from os import urandom
@@ -23,8 +22,7 @@ from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Erased, Event, UnknownEvent
 from eventstore.recorders.types import Conversation, Erasure, Row
 from eventstore.stored import hash_chain
-from eventstore.stored.crc import crc32
-from eventstore.stored.hash_chain import SALT_BYTES, pack
+from eventstore.stored.hash_chain import SALT_BYTES, link_with
 from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 
 __all__ = [
@@ -40,6 +38,7 @@ __all__ = [
     "from_microseconds",
     "not_erased",
     "note_batch",
+    "numbered",
     "present",
     "sound",
     "stored_event_of",
@@ -68,8 +67,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
     """Return the rows that append ``batch`` to ``conversation``, and the conversation as they leave it: ids dense,
     heads linked, the clock never running backwards.
 
-    Each event has a new salt of its own. ``hash_chain.link`` and ``hash_chain.checksum`` are repeated inline, because
-    every append does this. Cost: one hash and one checksum of each body.
+    Each event has a new salt of its own. Cost: one hash and one checksum of each body.
     """
     key, name, created_at, salt, event_id, updated_at, head, before, turns, *others = conversation
     if head is None:
@@ -77,24 +75,17 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
     if event_id == conversation.parent_version:
         head = hash_chain.border(name, salt, event_id, head)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
-    checksum_seed = hash_chain.checksum_seed(name)
     salts = _each_salt(urandom(SALT_BYTES * len(batch)))
-    rows = []
+    columns = []
     for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
-        what = kind.encode("utf-8", "surrogatepass")
-        head = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
-            head, salt, event_id, schema, shown, structural, recorded_at, len(what), what,
-            sha256(event_salt + body).digest(),
-        )).digest()  # fmt: skip
+        committed = hash_chain.commitment(event_salt, body)
+        head = link_with(head, salt, event_id, kind, schema, shown, structural, recorded_at, committed)
         proof = head + event_salt
-        fields = pack(event_id, schema, shown, structural, recorded_at, PLAIN, before, turns)
-        check = crc32(body, crc32(fields + what + proof, checksum_seed))
-        rows.append(_new(Row, (
-            event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, proof, before, turns, check
-        )))  # fmt: skip
+        columns.append((event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, proof, before, turns, 0))
         event_id += 1
         before += shown
         turns += structural
+    rows = hash_chain.with_checksums(hash_chain.checksum_seed(name), columns)
     left = _new(Conversation, (
         key, name, created_at, salt, event_id, recorded_at, head, before, turns, *others
     ))  # fmt: skip
@@ -209,15 +200,19 @@ def dense_events_of(codec: RowCodec, limit: Limit, stored: Sequence[Row], start:
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
     """Give ``events``, which belong to the caller, the times that a reader will see: see ``event_of``."""
-    untimed = [
-        event
-        for event in events
-        if event.timestamp is None
-        and event.origin is None
-        and type(event) is not UnknownEvent  # of which it cannot be said whether it has a time
-    ]
-    deque(map(force_setattr, untimed, repeat("timestamp"), repeat(recorded_at)), maxlen=0)
+    for event in events:
+        # Of an unknown event it cannot be said whether it has a time.
+        if event.timestamp is None and event.origin is None and type(event) is not UnknownEvent:
+            force_setattr(event, "timestamp", recorded_at)
     return events
+
+
+def numbered(batch: Sequence[Encoded], first_id: int, recorded_at: datetime) -> Sequence[Event]:
+    """Return the encoding's own events, with the ids and times that a reader will see."""
+    events = [encoded.event for encoded in batch]
+    for event_id, event in enumerate(events, first_id):
+        force_setattr(event, "id", event_id)
+    return with_times(events, recorded_at)
 
 
 def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:

@@ -19,8 +19,9 @@ from eventstore.recorders import changes
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, Known, encrypted, translated
+from eventstore.stored.database import Database, encrypted, translated
 from eventstore.stored.keys import SET_A_KEY, DataKey
+from eventstore.stored.known import Known
 from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
@@ -31,7 +32,6 @@ __all__ = [
     "InlineProjection",
     "Record",
     "WriteTransaction",
-    "append_plain",
     "begin_new",
     "check_plain",
     "past_under",
@@ -41,7 +41,6 @@ __all__ = [
 T = TypeVar("T")
 
 _body = attrgetter("body")
-_new = tuple.__new__  # what Known(...) calls, without the call around it
 
 
 class WriteTransaction(ReadTransaction):
@@ -85,7 +84,7 @@ class WriteTransaction(ReadTransaction):
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain."""
         found = self.found
-        return self._insert(rows, found.grown(rows[-1]), rows[0].id == found.version)
+        return self._insert(rows, found.grown(rows[-1]))
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones. Return their positions, and when they were recorded."""
@@ -93,9 +92,9 @@ class WriteTransaction(ReadTransaction):
         if found.sealed_key is not None:
             found = found._replace(salt=self._salt)
         rows, left = chained(found, batch, now)
-        return self._insert(rows, left, True), rows[0].recorded_at
+        return self._insert(rows, left), rows[0].recorded_at
 
-    def _insert(self, rows: Sequence[Row], left: Conversation, follow: bool) -> Place:
+    def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
         found, database = self.found, self._database
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, changes.Grown())
@@ -108,7 +107,7 @@ class WriteTransaction(ReadTransaction):
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
         self.found, self._changed = left, True
-        return self._reader.insert(found.key, rows, follow=follow)
+        return self._reader.insert(found.key, rows, follow=database.known)
 
     def stage(self, rows: Sequence[Row]) -> None:
         """Insert the next rows of a staged conversation, which are plain."""
@@ -189,7 +188,7 @@ class WriteTransaction(ReadTransaction):
             self._reader.change(plain.key, changes.NewMark(mark))
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
-        self._database.learn(stored, plain, codec, self._reader.known)
+        self._database.known.note(Known(stored, plain, codec, self._reader.era))
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database
@@ -256,25 +255,6 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
             f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
             f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"
         )
-
-
-def append_plain(
-    transaction: Transaction, database: Database, known: Known, batch: Sequence[Encoded], now: int
-) -> tuple[Place, int]:
-    """Append events that are stored as they are to a plain conversation that the transaction knows. Return where they
-    are, and when they were recorded.
-
-    Most appends are such ones. ``WriteTransaction.append`` does the same for every conversation, in more steps.
-    """
-    _, found, codec = known
-    name = found.id
-    rows, left = chained(found, batch, now)
-    written = database.written.get(name)
-    if written is not None:
-        note_batch(written, found, left, rows)
-    place = transaction.insert(found.key, rows, follow=True)
-    transaction.known[name] = database.known[name] = _new(Known, (left, left, codec))
-    return place, rows[0].recorded_at
 
 
 def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransaction], T]) -> T:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
-from itertools import count, repeat
 from operator import attrgetter
 from typing import Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from eventstore.codec import Encoded
 from eventstore.codec_json import size_of
@@ -31,25 +27,21 @@ from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed
-from eventstore.recorders.types import Conversation, Place, RecalledKey
-from eventstore.stored.database import Database, Known
+from eventstore.recorders.types import Place, RecalledKey
+from eventstore.stored.database import Database
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
-from eventstore.stored.rows import dense_events, event_of, from_microseconds, stored_event_of, with_times
-from eventstore.stored.write_transaction import WriteTransaction, append_plain, begin_new
+from eventstore.stored.rows import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
+from eventstore.stored.write_transaction import WriteTransaction, begin_new
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
-_event, _timestamp, _origin = attrgetter("event"), attrgetter("timestamp"), attrgetter("origin")
-
 _what_matters = attrgetter("event.__class__", "event.id", "event.cause", "body.__class__")
-_SIMPLE: Final = frozenset((kind, NOT_RECORDED, None, bytes) for kind in UNRULED)
-"""The values of ``_what_matters`` for simple events: only the expected version is a rule for them, so that they get
-their ids and times after the commit, and no bytes stand beside their bodies.
-"""
+_WITHOUT_RULES: Final = frozenset((kind, NOT_RECORDED, None, bytes) for kind in UNRULED)
+"""The values of ``_what_matters`` for events that have no rules. They are numbered once they are committed."""
 
 
 class Appending(Struct, eq=False):
@@ -71,72 +63,30 @@ class Appending(Struct, eq=False):
     """The key of the conversation that it appends to, where a generation did not know it."""
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-        database, batch, generation = self.database, self.batch, self.generation
-        known: Known | None = transaction.known.get(self.conversation)
-        if known is None or (generation is not None and generation.key != known.plain.key):
-            return self._in_full(transaction, None)
-        found = known.plain
-        version = found.version
-        if (
-            self.idempotency_key is not None
-            or self.guard is not None
-            or self.dedupe is not None
-            or not batch
-            or not _SIMPLE.issuperset(map(_what_matters, batch))
-            or not database.writes_plain
-            or found.sealed_key is not None
-            or version == found.parent_version
-        ):
-            return self._in_full(transaction, known)
-        if self.expected_version is not ANY_VERSION and self.expected_version != version:
-            check_version(State(self.conversation, version), self.expected_version)  # which raises
-        place, recorded_at = append_plain(transaction, database, known, batch, database.now())
-        return partial(_recorded_simple, place, self.conversation, recorded_at, batch, version)
-
-    def recorded(self, recorded: Callable[[], tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
-        """Return the recorded events: now that they are committed, they have their positions."""
-        if self.generation is not None:
-            self.generation.key = self.met or self.generation.key
-        try:
-            return recorded()
-        except BaseException as error:
-            note_committed(error)
-            raise
-
-    def _in_full(self, transaction: Transaction, known: Known | None) -> Callable[[], tuple[Recorded, ...]]:
-        """Append any events to any conversation. ``known`` is the conversation, if the transaction knows it."""
-        database, batch, codec, replaces, decided, new = self.database, self.batch, None, None, None, None
-        found: Conversation | None
-        if known is None:
-            found, replaces = find_meant(database, transaction, self.conversation, self.generation)
-        else:
-            _, found, codec = known
-        version = 0
+        database, batch, version, writing, new, decided = self.database, self.batch, 0, None, None, None
+        found, replaces = find_meant(database, transaction, self.conversation, self.generation)
         if found is not None:
             self.met, version = found.key, found.version
-        is_simple = self.dedupe is None and len(batch) > 0 and _SIMPLE.issuperset(map(_what_matters, batch))
-        if not is_simple or self.idempotency_key is not None or self.guard is not None:
-            reading = None if found is None else ReadTransaction(transaction, found, database)
-            if reading is not None:
-                earlier = self._earlier(reading)
+            writing = WriteTransaction(transaction, found, database)
+            if self.idempotency_key is not None:
+                earlier = self._earlier(writing, self.idempotency_key)
                 if earlier is not None:
                     return partial(tuple, earlier)
-                if self.guard is not None:
-                    self.guard(reading)
-            if self.dedupe is not None and batch:
-                new = origins.unknown(reading, batch)
-                if not new.batch:
-                    return tuple
-                batch = new.batch
-            if not is_simple:
-                decided = self._decided(version, batch, self.expected_version, reading)
-        if is_simple:
+            if self.guard is not None:
+                self.guard(writing)
+        if self.dedupe is not None and batch:
+            new = origins.unknown(writing, batch)
+            if not new.batch:
+                return tuple
+            batch = new.batch
+        if batch and _WITHOUT_RULES.issuperset(map(_what_matters, batch)):
             check_version(State(self.conversation, version), self.expected_version)
+        else:
+            decided = self._decided(version, batch, self.expected_version, writing)
         now = database.now()
-        if found is None:
-            found = begin_new(transaction, database, self.conversation, now, replaces=replaces)
-            self.met = found.key
-        writing = WriteTransaction(transaction, found, database, codec)
+        if writing is None:
+            begun = begin_new(transaction, database, self.conversation, now, replaces=replaces)
+            self.met, writing = begun.key, WriteTransaction(transaction, begun, database)
         place, recorded_at = writing.append(batch, now)
         if self.idempotency_key is not None:
             writing.remember(self.idempotency_key, RecalledKey(version, len(batch)))
@@ -148,9 +98,17 @@ class Appending(Struct, eq=False):
             if any(isinstance(event, DocumentChanges) for event in decided):
                 _keep_documents(writing, version, decided)
         writing.end()
-        if decided is None:
-            return partial(_recorded_simple, place, self.conversation, recorded_at, batch, version)
-        return partial(_recorded, place, self.conversation, from_microseconds(recorded_at), decided)
+        return partial(_recorded, place, self.conversation, version, recorded_at, batch, decided)
+
+    def recorded(self, recorded: Callable[[], tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
+        """Return the recorded events: now that they are committed, they have their positions."""
+        if self.generation is not None:
+            self.generation.key = self.met or self.generation.key
+        try:
+            return recorded()
+        except BaseException as error:
+            note_committed(error)
+            raise
 
     def _decided(
         self,
@@ -167,11 +125,11 @@ class Appending(Struct, eq=False):
             existing = frozenset(i for i in named if _brings_summary(reading, i))
         return decide(State(self.conversation, version, existing), Append(events, expected_version))
 
-    def _earlier(self, reading: ReadTransaction) -> tuple[Recorded, ...] | None:
+    def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before; None if the key is new. Raises
         ``IdempotencyConflict`` if they were other events.
         """
-        earlier = None if self.idempotency_key is None else reading.recall(self.idempotency_key)
+        earlier = reading.recall(idempotency_key)
         if earlier is None:
             return None
         conversation = reading.conversation
@@ -181,7 +139,7 @@ class Appending(Struct, eq=False):
         given = self._decided(first_id, self.batch, ANY_VERSION, reading)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(given) and not _are_what_was_given(stored, given, self.batch):
-            raise IdempotencyConflict(conversation, str(self.idempotency_key), first_id)
+            raise IdempotencyConflict(conversation, idempotency_key, first_id)
         if position is None:
             raise CorruptEvent(conversation, first_id, "its position cannot be found")
         return tuple(
@@ -213,29 +171,18 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     return isinstance(event, CondensationAction) and event.summary is not None
 
 
-def _recorded_simple(
-    place: Place, conversation: str, recorded_at: int, batch: Sequence[Encoded], version: int
+def _recorded(
+    place: Place,
+    conversation: str,
+    version: int,
+    recorded_at: int,
+    batch: Sequence[Encoded],
+    decided: Sequence[Event] | None,
 ) -> tuple[Recorded, ...]:
-    """Give simple events, which belong to the caller, their ids and times: see ``rows.event_of``."""
+    """Return the events as recorded; those without rules now get their ids and times."""
     moment = from_microseconds(recorded_at)
-    if len(batch) == 1:
-        event = batch[0].event
-        force_setattr(event, "id", version)
-        if event.timestamp is None and event.origin is None:
-            force_setattr(event, "timestamp", moment)
-        return (_new(Recorded, (place(), conversation, moment, event)),)
-    events = list(map(_event, batch))
-    deque(map(force_setattr, events, repeat("id"), count(version)), maxlen=0)
-    untimed = events
-    if list(map(_timestamp, events)).count(None) < len(events) or any(map(_origin, events)):
-        untimed = [event for event in events if event.timestamp is None and event.origin is None]
-    deque(map(force_setattr, untimed, repeat("timestamp"), repeat(moment)), maxlen=0)
-    return _recorded(place, conversation, moment, events)
-
-
-def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
-    columns = zip(count(place()), repeat(conversation), repeat(recorded_at), events, strict=False)
-    return tuple(map(_new, repeat(Recorded), columns))
+    events = numbered(batch, version, moment) if decided is None else decided
+    return tuple([_new(Recorded, (n, conversation, moment, event)) for n, event in enumerate(events, place())])
 
 
 def _keep_documents(writing: WriteTransaction, version: int, events: Sequence[Event]) -> None:

@@ -40,9 +40,6 @@ def begin_fork(
             f"conversation {conversation!r} has {found.version} events and cannot be forked at {at}: use 1 to "
             f"{found.version}"
         )
-    known = database.known.get(conversation)
-    if known is not None and known.plain is found:
-        transaction.known[conversation] = known  # the next fork of it need not ask for it
     rival, replaces = find_meant(database, transaction, new_id, generation)
     if rival is not None:
         raise VersionConflict(new_id, 0, rival.version)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count, islice, repeat
+from itertools import islice
 from operator import attrgetter
 from typing import Protocol
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from eventstore.codec import Encoded, encode
 from eventstore.codec_json import size_of
@@ -33,8 +32,8 @@ from eventstore.stored.rows import (
     chained,
     from_microseconds,
     not_erased,
+    numbered,
     stored_event_of,
-    with_times,
 )
 from eventstore.stored.staging import REST_S, delete_rows, discard_staged
 from eventstore.stored.staging import staged as staged_in
@@ -159,7 +158,7 @@ class Ingestion:
 
     def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
         rows, left = chained(staged, chunk, self._now())
-        events = _numbered(chunk, rows)
+        events = numbered(chunk, rows[0].id, from_microseconds(rows[0].recorded_at))
 
         def stage(transaction: Transaction) -> None:
             self._check_no_rival(transaction)
@@ -199,7 +198,7 @@ class Ingestion:
         if writing.redactions:
             self._refuse_redacted(writing, enumerate(map(_event, chunk), rows[0].id))
         writing.insert(rows)
-        self._project(writing, _numbered(chunk, rows))
+        self._project(writing, numbered(chunk, rows[0].id, from_microseconds(rows[0].recorded_at)))
         writing.end()
         return len(rows), writing.version
 
@@ -228,13 +227,6 @@ def _say_the_same(stored: Event, given: Event) -> bool:
         return False
     one, other = encode(stored), encode(given)
     return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
-
-
-def _numbered(chunk: Sequence[Encoded], rows: Sequence[Row]) -> Sequence[Event]:
-    """Return the events of rows that were made together, as a reader will see them."""
-    events = list(map(_event, chunk))  # the encoding's own copies
-    deque(map(force_setattr, events, repeat("id"), count(rows[0].id)), maxlen=0)
-    return with_times(events, from_microseconds(rows[0].recorded_at))
 
 
 def _rested(history: Iterator[Encoded]) -> list[Encoded]:

@@ -537,10 +537,10 @@ def test_what_is_not_committed_is_not_told(path: str):
         store.append("c1", [HI, HI], expected_version=0)
         append, recorder = appends_to(store, "c1"), store.database.recorder
         assert isinstance(recorder, SQLiteRecorder)
-        told = recorder.as_left("c1")
-        assert told is None or told.plain.version == 2
-        assert together(recorder, [append, lambda _: recorder.as_left("c1")]) == [2, None]
-        assert recorder.as_left("c1").plain.version == 3
+        assert together(recorder, [append, lambda _: recorder.era()]) == [2, None]
+        known = store.database.known.certain("c1", recorder.era())
+        assert known is not None
+        assert known.plain.version == 3
 
 
 class FollowedBy:

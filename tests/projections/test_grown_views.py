@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from eventstore.events import Action, Annotation, CondensationAction, Event, Mes
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from eventstore.stored import rows
-from eventstore.writing import appending
+from eventstore.stored.write_transaction import WriteTransaction
 from projections import View, Views
 from tests.eventstore.test_sqlite import FollowedBy
 
@@ -125,9 +124,11 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
     writing.connection = FollowedBy(writing.connection, str(path), statement)
     append(store, *said("c"))
-    assert store.database.recorder.as_left("c") is None
+    assert store.database.recorder.era() is None
     append(store, *said("d"))
-    assert store.database.recorder.as_left("c").plain.redactions == 1
+    known = store.database.known.certain("c", store.database.recorder.era())
+    assert known is not None
+    assert known.plain.redactions == 1
     assert views.current("c") == folded(store)
 
 
@@ -156,14 +157,14 @@ def test_a_transaction_in_progress_is_not_seen(store: Store):
 def test_rows_that_were_rolled_back_come_into_no_view(store: Store, monkeypatch: pytest.MonkeyPatch):
     views = watched(store)
 
-    append_plain = appending.append_plain
+    end = WriteTransaction.end
 
-    def interrupted(*arguments: Any) -> None:
-        append_plain(*arguments)
+    def interrupted(writing: WriteTransaction) -> None:
+        end(writing)
         raise ValueError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(appending, "append_plain", interrupted)
+        patched.setattr(WriteTransaction, "end", interrupted)
         with pytest.raises(ValueError, match="no"):
             append(store, *said("taken back"))
     append(store, *said("stays"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from psycopg.pq.abc import PGresult
 
@@ -42,9 +42,10 @@ _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows",
 class PostgresReader:
     """The queries of an open transaction, which ``ask`` sends."""
 
+    era: int | None = None
+
     def __init__(self, ask: Callable[..., PGresult]) -> None:
         self._ask = ask
-        self.known: dict[str, Any] = {}
 
     def conversation(self, name: str | int) -> Conversation | None:
         if isinstance(name, int):

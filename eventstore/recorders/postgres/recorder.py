@@ -150,9 +150,6 @@ class PostgresRecorder:
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
-    def as_left(self, conversation: str) -> None:
-        return None  # only the server knows whether others have committed
-
     def _transact(self, call: Call[T]) -> T:
         patience = Patience(self._patience_s)
         while True:
@@ -179,6 +176,9 @@ class PostgresRecorder:
 
     def value(self, name: str) -> str:
         return self.query(lambda reader: reader.value(name))
+
+    def era(self) -> int | None:
+        return None  # only the server knows whether others have committed
 
     def purge(self) -> bool:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in

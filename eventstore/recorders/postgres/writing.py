@@ -132,7 +132,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             self._met[key] = begun
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         if staged:
             self._check_staged(key)
             self._insert(key, rows, [None] * len(rows))

@@ -97,8 +97,9 @@ class MemoryRecorder:
             facts = {"uuid": self._uuid, "data_version": str(self._commits), "bytes_pending": ""}  # none is on a disk
             return facts[name] if name in facts else self._reader().value(name)
 
-    def as_left(self, conversation: str) -> None:
-        return None  # a question takes no longer than that
+    def era(self) -> int | None:
+        with self._lock:
+            return None if self._open().in_transaction else self._transaction.era
 
     def purge(self) -> bool:
         return True  # none is on a disk

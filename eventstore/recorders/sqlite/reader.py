@@ -49,11 +49,12 @@ class SQLiteReader:
     for ever.
     """
 
+    era: int | None = None
+
     def __init__(self, connection: sqlite3.Connection, check_file: Callable[[], object] | None = None) -> None:
         self._execute = connection.execute
         self._check_file = check_file
         self._ids: dict[int, str] = {}
-        self.known: dict[str, Any] = {}
 
     def value(self, name: str) -> str:
         """Return a fact about the store."""

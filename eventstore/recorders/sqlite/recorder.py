@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.errors import DatabaseError, ReadOnly
@@ -113,14 +113,14 @@ class SQLiteRecorder:
         with _ReadTransaction(self, "read") as connection:
             return SQLiteReader(connection).value(name)
 
-    def as_left(self, conversation: str) -> Any:
+    def era(self) -> int | None:
         self._file.check_open()
         try:
             self._file.check()
         except BaseException as error:
             raise_translated(error, f"read {self.path}")
             raise
-        return None if self._lock is None else self._writing.as_left(conversation)
+        return None if self._lock is None else self._writing.era()
 
     def _data_version(self) -> int:
         self._file.check_open()

@@ -32,6 +32,7 @@ _PLAIN = 0
 _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
 """The statement for one event: one for a body that is stored as text, one for other bodies."""
 _TOGETHER = 20
+_eras = count(1)
 _body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
 
@@ -39,21 +40,25 @@ _COLUMNS = len(Row._fields) + 2
 class SQLiteTransaction(SQLiteReader):
     """The writes of a transaction, under the one write lock that SQLite has.
 
-    ``known`` and the next position are kept from one transaction to the next. So the owner must call ``forget`` where a
+    ``era`` and the next position are kept from one transaction to the next. So the owner must call ``forget`` where a
     transaction is rolled back, and where another connection has committed.
     """
+
+    era: int | None
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._executemany = connection.executemany
         self._next_position: int | None = None
+        self._noted_by: object = None
+        self.era = next(_eras)
         self.inserted = False
         """Whether events, or a new conversation, were inserted after the owner set this to False."""
 
     def forget(self) -> None:
         """Forget what earlier transactions left, and ask the database again."""
         self._next_position = None
-        self.known.clear()
+        self.era = next(_eras)
 
     def begin(self, new: Beginning) -> Conversation:
         name, created_at, salt, staged, fork, replaces = new
@@ -69,16 +74,16 @@ class SQLiteTransaction(SQLiteReader):
         assert key is not None  # an INSERT into a rowid table has one
         return new.under(key)
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         if staged:
             self._check_staged(key)
             # Below every live position, so that no follower meets them, and ordered by id within the conversation.
             self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
             return unplaced
         position = self._next_position
-        if not follow:
-            self.known.clear()
-        if position is None or not follow:
+        if follow is None or follow is not self._noted_by:
+            self.era, self._noted_by, position = next(_eras), follow, None
+        if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
         self._next_position, self.inserted = position + len(rows), True
@@ -112,6 +117,7 @@ class SQLiteTransaction(SQLiteReader):
     def change(self, key: int, change: changes.Change) -> None:
         if type(change) is changes.NewMark:
             self._execute(SQL["set_mark"], (change.mark, key))
+            self.era = next(_eras)
             return
         if type(change) is changes.Grown:
             self._execute(SQL["grow_fork"], (key,))

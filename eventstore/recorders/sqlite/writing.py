@@ -137,19 +137,19 @@ class SQLiteWriting:
         if self._pages >= log_checkpoints.AT:
             self._checkpoints.look(self._pages)
 
-    def as_left(self, conversation: str) -> Any:
-        """Return the known conversation as the last commit left it, if nothing was committed since. Any thread may ask
-        at any time, also during a transaction of another thread: see ``_left``.
+    def era(self) -> int | None:
+        """Return the era as the last commit left it, if nothing was committed since. Any thread may ask at any time,
+        also during a transaction of another thread: see ``_left``.
         """
         left, index = self._left, self._index
         if left is None or index is None:
             return None
-        known = self._transaction.known.get(conversation)
+        era = self._transaction.era
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
         except OSError:  # the connection was closed
             return None
-        return known if header == left and self._left is left else None
+        return era if header == left and self._left is left else None
 
     def settle(self) -> bool:
         connection = self.connection

@@ -1,0 +1,48 @@
+"""The conversations that this process knows: the one cache of them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eventstore.recorders.types import Conversation
+from eventstore.stored.row_codec import RowCodec
+
+_KNOWN_MAX: Final = 10_000
+
+
+class Known(NamedTuple):
+    """A conversation as this process found or left it: as stored, with its salt decrypted, and its codec.
+
+    ``era`` is that of the write transaction which found or left it so (``Reader.era``), None for a read transaction.
+    """
+
+    stored: Conversation
+    plain: Conversation
+    codec: RowCodec
+    era: int | None = None
+
+
+class KnownConversations:
+    """The conversations that this process found or left last, by id. Any number of threads may use it.
+
+    Where a transaction was rolled back after it noted how it leaves a conversation, nothing is wrong: no transaction
+    has its era any more, and the conversation that is found then is another one.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Known] = {}
+        self.get = self._by_id.get
+
+    def certain(self, conversation: str, era: int | None) -> Known | None:
+        """Return a conversation that is in this era as this process knows it, so that no question is needed."""
+        known = self.get(conversation)
+        return known if known is not None and era is not None and known.era == era else None
+
+    def note(self, known: Known) -> None:
+        """Note how a conversation was found, or how a transaction of this process leaves it. A staged one is left out:
+        several may have the same id.
+        """
+        if known.stored.visible:
+            if len(self._by_id) >= _KNOWN_MAX:
+                self._by_id.clear()
+            self._by_id[known.plain.id] = known
