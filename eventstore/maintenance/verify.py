@@ -256,7 +256,7 @@ def _later_receipts(database: Database, part: Segment, version: int, receipts: R
         return
     for start in range(part.stop, version, _PAGE):
         bare = database.recorder.query(lambda reader, start=start: reader.rows(part.key, start, version, _PAGE))  # type: ignore[misc]
-        some = [row for row in bare if row[1] == KIND.encode()]
+        some = [row for row in bare if row.kind == KIND]
         for row in part.codec.decoded(some, database):
             if row.encoding == PLAIN:
                 receipts.take(row)
