@@ -5,7 +5,7 @@ copy, copy_store                         copy conversations between stores, and 
 erase                                    remove a conversation, and leave a tombstone
 redact, redaction_receipts               erase the content of one event; check that each receipt has its event
 rekey                                    re-encrypt and re-compress with the current settings
-whole_file                               write a file that appears whole or not at all
+new_file                                 make a file that only its owner can read, under a random name
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
 detach                                   give a fork a copy of its past, so that the parent can be erased
 status                                   who holds followers back, and what a restored backup has lost

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from eventstore.errors import InvalidOption, StoreUnavailable
 from eventstore.maintenance.damage import staged_conversations
+from eventstore.maintenance.new_file import new_beside, sync
 from eventstore.maintenance.verify import Verdict, verdicts
-from eventstore.maintenance.whole_file import new_beside, sync
 from eventstore.recorders.base import Recorder, RecorderOfFile
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated

@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
+from eventstore.maintenance.new_file import sync
 from eventstore.maintenance.verify import verdicts
-from eventstore.maintenance.whole_file import sync
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
 from eventstore.recorders.types import Conversation

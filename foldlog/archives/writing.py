@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
 from eventstore.maintenance.copy import CopiedConversation, read_for_copy, tombstones
-from eventstore.maintenance.whole_file import whole_file
 from eventstore.stored.database import translated
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
+from foldlog.whole_file import whole_file
 
 
 class Problem(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from eventstore.maintenance.whole_file import check_target
 from foldlog.cli.outcome import Refused
+from foldlog.whole_file import check_target
 
 Named = TypeVar("Named", Path, str)
 

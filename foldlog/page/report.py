@@ -13,11 +13,11 @@ from typing import IO, Any
 
 from condensers.models.counted_tokens import CountedTokens, CountsTokens
 from eventstore import Logged, ReadTransaction, Retraction, Store
-from eventstore.maintenance.whole_file import whole_file
 from eventstore.stored.results import Border
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document
+from foldlog.whole_file import whole_file
 from foldlog.words.gist import count
 from foldlog.words.safe_text import json_text, printable
 from projections.retractions import target

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eventstore.maintenance.whole_file import whole_file
+from foldlog.whole_file import whole_file
 
 if TYPE_CHECKING:
     from condensers.replays import Replay

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore import EventStoreError
 from eventstore.errors import install_command
-from eventstore.maintenance.whole_file import whole_file
+from foldlog.whole_file import whole_file
 
 if TYPE_CHECKING:
     from condensers.replays import Replay

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventstore import InvalidOption, Message, StoreUnavailable, open_store
-from eventstore.maintenance.whole_file import whole_file
+from foldlog.whole_file import whole_file
 
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "export": (["export", "c", "-o", "FILE"], "out.jsonl"),

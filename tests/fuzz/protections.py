@@ -314,7 +314,7 @@ PROTECTIONS = {
     ),
     "private": Protection(
         "a file that a command writes is its owner's, whatever lies there",
-        "eventstore:_made_beside",
+        "eventstore:made_beside",
         Instead(
             "_NAME_MAX", 'return os.open(f"{path}.part", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), f"{path}.part"'
         ),
@@ -322,7 +322,7 @@ PROTECTIONS = {
     ),
     "synced": Protection(
         "… and is on disk before it takes its name",
-        "eventstore:whole_file",
+        "foldlog:whole_file",
         Gone("fsync"),
         f"{_PRIVATE} -k synced",
     ),

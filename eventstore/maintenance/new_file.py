@@ -1,0 +1,43 @@
+"""Make a new file that only its owner can read, under a random name, and sync it to the disk."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from eventstore.recorders.sqlite.store_file import check_not_moved
+from eventstore.stored.database import translated
+
+_NAME_MAX = 100
+"""A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
+
+
+def new_beside(path: Path) -> Path:
+    """Make an empty file of mode 0600 with a random name in the folder of ``path``, for a database.
+
+    Raises ``StoreUnavailable`` where a log lies beside ``path`` that is of another file.
+    """
+    with translated():
+        check_not_moved(str(path))
+    handle, name = made_beside(path)
+    os.close(handle)
+    return Path(name)
+
+
+def made_beside(path: Path) -> tuple[int, str]:
+    """Make and open an empty file of mode 0600 with a random name in the folder of ``path``."""
+    try:
+        return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)  # of mode 0600
+    except OSError as error:
+        error.filename = str(path)  # the caller knows no other name
+        raise
+
+
+def sync(path: Path | str) -> None:
+    """Sync the content of a file, or the names in a folder, to the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

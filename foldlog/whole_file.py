@@ -1,0 +1,84 @@
+"""Write a file that only its owner can read, and that appears whole or not at all.
+
+Files that commands write hold the text of conversations. So a file has mode 0600 from its first moment, whatever the
+umask is. It is written under a random name in the same folder, where no other user can have put a link. Then it is
+synced and renamed; a link under the final name is replaced, not followed. Then the folder is synced.
+
+A database is never replaced: a mistyped name must not cost a store. A device or a pipe is written to as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from eventstore.errors import InvalidOption
+from eventstore.maintenance.new_file import made_beside, sync
+
+_DATABASE = b"SQLite format 3\0"
+_BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for a block. The file gets the name ``path`` when the block ends without an exception; otherwise it
+    is removed.
+
+    Raises ``InvalidOption`` before the block if the name is that of a folder, of a database or of its log, or stands
+    for an open file, and ``OSError``.
+    Durability: the file is on disk, under its name, when the block has ended.
+    """
+    check_target(path)
+    try:
+        if _is_device(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        handle, name = made_beside(path)
+        part = Path(name)
+        try:
+            with open(handle, "wb") as file:  # the name is not used again: another file may have it by now
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+            sync(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename is None:  # such as on a full disk
+            error.filename = str(path)
+        raise
+
+
+def check_target(path: Path) -> None:
+    """Raise ``InvalidOption`` if ``path`` is a folder, or a file there would replace a SQLite database or its log."""
+    if path.is_dir():
+        raise InvalidOption(f"{path} is a folder; name a file")
+    if _is_database(path):
+        raise InvalidOption(f"{path} is a database, which a file written there would replace; choose another name")
+    for suffix in _BESIDE_A_DATABASE:
+        if path.name.endswith(suffix) and _is_database(database := path.with_name(path.name.removesuffix(suffix))):
+            raise InvalidOption(f"{path} belongs to the database {database}; choose another name for the new file")
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_DATABASE)) == _DATABASE
+
+
+def _is_device(path: Path) -> bool:
+    """Return whether a device, a pipe or a socket has the name, itself or through links such as ``/dev/stdout``."""
+    if not path.exists():
+        return False
+    if not path.is_file():
+        return True
+    folder = path.absolute().parent.resolve()
+    if path.is_symlink() and (folder == Path("/dev") or folder.is_relative_to("/proc")):
+        raise InvalidOption(f"{path} stands for a file that is open already; name the file itself")
+    return False
