@@ -10,7 +10,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
@@ -129,15 +129,17 @@ class LLM:
     def _complete(self, request: Mapping[str, Any], bill: Bill) -> Reply:
         """Return this model's reply, after its retries. Raises the last failure if no reply came."""
         self._refuse_what_cannot_fit(request)
-        for wait_s in self._waits():
+        for retry in range(self.config.retries + 1):
+            is_last = retry == self.config.retries
+            wait_s = min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
             try:
                 reply = self._attempt(request, bill)
             except ModelCallFailed as error:
-                if wait_s is None or error.failure not in PASSING or is_connection_refused(error):
+                if is_last or error.failure not in PASSING or is_connection_refused(error):
                     raise
                 wait_s = max(wait_s, asked_to_wait(error))
             else:
-                if wait_s is None or says_something(reply) or is_final(reply):
+                if is_last or says_something(reply) or is_final(reply):
                     return reply
             self._sleep(wait_s)
         raise AssertionError("the last attempt returns or raises")
@@ -156,12 +158,6 @@ class LLM:
         if tokens > limit:
             problem = f"the prompt has {tokens} tokens, and the model takes {limit}"
             raise ModelCallFailed(self.model, "context_window", problem)
-
-    def _waits(self) -> Iterator[float | None]:
-        """Yield the time to wait after each failed attempt; None after the last."""
-        for retry in range(self.config.retries):
-            yield min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
-        yield None
 
     def _attempt(self, request: Mapping[str, Any], bill: Bill) -> Reply:
         completion = _litellm().completion

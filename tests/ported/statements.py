@@ -14,8 +14,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md"
 
 BEFORE = """
 import foldlog
-from condensers import *
-from condensers.compat import *
+from condensers import LLM, AmortizedForgettingCondenser, Condensation, CondenserConfig, InvalidCondenser, LLMConfig
+from condensers import RecentEventsCondenser, default_condenser, load_condenser
+from condensers import is_context_window_error, request_condensation_tool
+from condensers.compat import CONDENSER_REGISTRY, Condenser, CondenserBase, PipelinableCondenserBase, RollingCondenser
+from condensers.compat import condensed_history, from_config, get_condensation_metadata
 from eventstore import CondensationRequestAction, AgentCondensationObservation
 from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage, View
 

@@ -42,6 +42,11 @@ AS_THEY_WRITE = {
     "`CondensationAction` (V0), `Condensation` (V1 event)": {"arg-type"},
     "`class MyCondenser(Condenser): def condense(self, view)`": {"no-untyped-call", "no-untyped-def", "override"},
     "`RecentEventsCondenser(keep_first, max_events)`": {"arg-type"},
+    "`add_metadata`, `write_metadata(state)`, `metadata_batch(state)`, `get_condensation_metadata(state)`": {
+        "no-untyped-call",
+        "no-untyped-def",
+        "override",
+    },
     "`RollingCondenser` with `should_condense(view)` and `get_condensation(view)`": {
         "arg-type",
         "no-untyped-def",
