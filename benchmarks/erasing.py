@@ -116,7 +116,7 @@ QUESTIONS = [
     Question(
         "erase a conversation of a store of 100 MB", "ms", 4.0, "at most", erasing, "deleted and vacuumed by hand"
     ),
-    Question("redact an event of a store of 100 MB", "ms", 4.0, "at most", redacting, "replaced and read by hand"),
+    Question("redact an event of a store of 100 MB", "ms", 4.0, "at most", redacting, "replaced and vacuumed by hand"),
     Question("an append while a conversation is erased", "ms", 1.0, "at most", waiting, "the longest wait allowed"),
 ]
 
