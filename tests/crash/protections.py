@@ -378,12 +378,6 @@ return at, at""",
         Never("_latest"),
         "tests/foldlog/test_archives.py -k time_to_come",
     ),
-    "foreign-schema": Protection(
-        "a file with a trigger or a view of another maker is not opened",
-        "eventstore:checked_number",
-        Gone("_check_nothing_foreign"),
-        "tests/eventstore/test_sqlite.py -k schema_that_is_not_ours",
-    ),
     "one-moment": Protection(
         "a reader sees one moment",
         "eventstore:_ReadTransaction.__enter__",

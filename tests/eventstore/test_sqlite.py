@@ -616,30 +616,6 @@ def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode:
     open_store(f"sqlite:///{path}").close()
 
 
-FOREIGN = {
-    "a trigger that swallows events": (
-        "CREATE TRIGGER t BEFORE INSERT ON events WHEN new.body LIKE '%evidence%' BEGIN SELECT RAISE(IGNORE); END",
-        "a trigger 't' that foldlog did not make",
-    ),
-    "our trigger, doing something else": (
-        "DROP TRIGGER events_keep_their_positions;"
-        "CREATE TRIGGER events_keep_their_positions BEFORE DELETE ON events BEGIN SELECT 1; END",
-        "a trigger 'events_keep_their_positions' that foldlog did not make",
-    ),
-    "a view without end instead of a table": (
-        "DROP TABLE tracking; CREATE VIEW tracking AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
-        "SELECT 1 AS application, 1 AS notification FROM r WHERE n < 0",
-        "a view 'tracking' that foldlog did not make",
-    ),
-    "a view beside the tables": ("CREATE VIEW v AS SELECT 1", "a view 'v' that foldlog did not make"),
-    "a table that takes an event and stores nothing": (
-        "DROP TABLE tracking; CREATE TABLE tracking (application BLOB, notification INTEGER, UNIQUE (application) ON "
-        "CONFLICT IGNORE)",
-        "a table 'tracking' that foldlog did not make",
-    ),
-}
-
-
 READING = """
 import sys
 from eventstore import StoreUnavailable, open_store
@@ -676,18 +652,6 @@ def test_a_store_that_nobody_may_write_is_read(tmp_path: Path, of_folder: int, o
     assert said in done.stdout
 
 
-@pytest.mark.parametrize("foreign", FOREIGN)
-@pytest.mark.parametrize("mode", ["rwc", "rw", "ro"])
-def test_a_file_with_a_schema_that_is_not_ours_is_refused(path: str, foreign: str, mode: str):
-    statements, problem = FOREIGN[foreign]
-    with open_store(f"sqlite:///{path}") as store:
-        store.append("c1", HI, expected_version=0)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(statements)
-    with pytest.raises(StoreUnusable, match=problem):
-        open_store(f"sqlite:///{path}?mode={mode}")
-
-
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path: str, number: int):
     with open_store(f"sqlite:///{path}") as store:
@@ -713,14 +677,6 @@ def test_no_connection_trusts_the_functions_of_a_schema(recorder: SQLiteRecorder
         pass
     for connection in (recorder._writing.connection, recorder._readers._idle[0]):
         assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)  # type: ignore[union-attr]
-
-
-def test_the_fingerprint_of_the_schema_is_that_of_the_migrations(path: str):
-    """If this fails after a new migration, put the fingerprint that it says into ``schema.py``."""
-    with closing(SQLiteRecorder(path)), closing(sqlite3.connect(path)) as connection:
-        connection.text_factory = bytes
-        found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
-    assert schema.fingerprint(found) == schema.FINGERPRINT
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
