@@ -284,14 +284,14 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store: S
     assert (again.events, again.damaged) == (1, ())
 
 
-def test_a_conversation_that_cannot_be_found_its_end_of_is_named_and_the_others_are_taken(store: Store, tmp_path: Path):
+def test_a_conversation_with_a_damaged_end_is_named_and_the_other_events_are_taken(store: Store, tmp_path: Path):
     for conversation in ("c1", "c2"):
         store.append(conversation, [Message(source="user", content=f"word {n}") for n in range(5)], expected_version=0)
     with closing(sqlite3.connect(file_of(store))) as connection, connection:
         connection.execute("UPDATE events SET head = x'00' WHERE id = 4 AND position = 10")
     updated = update(store, tmp_path / "audit.db", ["c1", "c2"])
     assert {one.conversation for one in updated.damaged} == {"c1"}
-    assert updated.events == 5
+    assert updated.events == 9
     assert [r["id"] for r in rows(tmp_path / "audit.db", "SELECT id FROM events WHERE conversation = 'c2'")] == [
         *range(5)
     ]
