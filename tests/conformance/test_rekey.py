@@ -142,7 +142,7 @@ def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
 def test_every_form_becomes_every_other_one(
     open_recorder: OpenRecorder, source: Form, request: pytest.FixtureRequest, whole: bool
 ):
-    """Each of the 81 pairs in memory; two targets of each on the other recorders, all with ``scripts/test --whole``."""
+    """Each of the 81 pairs in memory; two targets of each on the other recorders, all with ``scripts/test --all``."""
     targets = FORMS
     if not whole and "memory" not in request.node.name:
         place = FORMS.index(source)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.ledger import Ledger, inspect
+from tests.how_many import some
 
 _HEADER = 32
 _FRAME_HEADER = 24
@@ -55,6 +56,7 @@ def _frames(log: bytes) -> Iterator[tuple[int, bool]]:
 
 
 def test_every_prefix_of_the_log_opens_to_the_batches_that_it_holds(written: tuple[Path, list[int]], tmp_path: Path):
+    """Forty of them, and each with ``scripts/test --all``."""
     folder, lengths = written
     log = (folder / "store.db-wal").read_bytes()
     frames = list(_frames(log))
@@ -65,7 +67,7 @@ def test_every_prefix_of_the_log_opens_to_the_batches_that_it_holds(written: tup
     assert begun > 0
     ends = [0, _HEADER, *(end for end, _ in frames)]
     cuts = {cut for end in ends for cut in (end - 1, end, end + 1, end + _FRAME_HEADER, end + 2_000)}
-    for cut in sorted(c for c in cuts if 0 <= c <= len(log)):
+    for cut in some(sorted(c for c in cuts if 0 <= c <= len(log)), 40):
         image = tmp_path / "image"
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()

@@ -208,8 +208,9 @@ def test_a_dash_names_no_store(foldlog, five_messages, command):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", ["list", "list --json", "log five", "export five", "list --help"])
+@pytest.mark.parametrize(
+    "command, unbuffered", [("list", ""), ("list", "1"), ("list --json", ""), ("export five", "1"), ("list --help", "")]
+)
 def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unbuffered):
     foldlog("import", five_messages)
     with open("/dev/full", "w") as full:
