@@ -69,7 +69,7 @@ class ForgottenKey(NamedTuple):
     idempotency_key: str
 
 
-class Listed(NamedTuple):
+class NewListing(NamedTuple):
     """When the conversation was active last, the version at which it is listed, and the digests of its attributes; None
     for those that it had. An ``Erasure`` removes the conversation from the lists.
     """
@@ -87,7 +87,7 @@ class MoreRedactions(NamedTuple):
 
 Change = (
     NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | ForgottenKey
-    | Listed | Erasure
+    | NewListing | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
 salt and key are deleted at once, and ``delete`` removes the rest.

@@ -74,7 +74,7 @@ class WriteTransaction(ReadTransaction):
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """List the conversation: its version, the time of its last event, and these attributes, or its former ones."""
         found, listed = self.found, None if digests is None else tuple(digests)
-        self._reader.change(found.key, changes.Listed(found.updated_at or found.created_at, version, listed))
+        self._reader.change(found.key, changes.NewListing(found.updated_at or found.created_at, version, listed))
 
     def delete_records(self, projection: str) -> None:
         self._reader.put_records(projection, self.found.key, (), replace_all=True)

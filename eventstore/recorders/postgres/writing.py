@@ -196,7 +196,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 self._insert(key, rows, [None] * len(rows))
             case changes.PlacedPast(events):
                 self._place_first(key, events)
-            case changes.Listed(at, version, digests):
+            case changes.NewListing(at, version, digests):
                 joined = None if digests is None else b"".join(digests)
                 self._write("list_as", bigint(key), bigint(at), bigint(version), joined)
             case changes.Grown():

@@ -122,7 +122,7 @@ class SQLiteTransaction(SQLiteReader):
         if type(change) is changes.Grown:
             self._execute(SQL["grow_fork"], (key,))
             return
-        if type(change) is changes.Listed:
+        if type(change) is changes.NewListing:
             self._list_as(key, *change)
             return
         self.forget()
