@@ -39,6 +39,7 @@ from projections.lifetimes import Lifetimes
 from projections.lifetimes.fold import Count, LifetimesFold
 from projections.messages import DIALECTS, Dialect, checked
 from projections.retractions import target
+from projections.stored.appended import Appended
 from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
 from projections.stored.revision_codec import PROJECTION
@@ -90,6 +91,8 @@ class Views:
         self._dialect = dialect if dialect in DIALECTS else checked(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
+        self._appended = Appended()
+        store.database.known.observe(self._appended)
         self._unread: WeakValueDictionary[int, UnreadView] = WeakValueDictionary()
 
     def current(self, conversation: str) -> View:
@@ -103,13 +106,11 @@ class Views:
         moment = None
         if latest is not None:
             database = self._store.database
-            grown = database.grown_since(latest.found)
-            if grown is not None:
-                found, events = grown
-                if not events:
-                    return latest.view
-                return self._grow(latest, found, events)
-            elif database.last_version(conversation) == latest.folded.version:
+            found = database.as_left(conversation)
+            events = None if found is None else self._appended.events_between(latest.found, found)
+            if found is not None and events is not None:
+                return self._grow(latest, found, events) if events else latest.view
+            if database.last_version(conversation) == latest.folded.version:
                 moment = database.moment()
                 if moment is not None and moment == latest.moment:
                     return latest.view
@@ -339,15 +340,15 @@ class Views:
 
     def _keep(self, latest: _Latest) -> View:
         """Keep the last View of a conversation, and watch what this process appends to it."""
-        conversation, watched = latest.found.id, self._store.database.written
+        conversation = latest.found.id
         with self._lock:
             if self._latest.pop(conversation, None) is None:
                 while len(self._latest) >= _REMEMBERED:
                     oldest = next(iter(self._latest))
                     del self._latest[oldest]
-                    watched.pop(oldest, None)
+                    self._appended.leave(oldest)
             self._latest[conversation] = latest
-            watched[conversation] = []
+            self._appended.watch(conversation)
         return latest.view
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:

@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeVar
 
 from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
-from eventstore.events import Event
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
@@ -26,7 +25,7 @@ from eventstore.stored.known import Known, KnownConversations
 from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
-from eventstore.stored.rows import Batch, erasure_row, events_between, present
+from eventstore.stored.rows import erasure_row, present
 
 T = TypeVar("T")
 
@@ -71,8 +70,6 @@ class Database:
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self.known = KnownConversations()
-        self.written: dict[str, list[Batch]] = {}
-        """What was appended to the conversations that somebody watches."""
         self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
 
     @property
@@ -111,28 +108,17 @@ class Database:
         known = self.known.get(conversation)
         return None if known is None else known.stored.version
 
-    def grown_since(self, before: Conversation) -> tuple[Conversation, Sequence[Event]] | None:
-        """Return a conversation as it is now, and the events by which it has grown since it was found as ``before``.
-        None where only a question to the database can tell, and where some of them are structural. Cost: some system
-        calls, and the new events.
+    def as_left(self, conversation: str) -> Conversation | None:
+        """Return a conversation as it is now, where no question is needed: as this process left it, and nobody has
+        committed since. Else None. Cost: some system calls.
         """
-        known = self.known.get(before.id)  # first: a transaction may begin now and note what it takes back
+        known = self.known.get(conversation)  # first: a transaction may begin now and note what it takes back
         if known is None or known.era is None:
             return None
         try:
-            era = self.recorder.era()
+            return known.plain if self.recorder.era() == known.era else None
         except RecorderError as error:
             raise unavailable(error) from error
-        if era != known.era:
-            return None
-        now = known.plain
-        if now.erasure is not None or now.key != before.key or now.redactions != before.redactions:
-            return None
-        if now.version == before.version and now.head == before.head:
-            return now, ()
-        written = self.written.get(before.id)
-        events = None if written is None else events_between(written, before, now)
-        return None if events is None else (now, events)
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""

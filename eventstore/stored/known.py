@@ -1,10 +1,12 @@
-"""The conversations that this process knows: the one cache of them."""
+"""The conversations that this process knows: the one cache of them, and observers of what it appends."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+from weakref import ref
 
-from eventstore.recorders.types import Conversation
+from eventstore.recorders.types import Conversation, Row
 from eventstore.stored.row_codec import RowCodec
 
 _KNOWN_MAX: Final = 10_000
@@ -22,6 +24,17 @@ class Known(NamedTuple):
     era: int | None = None
 
 
+class Observer(Protocol):
+    """Something that is told what this process appends, for example to go on from a state in memory."""
+
+    def appended(self, before: Conversation, after: Conversation, rows: Sequence[Row], /) -> None:
+        """Take the plain rows by which a transaction lets a conversation grow. Rows with attachments are left out.
+
+        The transaction may still be rolled back, and other writers append too. Heads tell: rows belong to a
+        conversation only where they lead from one head of it to another. It must not ask the store, nor raise.
+        """
+
+
 class KnownConversations:
     """The conversations that this process found or left last, by id. Any number of threads may use it.
 
@@ -32,6 +45,7 @@ class KnownConversations:
     def __init__(self) -> None:
         self._by_id: dict[str, Known] = {}
         self.get = self._by_id.get
+        self._observers: tuple[ref[Observer], ...] = ()
 
     def certain(self, conversation: str, era: int | None) -> Known | None:
         """Return a conversation that is in this era as this process knows it, so that no question is needed."""
@@ -46,3 +60,14 @@ class KnownConversations:
             if len(self._by_id) >= _KNOWN_MAX:
                 self._by_id.clear()
             self._by_id[known.plain.id] = known
+
+    def observe(self, observer: Observer) -> None:
+        """From now on tell an observer what is appended, for as long as somebody else holds it."""
+        self._observers = (*[each for each in self._observers if each() is not None], ref(observer))
+
+    def tell(self, before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
+        """Tell the observers what a transaction appends."""
+        for each in self._observers:
+            observer = each()
+            if observer is not None:
+                observer.appended(before, after, rows)

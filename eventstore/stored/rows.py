@@ -11,7 +11,6 @@ from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 from os import urandom
 from struct import Struct
-from typing import NamedTuple
 
 from msgspec.structs import force_setattr
 
@@ -27,7 +26,6 @@ from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 
 __all__ = [
     "EPOCH",
-    "Batch",
     "beginning_with_an_event",
     "chained",
     "dense_events",
@@ -37,7 +35,6 @@ __all__ = [
     "events_of_stored",
     "from_microseconds",
     "not_erased",
-    "note_batch",
     "numbered",
     "present",
     "sound",
@@ -45,8 +42,6 @@ __all__ = [
     "with_times",
 ]
 
-_BATCHES_MAX = 32
-_BATCH_BYTES_MAX = 100_000
 _body, _encoding = attrgetter("body"), itemgetter(6)
 _structural, _data_key, _seed = attrgetter("structural"), attrgetter("data_key"), attrgetter("checksum_seed")
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
@@ -90,39 +85,6 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         key, name, created_at, salt, event_id, recorded_at, head, before, turns, *others
     ))  # fmt: skip
     return rows, left
-
-
-class Batch(NamedTuple):
-    """Rows that this process wrote together, plain and without attachments, and the conversation before and after. Only
-    those of watched conversations are kept, and only since a View was read: the View folds them in and begins again.
-    """
-
-    before: Conversation
-    after: Conversation
-    rows: Sequence[Row]
-
-
-def note_batch(batches: list[Batch], before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
-    """Add a batch. A batch that exceeds the limit is left out: then a reader asks the store."""
-    if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
-        batches.append(_new(Batch, (before, after, rows)))
-
-
-def events_between(batches: Sequence[Batch], before: Conversation, now: Conversation) -> list[Event] | None:
-    """Return the events by which a conversation has grown, as a reader finds them. Return None where some of them are
-    missing or structural: a structural event changes more than itself.
-
-    A batch may belong to a transaction that was rolled back, or those of other writers may be missing. Heads reveal
-    both: every head depends on all events before it.
-    """
-    head, rows = before.head, list[Row]()
-    for batch_before, after, some in batches:
-        if batch_before.head == head:
-            rows += some
-            head = after.head
-    if head != now.head or any(map(_structural, rows)):
-        return None
-    return events_of_rows(rows) or [event_of(now.id, row) for row in rows]
 
 
 def erasure_row(conversation: str, erasure: Erasure) -> Row:

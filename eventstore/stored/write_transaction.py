@@ -26,7 +26,7 @@ from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
 from eventstore.stored.row_codec import RowCodec
-from eventstore.stored.rows import chained, note_batch
+from eventstore.stored.rows import chained
 
 __all__ = [
     "InlineProjection",
@@ -99,9 +99,8 @@ class WriteTransaction(ReadTransaction):
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, changes.Grown())
         has_bytes = Body in map(type, map(_body, rows))  # as ``row_codec.have_bytes``
-        written = database.written.get(found.id)
-        if written is not None and not has_bytes:
-            note_batch(written, found, left, rows)
+        if not has_bytes:
+            database.known.tell(found, left, rows)
         if has_bytes or found.sealed_key is not None or not database.writes_plain:
             rows = self._encoded(rows)
             found = self.found  # it may have got a key

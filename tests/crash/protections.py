@@ -422,7 +422,7 @@ return at, at""",
     ),
     "rows-taken-back": Protection(
         "rows of a transaction that was rolled back come into no View",
-        "eventstore:events_between",
+        "projections:Appended.events_between",
         Part("head"),
         "tests/projections/test_grown_views.py -k rolled_back",
     ),

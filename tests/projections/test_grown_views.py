@@ -13,9 +13,9 @@ from eventstore import ANY_VERSION, Store, open_store
 from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
-from eventstore.stored import rows
 from eventstore.stored.write_transaction import WriteTransaction
 from projections import View, Views
+from projections.stored import appended
 from tests.eventstore.test_sqlite import FollowedBy
 
 
@@ -205,10 +205,10 @@ def test_what_was_redacted_or_erased_is_gone_from_the_view(store: Store):
 
 def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
     views = watched(store)
-    for n in range(rows._BATCHES_MAX + 1):
+    for n in range(appended.BATCHES_MAX + 1):
         append(store, *said(str(n)))
     assert views.current("c") == folded(store)
-    monkeypatch.setattr(rows, "_BATCH_BYTES_MAX", 10)
+    monkeypatch.setattr(appended, "_BATCH_BYTES_MAX", 10)
     append(store, *said("c"))
     views.current("c")
     append(store, *said("more than ten bytes"))
