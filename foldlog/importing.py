@@ -1,8 +1,8 @@
 """Import one history of a source into a store: find its conversation, and add the new events.
 
-Versions of foldlog may name a history differently, and read a record into other events. So a history that the store has
-under a former name is continued under that name. A history whose records an earlier version imported is not imported
-again.
+A history is named by its place below the folder that is imported. So a history that the store has by its name below
+another folder is continued under that name. A later version of foldlog may read a record into other events: a history
+whose records an earlier version imported is not imported again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Source:
     """One history, as it stands in a file or a folder.
 
     ``name``      the source's own name of the conversation, else the file's: see ``files/naming.py``
-    ``former_names``  names under which it may have been imported before
+    ``former_names``  its names below other folders, under which it may have been imported before
     ``format``    one of ``FORMATS``
     ``path``      the file or folder
     ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000

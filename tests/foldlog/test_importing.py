@@ -99,13 +99,13 @@ def test_the_same_history_is_recognized_wherever_it_is_named_from(foldlog, tmp_p
 # -- histories that an earlier version imported -----------------------------------------------------------------------
 
 
-def old_names(store, *named):
+def by_other_names(store, *named):
     for name, records in named:
         store.ingest(name, decode(records, "openai-chat"))
 
 
-def test_a_history_under_the_name_that_an_earlier_version_gave_is_continued(tmp_path, store):
-    old_names(store, ("x", chat("a", "b", "c")), ("x#2", chat("d", "e", "f")), ("x#3", chat("g", "h", "i")))
+def test_a_history_under_its_name_below_another_folder_is_continued(tmp_path, store):
+    by_other_names(store, ("x", chat("a", "b", "c")), ("x#2", chat("d", "e", "f")), ("x#3", chat("g", "h", "i")))
     for folder, texts in (("1", "abc"), ("2", "def"), ("3", "ghij")):
         lines(tmp_path / folder / "x.jsonl", chat(*texts))
     imported = [import_source(store, source) for source in open_sources([tmp_path])]
@@ -113,7 +113,7 @@ def test_a_history_under_the_name_that_an_earlier_version_gave_is_continued(tmp_
 
 
 def test_a_conversation_that_only_begins_alike_is_another_history(tmp_path, store):
-    old_names(store, ("x", chat("same task", "answer")))
+    by_other_names(store, ("x", chat("same task", "answer")))
     lines(tmp_path / "1" / "x.jsonl", chat("same task", "answer", "thanks"))
     (imported,) = (import_source(store, source) for source in open_sources([tmp_path]))
     assert imported == (f"{tmp_path.name}/1/x", 3, 3)
@@ -122,7 +122,7 @@ def test_a_conversation_that_only_begins_alike_is_another_history(tmp_path, stor
 def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_store("sqlite:///foldlog.db") as opened:
-        old_names(opened, ("x", chat("a", "b", "c")))
+        by_other_names(opened, ("x", chat("a", "b", "c")))
     assert foldlog("erase", "x", "--yes", "--reason", "asked to").status == 0
     lines(tmp_path / "1" / "x.jsonl", chat("a", "b", "c"))
     ran = foldlog("import", "1")

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
-_OLD_CONVERSATION = ("conversation", "conversation_id", "session_id", "instance_id", "id")
 _NUMBERS = ("task_id", "question_id", "trial")
 
 _SAYS_NOTHING = re.compile(
@@ -29,15 +28,13 @@ _SAYS_NOTHING = re.compile(
 
 
 class Name(NamedTuple):
-    """The name of a history, and the names under which an earlier import may have stored it: with another folder, or by
-    a version of foldlog that named it differently.
-    """
+    """The name of a history, and the names under which an earlier import may have stored it: with another folder."""
 
     name: str
     former: tuple[str, ...] = ()
 
     def prefixed(self, prefix: str) -> Name:
-        """Return the name after ``prefix``. Every version of foldlog writes the prefix of a name."""
+        """Return the name after ``prefix``."""
         return Name(_clean(prefix + self.name)) if prefix else self
 
 
@@ -73,15 +70,13 @@ class Names:
         numbered = f":{number}" if number else ""
         own = _conversation_in(container) or conversation
         if own is not None:
-            return self._name(own, (own, f"{self._stem}{numbered}"))
+            return self._name(own, ())
         task = _task_in(container)
         if task is None:
             name = f"{self._place}{numbered}"
         else:
             name = self._place if task == self._stem and not number else f"{self._place}:{task}"
-        old = _old_name(container, self._stem) or f"{self._stem}{numbered}"
-        tails = (f"{tail}{name.removeprefix(self._place)}" for tail in self._tails())
-        return self._name(name, (old, *tails))
+        return self._name(name, tuple(f"{tail}{name.removeprefix(self._place)}" for tail in self._tails()))
 
     def _name(self, name: str, former: tuple[str, ...]) -> Name:
         """Return ``name``, with a number if this file holds several histories of that name."""
@@ -97,11 +92,11 @@ class Names:
         yield from ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
 
 
-def _conversation_in(container: Mapping[str, Any], keys: Sequence[str] = _CONVERSATION) -> str | None:
+def _conversation_in(container: Mapping[str, Any]) -> str | None:
     """Return the name that an object gives the conversation in it."""
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
-        for key in keys:
+        for key in _CONVERSATION:
             name = named.get(key)
             if type(name) is str and name:
                 return name
@@ -119,12 +114,6 @@ def _numbers_in(container: Mapping[str, Any]) -> str | None:
     if numbers and all(type(number) is int or type(number) is str for number in numbers):
         return ":".join(map(str, numbers))
     return None
-
-
-def _old_name(container: Mapping[str, Any], stem: str) -> str | None:
-    """Return the name that version 0.1.0 gave to a container."""
-    name, numbers = _conversation_in(container, _OLD_CONVERSATION), _numbers_in(container)
-    return f"{stem}:{numbers}" if name is None and numbers is not None else name
 
 
 def _clean(name: str) -> str:

@@ -422,7 +422,6 @@ def test_a_sub_agents_log_is_linked_to_its_session(tmp_path):
     side[1]["isSidechain"] = True
     source = written(tmp_path / "agent-7f.jsonl", *side)
     assert source.name == "s1/agent-7f"
-    assert source.former_names[-1].endswith("agent-7f")
     assert [event.meta for event in source.events()] == [{"parent": "s1"}, {}]
     (prefixed,) = open_sources([tmp_path], prefix="run/")
     assert (prefixed.name, next(prefixed.events()).meta) == ("run/s1/agent-7f", {"parent": "run/s1"})
