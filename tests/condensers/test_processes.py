@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Sequence
+from multiprocessing.synchronize import Barrier
 from multiprocessing.synchronize import Event as Flag
 from pathlib import Path
 
@@ -33,10 +34,11 @@ class SlowDigest(DigestCondenser):
         return super().summarize(events, max_event_length)
 
 
-def write(url: str, done: Flag) -> None:
+def write(url: str, done: Flag, ready: Barrier) -> None:
     try:
         with open_store(url) as store:
             store.register(Views(store))
+            ready.wait(60)
             for n in range(CALLS):
                 store.append("c1", Action(tool="run", call_id=f"call {n}"), expected_version=ANY_VERSION)
                 store.append("c1", Observation(content="done", call_id=f"call {n}"), expected_version=ANY_VERSION)
@@ -46,11 +48,12 @@ def write(url: str, done: Flag) -> None:
         done.set()
 
 
-def condense(url: str, done: Flag) -> None:
+def condense(url: str, done: Flag, ready: Barrier) -> None:
     with open_store(url) as store:
         views = Views(store)
         store.register(views)
         handler = CondenseHandler(store, views, SlowDigest(max_size=20))
+        ready.wait(60)
         while not done.is_set():
             try:
                 handler.handle("c1")
@@ -64,8 +67,8 @@ def test_processes_that_condense_at_once_never_forget_twice_nor_part_a_call_from
         store.register(Views(store))
         store.append("c1", Message(source="user", content="go"), expected_version=0)
     spawn = multiprocessing.get_context("spawn")
-    done = spawn.Event()
-    workers = [spawn.Process(target=target, args=(url, done)) for target in (condense, condense, write)]
+    done, ready = spawn.Event(), spawn.Barrier(3)
+    workers = [spawn.Process(target=target, args=(url, done, ready)) for target in (condense, condense, write)]
     for worker in workers:
         worker.start()
     try:
