@@ -54,6 +54,7 @@ def test_the_shipped_history():
     check(events)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
 )
