@@ -26,13 +26,13 @@ from eventstore import (
     ANY_VERSION,
     CondensationAction,
     Event,
+    Generation,
     ReadTransaction,
     Recorded,
     Store,
     VersionConflict,
     is_structural,
 )
-from eventstore.writing.generation import Generation
 from projections import View
 
 _WAIT, _WAIT_MAX = 10, 160

@@ -12,8 +12,10 @@ knows of Views or models.
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
 """
 
+from eventstore.codec_json import said
 from eventstore.conversation import ANY_VERSION, AnyVersion
 from eventstore.documents.changes import DELETED, Documents
+from eventstore.documents.values import newest_value, newest_values
 from eventstore.errors import (
     CannotRedact,
     ConversationErased,
@@ -32,8 +34,12 @@ from eventstore.errors import (
     StoreUnusable,
     UnknownEventType,
     VersionConflict,
+    install_command,
 )
 from eventstore.events import (
+    ATTRIBUTES,
+    LOST,
+    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     Action,
     AgentCondensationObservation,
@@ -61,22 +67,32 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.opening import open_store, restore_store
+from eventstore.recorders.urls import as_url, without_password
 from eventstore.store import Store
 from eventstore.stored.keys import KeyRing
+from eventstore.stored.moment import Moment, beginning_with, query_all
 from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded
+from eventstore.stored.results import Border, ConversationRow, Ingested, Logged, Recorded
+from eventstore.stored.row_codec import EVENT_BYTES_MAX
 from eventstore.stored.write_transaction import InlineProjection, Record, WriteTransaction
+from eventstore.writing.generation import Generation
+from eventstore.writing.origins import FoundEvent
 
 __foldlog__ = "0.1.0"
 
 __all__ = [
     "ANY_VERSION",
+    "ATTRIBUTES",
     "DELETED",
+    "EVENT_BYTES_MAX",
+    "LOST",
+    "MAY_BE_STRUCTURAL",
     "NOT_RECORDED",
     "Action",
     "AgentCondensationObservation",
     "Annotation",
     "AnyVersion",
+    "Border",
     "CannotRedact",
     "CondensationAction",
     "CondensationRequest",
@@ -95,6 +111,8 @@ __all__ = [
     "Event",
     "EventStoreError",
     "Forgotten",
+    "FoundEvent",
+    "Generation",
     "HistoryDiverged",
     "IdempotencyConflict",
     "Ingested",
@@ -106,6 +124,7 @@ __all__ = [
     "KeyUnavailable",
     "Logged",
     "Message",
+    "Moment",
     "Observation",
     "Origin",
     "ReadTransaction",
@@ -123,9 +142,17 @@ __all__ = [
     "UnknownEventType",
     "VersionConflict",
     "WriteTransaction",
+    "as_url",
+    "beginning_with",
+    "install_command",
     "is_structural",
+    "newest_value",
+    "newest_values",
     "open_store",
+    "query_all",
     "restore_store",
+    "said",
     "summary_id",
     "summary_of",
+    "without_password",
 ]

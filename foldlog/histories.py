@@ -10,14 +10,22 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from eventstore import ConversationErased, ConversationRow, Documents, KeyRing, Store, open_store
+from eventstore import (
+    ATTRIBUTES,
+    EVENT_BYTES_MAX,
+    ConversationErased,
+    ConversationRow,
+    Documents,
+    FoundEvent,
+    Generation,
+    KeyRing,
+    Store,
+    open_store,
+)
 from eventstore.arguments import text
 from eventstore.documents.listing import RecentConversations, recent_conversations
-from eventstore.events import ATTRIBUTES
 from eventstore.recorders.base import RecorderOfFile
-from eventstore.stored.row_codec import EVENT_BYTES_MAX
-from eventstore.writing.generation import Generation
-from eventstore.writing.origins import FoundEvent, find
+from eventstore.writing.origins import find
 from foldlog.history import History, described
 from projections import Views
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from eventstore import (
     ANY_VERSION,
+    ATTRIBUTES,
     Action,
     AnyVersion,
     CondensationAction,
@@ -19,15 +20,14 @@ from eventstore import (
     ConversationNotFound,
     Event,
     EventStoreError,
+    Generation,
     InvalidArgument,
     Recorded,
     Retraction,
     VersionConflict,
 )
 from eventstore.arguments import whole
-from eventstore.events import ATTRIBUTES
 from eventstore.store import prepare_append
-from eventstore.writing.generation import Generation
 from foldlog.older_summaries import warn_of_older_summaries
 from foldlog.words.tables import Table, show_as_table, view_table
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from eventstore.errors import InvalidOption
+from eventstore import InvalidOption
 from eventstore.maintenance.new_file import made_beside, sync
 
 _DATABASE = b"SQLite format 3\0"

@@ -21,6 +21,8 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from eventstore import (
+    LOST,
+    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
     CondensationRequest,
@@ -32,7 +34,6 @@ from eventstore import (
     UnknownEventType,
     summary_id,
 )
-from eventstore.events import LOST, MAY_BE_STRUCTURAL
 from projections.intervals import Intervals
 from projections.items import NO_ITEMS, Items
 from projections.left_behind import left_behind_after

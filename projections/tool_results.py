@@ -13,6 +13,7 @@ from eventstore import (
     Action,
     Content,
     Event,
+    Generation,
     InvalidEvent,
     Observation,
     ReadTransaction,
@@ -21,7 +22,6 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.arguments import text
-from eventstore.writing.generation import Generation
 from projections.view import View
 from projections.views import Views
 

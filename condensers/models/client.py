@@ -36,7 +36,7 @@ from condensers.models.prompt_sums import PromptSums
 from condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
 from condensers.models.redaction import without_keys, without_secrets
 from condensers.models.tokens import TokenCounter
-from eventstore.errors import install_command
+from eventstore import install_command
 
 if TYPE_CHECKING:
     from projections import View

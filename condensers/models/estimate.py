@@ -16,8 +16,7 @@ from condensers.base import AgentModel
 from condensers.errors import InvalidCondenser
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
-from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
-from eventstore.codec_json import said
+from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage, said
 from projections import View
 from projections.messages.turns import arguments_of
 

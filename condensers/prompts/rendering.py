@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore import CondensationSummary, Content, Event, events
-from eventstore.codec_json import said
+from eventstore import CondensationSummary, Content, Event, events, said
 from projections.messages.content import words_of
 
 

@@ -26,8 +26,7 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict
-from eventstore.stored.moment import beginning_with
+from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict, beginning_with
 from foldlog.adapters.without_sdk.names import quoted, unquoted
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.formats import Encoder

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eventstore import Store
-from eventstore.stored.results import Border
+from eventstore import Border, Store
 from foldlog.cli import terminal
 from foldlog.cli.stores import listed
 from foldlog.words.gist import count

@@ -25,8 +25,8 @@ from eventstore import (
     Store,
     UnknownEvent,
     is_structural,
+    without_password,
 )
-from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.histories.import_ import import_sources

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from pathlib import Path
 
-from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, open_store
+from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
 from eventstore.recorders.base import RecorderOfFile
-from eventstore.recorders.urls import absolute_hint, as_url, parse
+from eventstore.recorders.urls import absolute_hint, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused

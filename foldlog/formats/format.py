@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from eventstore import DocumentChanges, Event, EventStoreError, Redaction, Retraction
-from eventstore.events import ATTRIBUTES
+from eventstore import ATTRIBUTES, DocumentChanges, Event, EventStoreError, Redaction, Retraction
 
 if TYPE_CHECKING:
     from projections import View

@@ -14,7 +14,9 @@ from condensers import event_tokens
 from condensers.models.counted_tokens import CountedTokens
 from condensers.reports import reports_of
 from eventstore import (
+    ATTRIBUTES,
     Action,
+    Border,
     CondensationAction,
     CondensationRequest,
     DocumentChanges,
@@ -24,8 +26,6 @@ from eventstore import (
     Retraction,
     summary_id,
 )
-from eventstore.events import ATTRIBUTES
-from eventstore.stored.results import Border
 from foldlog.kinds import KINDS, label
 from foldlog.reports.overview import title_in
 from foldlog.reports.savings import saving_of, total_of

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from condensers.models.counted_tokens import CountedTokens, CountsTokens
-from eventstore import Logged, ReadTransaction, Retraction, Store
-from eventstore.stored.results import Border
+from eventstore import Border, Logged, ReadTransaction, Retraction, Store
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from condensers.models.estimate import event_tokens, view_tokens
 from eventstore import (
+    ATTRIBUTES,
     CondensationAction,
     CondensationSummary,
     ConversationRow,
@@ -17,9 +18,8 @@ from eventstore import (
     Message,
     ReadTransaction,
     Store,
+    newest_value,
 )
-from eventstore.documents.values import newest_value
-from eventstore.events import ATTRIBUTES
 from foldlog.reports.savings import is_declined
 from foldlog.words.times import time_text
 from projections import Views

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventstore import EventStoreError
-from eventstore.errors import install_command
+from eventstore import EventStoreError, install_command
 from foldlog.whole_file import whole_file
 
 if TYPE_CHECKING:

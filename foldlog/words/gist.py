@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore import CondensationAction, Event, events
-from eventstore.codec_json import said
+from eventstore import CondensationAction, Event, events, said
 from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
 from projections.intervals import normalize

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventstore import Content, Event, events
-from eventstore.codec_json import said
+from eventstore import Content, Event, events, said
 
 
 def text_of(event: Event) -> str:

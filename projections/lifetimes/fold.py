@@ -12,8 +12,16 @@ from dataclasses import replace
 
 import msgspec
 
-from eventstore import NOT_RECORDED, Action, CondensationAction, Event, Observation, Retraction, is_structural
-from eventstore.events import MAY_BE_STRUCTURAL
+from eventstore import (
+    MAY_BE_STRUCTURAL,
+    NOT_RECORDED,
+    Action,
+    CondensationAction,
+    Event,
+    Observation,
+    Retraction,
+    is_structural,
+)
 from projections.fold import EMPTY, ViewState, resume
 from projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
 from projections.retractions import target

@@ -8,8 +8,17 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 import msgspec
 
-from eventstore import Action, CondensationSummary, Content, Event, InvalidArgument, Message, Observation, SystemMessage
-from eventstore.codec_json import said
+from eventstore import (
+    Action,
+    CondensationSummary,
+    Content,
+    Event,
+    InvalidArgument,
+    Message,
+    Observation,
+    SystemMessage,
+    said,
+)
 from projections.messages.content import is_blank, sendable
 from projections.units import units
 

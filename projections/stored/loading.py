@@ -6,8 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from eventstore import Event, ReadTransaction, Record, is_structural
-from eventstore.events import MAY_BE_STRUCTURAL
+from eventstore import MAY_BE_STRUCTURAL, Event, ReadTransaction, Record, is_structural
 from projections.stored.revision import (
     EMPTY_FOLD,
     ViewFold,

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from eventstore import (
+    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
     Event,
@@ -23,7 +24,6 @@ from eventstore import (
     summary_id,
     summary_of,
 )
-from eventstore.events import MAY_BE_STRUCTURAL
 from projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
 from projections.intervals import Intervals, contains
 from projections.items import Items

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eventstore import NOT_RECORDED, CondensationAction, Event, ReadTransaction, is_structural
-from eventstore.events import MAY_BE_STRUCTURAL
+from eventstore import MAY_BE_STRUCTURAL, NOT_RECORDED, CondensationAction, Event, ReadTransaction, is_structural
 from projections.fold import summary_event
 from projections.intervals import Intervals
 from projections.stored.loading import StoredPast, stored_revision

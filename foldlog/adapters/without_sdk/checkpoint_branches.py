@@ -16,10 +16,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import to_builtins
 
-from eventstore import ConversationErased, ConversationNotFound, ConversationRow, ReadTransaction, VersionConflict
-from eventstore.documents.values import newest_values
+from eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    Moment,
+    ReadTransaction,
+    VersionConflict,
+    beginning_with,
+    newest_values,
+    query_all,
+)
 from eventstore.recorders.types import Conversation, RecalledKey
-from eventstore.stored.moment import Moment, beginning_with, query_all
 from foldlog.histories import Histories
 
 CHECKPOINT = "checkpoint"

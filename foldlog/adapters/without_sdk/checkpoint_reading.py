@@ -7,9 +7,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventstore import Annotation, ConversationErased, ConversationNotFound, Event, ReadTransaction
-from eventstore.documents.values import newest_values
-from eventstore.stored.moment import Moment, query_all
+from eventstore import (
+    Annotation,
+    ConversationErased,
+    ConversationNotFound,
+    Event,
+    Moment,
+    ReadTransaction,
+    newest_values,
+    query_all,
+)
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint, ThreadBranch, ThreadBranches, appended_for
 from foldlog.adapters.without_sdk.record_lists import Span
 from foldlog.formats import Encoder

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from eventstore import (
+    ATTRIBUTES,
     DELETED,
     Annotation,
     CondensationAction,
@@ -25,9 +26,8 @@ from eventstore import (
     Event,
     IdempotencyConflict,
     VersionConflict,
+    query_all,
 )
-from eventstore.events import ATTRIBUTES
-from eventstore.stored.moment import query_all
 from foldlog.adapters.without_sdk.checkpoint_branches import CHECKPOINT, HIDDEN, Checkpoint, copied, keep, numbered
 from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, WholeCheckpoint, shown
 from foldlog.adapters.without_sdk.record_lists import RecordList, Span, changes, ranges

@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
-from eventstore import NOT_RECORDED, ConversationNotFound, Event, Retraction
-from eventstore.writing.origins import FoundEvent
+from eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
 from foldlog.adapters.without_sdk.newest import newest_records
 from foldlog.formats import Encoder, decode
 from foldlog.histories import Histories

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eventstore import Message, Store
-from eventstore.errors import install_command
+from eventstore import Message, Store, install_command
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db

@@ -15,8 +15,7 @@ from rich.text import Text
 from condensers import LLM, Condensation, NoCondensationAvailable
 from condensers.models.budget import tokens_of
 from condensers.reports import Report, metrics_of, model_cost, model_of, model_tokens, on_a_model, reports_of
-from eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
-from eventstore.errors import install_command
+from eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db

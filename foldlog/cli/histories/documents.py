@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import Documents, Store
-from eventstore.codec_json import said
-from eventstore.events import ATTRIBUTES
+from eventstore import ATTRIBUTES, Documents, Store, said
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused

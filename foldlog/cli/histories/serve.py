@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from condensers import LLM
-from eventstore import Store
-from eventstore.errors import install_command
-from eventstore.recorders.urls import as_url, parse
+from eventstore import Store, as_url, install_command
+from eventstore.recorders.urls import parse
 from foldlog.cli.agent_model import CountingModelName, DrawnLimit, counting_model
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, Db

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from eventstore import NOT_RECORDED, CondensationSummary, Event, Store, summary_of
-from eventstore.stored.results import Border
+from eventstore import NOT_RECORDED, Border, CondensationSummary, Event, Store, summary_of
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.moments import summary_at

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from eventstore import without_password
 from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.recorders.urls import without_password
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store

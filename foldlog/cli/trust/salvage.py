@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import Store, open_store
+from eventstore import Store, as_url, open_store
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.readable import Readable, copy_readable
-from eventstore.recorders.urls import as_url, parse
+from eventstore.recorders.urls import parse
 from eventstore.stored.database import translated
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, store_name, use_store
