@@ -109,8 +109,8 @@ class Database:
         return None if known is None else known.stored.version
 
     def as_left(self, conversation: str) -> Conversation | None:
-        """Return a conversation as it is now, where no question is needed: as this process left it, and nobody has
-        committed since. Else None. Cost: some system calls.
+        """Return a conversation as it is now, where no question is needed: as this process left it, and no
+        other has committed since. Else None. Cost: some system calls.
         """
         known = self.known.get(conversation)  # first: a transaction may begin now and note what it takes back
         if known is None or known.era is None:

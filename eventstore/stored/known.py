@@ -62,7 +62,7 @@ class KnownConversations:
             self._by_id[known.plain.id] = known
 
     def observe(self, observer: Observer) -> None:
-        """From now on tell an observer what is appended, for as long as somebody else holds it."""
+        """From now on tell an observer what is appended, for as long as other code holds it."""
         self._observers = (*[each for each in self._observers if each() is not None], ref(observer))
 
     def tell(self, before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
