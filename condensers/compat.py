@@ -68,7 +68,7 @@ def _without_agent_llm(method: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-class Condenser(base.Condenser):
+class PortedCondenser(base.Condenser):
     """A condenser as in OpenHands: its methods may leave out ``agent_llm``, and it may add metadata to its report."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -135,7 +135,7 @@ class Condenser(base.Condenser):
         return (taken,) if taken else ()
 
 
-class RollingCondenser(Condenser, rolling.RollingCondenser):
+class PortedRollingCondenser(PortedCondenser, rolling.RollingCondenser):
     """A rolling condenser as in OpenHands: it defines ``should_condense`` and ``get_condensation``."""
 
     @abstractmethod
@@ -148,8 +148,8 @@ class RollingCondenser(Condenser, rolling.RollingCondenser):
         return frozenset({Reason.REQUEST if view.unhandled_condensation_request else Reason.EVENTS})
 
 
-CondenserBase = Condenser
-PipelinableCondenserBase = RollingCondenser
+Condenser = CondenserBase = PortedCondenser
+RollingCondenser = PipelinableCondenserBase = PortedRollingCondenser
 
 
 def condensed_history(

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from condensers.errors import InvalidCondenser
 
 
-class Table(BaseModel):
+class StrictTable(BaseModel):
     """A table without unknown keys. No error shows a value that may be a key of a model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)

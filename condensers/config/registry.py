@@ -20,13 +20,13 @@ from pydantic_core import CoreSchema, core_schema
 from condensers.base import Condenser
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import Models
-from condensers.tables import Table, refused, suggestion, told, wrong_table
+from condensers.tables import StrictTable, refused, suggestion, told, wrong_table
 
 ENTRY_POINTS = "foldlog.condensers"
 """The group in which a package names its condensers."""
 
 
-class CondenserConfig(Table):
+class CondenserConfig(StrictTable):
     """The parameters of one strategy. A subclass gives ``type`` as a literal with a default, and a field for each
     argument of the condenser's constructor.
 

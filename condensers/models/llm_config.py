@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from condensers.errors import InvalidCondenser
-from condensers.tables import Table, refused, told
+from condensers.tables import StrictTable, refused, told
 
 SAID_WITH_EVERY_CALL = frozenset(
     (
@@ -33,7 +33,7 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
     return info.context.named(value)
 
 
-class LLMConfig(Table):
+class LLMConfig(StrictTable):
     """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
 
     model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")

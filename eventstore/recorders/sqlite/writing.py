@@ -198,7 +198,7 @@ class SQLiteWriting:
         self._index = self._file.index_of_log()
         if self._index is not None:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
-        self.connection = connection  # the last step, so that none is open by half where a signal handler raises
+        self.connection = connection  # the last step, so that a signal handler that raises leaves none half open
         return connection
 
     def close(self) -> None:
