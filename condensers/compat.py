@@ -148,8 +148,10 @@ class PortedRollingCondenser(PortedCondenser, rolling.RollingCondenser):
         return frozenset({Reason.REQUEST if view.unhandled_condensation_request else Reason.EVENTS})
 
 
-Condenser = CondenserBase = PortedCondenser
-RollingCondenser = PipelinableCondenserBase = PortedRollingCondenser
+Condenser = PortedCondenser
+CondenserBase = PortedCondenser
+RollingCondenser = PortedRollingCondenser
+PipelinableCondenserBase = PortedRollingCondenser
 
 
 def condensed_history(
