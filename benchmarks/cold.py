@@ -31,11 +31,11 @@ from eventstore import (
     open_store,
     summary_id,
 )
+from eventstore.log.crc import crc32
 from eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.reader import _shown_rows as shown_rows
 from eventstore.recorders.types import Record
-from eventstore.stored.crc import crc32
 from projections import Views
 from projections.stored.revision import kept_intervals
 from projections.stored.revision_codec import PROJECTION, decode_revision

@@ -50,9 +50,9 @@ from eventstore import (
     summary_id,
 )
 from eventstore.events import MAY_BE_STRUCTURAL
+from eventstore.log.crc import crc32
+from eventstore.log.keys import KEY
 from eventstore.maintenance.verify import verify
-from eventstore.stored.crc import crc32
-from eventstore.stored.keys import KEY
 from foldlog.formats import encode, open_sources
 from foldlog.importing import import_source
 from projections import View, Views, well_formed

@@ -23,11 +23,11 @@ from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
+from eventstore.log import hash_chain, write_transaction
+from eventstore.log.keys import KEY
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.verify import verify as verify_store
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored import hash_chain, write_transaction
-from eventstore.stored.keys import KEY
 from projections import Views
 
 BATCH = 500

@@ -5,9 +5,8 @@ knows of Views or models.
 
     store.py opening.py                   append, read, follow; which store a URL names
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
-    writing/                              the steps of a write: append, import, fork
     documents/                            values beside the events; conversations by attribute
-    stored/ recorders/                    an event as a row, and transactions; rows in a database
+    log/ recorders/                       one conversation in one transaction; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
 """
@@ -66,17 +65,17 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
+from eventstore.log.generation import Generation
+from eventstore.log.keys import KeyRing
+from eventstore.log.moment import Moment, beginning_with, query_all
+from eventstore.log.origins import FoundEvent
+from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
+from eventstore.log.row_codec import EVENT_BYTES_MAX
+from eventstore.log.write_transaction import InlineProjection, Record, WriteTransaction
 from eventstore.opening import open_store, restore_store
 from eventstore.recorders.urls import as_url, without_password
 from eventstore.store import Store
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.moment import Moment, beginning_with, query_all
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.results import Border, ConversationRow, Ingested, Logged, Recorded
-from eventstore.stored.row_codec import EVENT_BYTES_MAX
-from eventstore.stored.write_transaction import InlineProjection, Record, WriteTransaction
-from eventstore.writing.generation import Generation
-from eventstore.writing.origins import FoundEvent
 
 __foldlog__ = "0.1.0"
 

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from eventstore.errors import InvalidOption, install_command
+from eventstore.log.compression import Compression
+from eventstore.log.database import translated, unavailable
+from eventstore.log.keys import KeyRing
+from eventstore.log.row_codec import EVENT_BYTES_MAX, WriteSettings
 from eventstore.recorders import urls
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
-from eventstore.stored.compression import Compression
-from eventstore.stored.database import translated, unavailable
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings
 
 if TYPE_CHECKING:
     from eventstore.maintenance.restore import Restored

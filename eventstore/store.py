@@ -15,21 +15,21 @@ from eventstore.codec_json import size_of
 from eventstore.conversation import AnyVersion
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, InvalidEvent
 from eventstore.events import NOT_RECORDED, Event, is_structural
+from eventstore.log import origins
+from eventstore.log.appending import Appending
+from eventstore.log.database import Database, paged, translated, unavailable
+from eventstore.log.forking import begin_fork
+from eventstore.log.generation import Generation, tombstones_before
+from eventstore.log.importing import Ingestion
+from eventstore.log.pages import PAGE, pages, pages_back
+from eventstore.log.read_transaction import ReadTransaction, find_begun, read_existing
+from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
+from eventstore.log.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
+from eventstore.log.rows import dense_events, from_microseconds
+from eventstore.log.write_transaction import InlineProjection, WriteTransaction
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
-from eventstore.stored.database import Database, paged, translated, unavailable
-from eventstore.stored.pages import PAGE, pages, pages_back
-from eventstore.stored.read_transaction import ReadTransaction, find_begun, read_existing
-from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
-from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
-from eventstore.stored.rows import dense_events, from_microseconds
-from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
-from eventstore.writing import origins
-from eventstore.writing.appending import Appending
-from eventstore.writing.forking import begin_fork
-from eventstore.writing.generation import Generation, tombstones_before
-from eventstore.writing.importing import Ingestion
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from eventstore import ANY_VERSION, Event, Recorded, Store
+from eventstore.log import together
+from eventstore.log.appending import Appending
 from eventstore.values.outcome import Outcome
-from eventstore.writing import together
-from eventstore.writing.appending import Appending
 from foldlog.history import ExpectedVersion, History
 
 _EVENTS_MAX: Final = 100

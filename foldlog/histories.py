@@ -24,14 +24,14 @@ from eventstore import (
 )
 from eventstore.arguments import text
 from eventstore.documents.listing import RecentConversations, recent_conversations
+from eventstore.log.origins import find
 from eventstore.recorders.base import RecorderOfFile
-from eventstore.writing.origins import find
 from foldlog.history import History, described
 from projections import Views
 
 if TYPE_CHECKING:
     from condensers import AgentModel, CondenseHandler, Condenser, CondenserConfig
-    from eventstore.stored.compression import Compression
+    from eventstore.log.compression import Compression
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from foldlog.search import Hit, SearchIndex

@@ -34,9 +34,9 @@ from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, appen
 
 if TYPE_CHECKING:
     from condensers import Condensation
+    from eventstore.log.appending import Appending
     from eventstore.maintenance.redact import RedactionReceipt
     from eventstore.recorders.types import Conversation
-    from eventstore.writing.appending import Appending
     from foldlog.histories import Histories
     from foldlog.reports.stats import Stats
     from projections import Lifetimes

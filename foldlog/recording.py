@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from eventstore.arguments import text
-from eventstore.writing import origins
+from eventstore.log import origins
 from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named
 

@@ -29,8 +29,8 @@ from eventstore import (
     summary_of,
 )
 from eventstore.arguments import whole
+from eventstore.log.write_transaction import project
 from eventstore.recorders.types import Conversation
-from eventstore.stored.write_transaction import project
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event

@@ -40,11 +40,11 @@ from eventstore.errors import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
+from eventstore.log.database import translated
+from eventstore.log.generation import Generation, find_meant
+from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.results import Recorded
 from eventstore.store import Store
-from eventstore.stored.database import translated
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.results import Recorded
-from eventstore.writing.generation import Generation, find_meant
 
 
 class Deleted:

@@ -22,14 +22,14 @@ from eventstore.arguments import whole
 from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
+from eventstore.log import hash_chain
+from eventstore.log.database import Database, translated
+from eventstore.log.keys import KeyRing, key_missing
+from eventstore.log.row_codec import PLAIN, RowCodec
+from eventstore.log.rows import EPOCH, from_microseconds
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, Record
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, translated
-from eventstore.stored.keys import KeyRing, key_missing
-from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.rows import EPOCH, from_microseconds
-from eventstore.stored.write_transaction import WriteTransaction
 
 _EVERY: Final = bytes(DIGEST_BYTES)
 """A digest that the read model gives to every conversation."""

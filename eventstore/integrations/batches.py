@@ -30,8 +30,8 @@ from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
 from eventstore.integrations.recorders import PollingSubscription
 from eventstore.integrations.tracking import StoreRecorder, errors_of_the_library
-from eventstore.stored.database import Database, DecodedRow
-from eventstore.stored.results import Recorded, recorded
+from eventstore.log.database import Database, DecodedRow
+from eventstore.log.results import Recorded, recorded
 
 BATCH_MAX = 1_000
 

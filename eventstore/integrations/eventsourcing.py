@@ -35,9 +35,9 @@ from eventstore import codec
 from eventstore.events import Event
 from eventstore.integrations.recorders import EventRecorder, PollingSubscription, SnapshotRecorder, kind_and_schema
 from eventstore.integrations.tracking import StoreRecorder, TrackingView
+from eventstore.log.database import Database
+from eventstore.log.rows import with_times
 from eventstore.opening import recorder_and_settings
-from eventstore.stored.database import Database
-from eventstore.stored.rows import with_times
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
 

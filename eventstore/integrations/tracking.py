@@ -9,11 +9,11 @@ from typing import TypeVar
 from eventsourcing import persistence
 from eventsourcing.persistence import Tracking, TrackingRecorder
 
+from eventstore.log.database import Database
+from eventstore.log.row_codec import RowCodec
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Record
-from eventstore.stored.database import Database
-from eventstore.stored.row_codec import RowCodec
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore.errors import InvalidOption, StoreUnavailable
+from eventstore.log.database import Database, translated
+from eventstore.log.staging import delete_rows
 from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.new_file import new_beside, sync
 from eventstore.maintenance.verify import Verdict, verdicts
 from eventstore.recorders.base import Recorder, RecorderOfFile
 from eventstore.store import Store
-from eventstore.stored.database import Database, translated
-from eventstore.stored.staging import delete_rows
 
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and

@@ -14,19 +14,19 @@ from typing import NamedTuple
 
 from eventstore.codec_json import size_of
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
+from eventstore.log import hash_chain
+from eventstore.log.database import Database, paged, start_after
+from eventstore.log.generation import tombstones_before
+from eventstore.log.past import Link, follows
+from eventstore.log.read_transaction import ReadTransaction, find_again
+from eventstore.log.row_codec import PLAIN, RowCodec
+from eventstore.log.rows import from_microseconds, not_erased
+from eventstore.log.staging import REST_S, delete_rows, staged
+from eventstore.log.write_transaction import WriteTransaction, check_plain
 from eventstore.maintenance.damage import raise_unless_damage
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, paged, start_after
-from eventstore.stored.past import Link, follows
-from eventstore.stored.read_transaction import ReadTransaction, find_again
-from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.rows import from_microseconds, not_erased
-from eventstore.stored.staging import REST_S, delete_rows, staged
-from eventstore.stored.write_transaction import WriteTransaction, check_plain
-from eventstore.writing.generation import tombstones_before
 
 CHUNK = 1_000
 _CHUNK_BYTES = 8 * 2**20

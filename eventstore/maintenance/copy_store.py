@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from eventstore.arguments import whole
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
+from eventstore.log.database import Database, paged, translated
+from eventstore.log.staging import discard_staged
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.types import Conversation
 from eventstore.store import Store
-from eventstore.stored.database import Database, paged, translated
-from eventstore.stored.staging import discard_staged
 
 _JOBS_MAX = 64
 """The most conversations that may be copied at the same time."""

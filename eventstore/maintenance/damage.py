@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from eventstore.log.database import start_after
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.database import start_after
 
 _PAGE = 1_000
 _LIST_ENDS = "the list of conversations cannot be read to its end"

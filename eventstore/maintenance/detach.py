@@ -10,12 +10,12 @@ import time
 from functools import partial
 
 from eventstore.errors import CorruptEvent
+from eventstore.log import hash_chain
+from eventstore.log.database import Database
+from eventstore.log.rows import not_erased, sound
+from eventstore.log.staging import REST_S
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.recorders.base import Transaction
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database
-from eventstore.stored.rows import not_erased, sound
-from eventstore.stored.staging import REST_S
-from eventstore.stored.write_transaction import WriteTransaction
 
 _CHUNK = 1_000
 _PROJECTIONS_MAX = 1_000

@@ -20,15 +20,15 @@ from eventstore.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from eventstore.log import origins
+from eventstore.log.database import Database, paged, start_after, translated, unavailable
+from eventstore.log.results import ConversationRow, listed
+from eventstore.log.staging import delete_rows, discard_staged
 from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError, StillRead
 from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
-from eventstore.stored.database import Database, paged, start_after, translated, unavailable
-from eventstore.stored.results import ConversationRow, listed
-from eventstore.stored.staging import delete_rows, discard_staged
-from eventstore.writing import origins
 
 _PAGE = 1_000
 _RETRY_S = 0.05

@@ -29,18 +29,17 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
+from eventstore.log import hash_chain, origins
+from eventstore.log.database import Database, paged, translated
+from eventstore.log.read_transaction import ReadTransaction, find_existing
+from eventstore.log.redacted import can_be_redacted, without_content
+from eventstore.log.row_codec import PLAIN
+from eventstore.log.rows import from_microseconds, sound, stored_event_of
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.maintenance.erase import forks_of_key, purge
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from eventstore.store import Store
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, paged, translated
-from eventstore.stored.read_transaction import ReadTransaction, find_existing
-from eventstore.stored.redacted import can_be_redacted, without_content
-from eventstore.stored.row_codec import PLAIN
-from eventstore.stored.rows import from_microseconds, sound, stored_event_of
-from eventstore.stored.write_transaction import WriteTransaction
-from eventstore.writing import origins
 
 _PAGE = 1_000
 _PATIENCE_S = 60.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from eventstore import codec
 from eventstore.events import Redaction
+from eventstore.log.hash_chain import is_redacted
+from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.recorders.types import HEAD_BYTES, Row
-from eventstore.stored.hash_chain import is_redacted
-from eventstore.stored.redacted import can_be_redacted, without_content
 
 KIND = "redaction"
 """The stored kind of a receipt."""

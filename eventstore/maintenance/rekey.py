@@ -17,6 +17,14 @@ from typing import NamedTuple
 
 from eventstore.codec_json import size_of
 from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
+from eventstore.log import hash_chain
+from eventstore.log.database import Database, encrypted, start_after, translated
+from eventstore.log.keys import DataKey
+from eventstore.log.marks import Mark, mark_of
+from eventstore.log.past import decode_past, follows
+from eventstore.log.row_codec import DAMAGED, RowCodec
+from eventstore.log.staging import REST_S, staged_keys
+from eventstore.log.write_transaction import past_under
 from eventstore.maintenance.damage import (
     Unlisted,
     Unreadable,
@@ -30,14 +38,6 @@ from eventstore.recorders.changes import NewForm, NewKey, NewMark
 from eventstore.recorders.errors import KeyReplaced, RecorderError
 from eventstore.recorders.types import Conversation, Row
 from eventstore.store import Store
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, encrypted, start_after, translated
-from eventstore.stored.keys import DataKey
-from eventstore.stored.marks import Mark, mark_of
-from eventstore.stored.past import decode_past, follows
-from eventstore.stored.row_codec import DAMAGED, RowCodec
-from eventstore.stored.staging import REST_S, staged_keys
-from eventstore.stored.write_transaction import past_under
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20

@@ -14,13 +14,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
+from eventstore.log.database import Database, paged, start_after, translated
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance.new_file import sync
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database, paged, start_after, translated
-from eventstore.stored.row_codec import WriteSettings
 
 _PAGE = 1_000
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from eventstore.log import hash_chain
+from eventstore.log.past import Link, follows
+from eventstore.log.row_codec import DAMAGED, Limit, RowCodec
 from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Row
-from eventstore.stored import hash_chain
-from eventstore.stored.past import Link, follows
-from eventstore.stored.row_codec import DAMAGED, Limit, RowCodec
 
 _PAGE = 1_000
 MISSING = ("it is missing", "they are missing")

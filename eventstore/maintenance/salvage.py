@@ -19,17 +19,17 @@ from eventstore.arguments import YEAR_10000
 from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
+from eventstore.log import hash_chain
+from eventstore.log.database import Database, Segment, translated
+from eventstore.log.past import Link, follows
+from eventstore.log.row_codec import PLAIN, RowCodec
+from eventstore.log.write_transaction import check_plain
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.row_checks import VerifyFinding
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from eventstore.store import Store
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, Segment, translated
-from eventstore.stored.past import Link, follows
-from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.write_transaction import check_plain
 
 _LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced. More cannot have been lost: an id is damaged."""

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from eventstore.arguments import whole
 from eventstore.errors import InvalidOption
+from eventstore.log.database import translated
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.store import Store
-from eventstore.stored.database import translated
 
 
 def follower_status(store: Store) -> Status:

@@ -12,6 +12,13 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+from eventstore.log import hash_chain
+from eventstore.log.compression import NotAsWritten
+from eventstore.log.database import Database, Segment, paged, start_after, translated
+from eventstore.log.generation import tombstones_before
+from eventstore.log.past import Link, decode_past
+from eventstore.log.row_codec import PLAIN, RowCodec
+from eventstore.log.staging import staged_keys
 from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, of_all
@@ -20,13 +27,6 @@ from eventstore.recorders.base import Reader
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Erasure, RecalledKey
 from eventstore.store import Store
-from eventstore.stored import hash_chain
-from eventstore.stored.compression import NotAsWritten
-from eventstore.stored.database import Database, Segment, paged, start_after, translated
-from eventstore.stored.past import Link, decode_past
-from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.staging import staged_keys
-from eventstore.writing.generation import tombstones_before
 
 _PAGE = 1_000
 

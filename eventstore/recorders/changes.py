@@ -31,7 +31,7 @@ class Grown(NamedTuple):
 
 
 class NewPast(NamedTuple):
-    """The names and salts of copied events (``stored.past``), and the version up to which events are copied. Then the
+    """The names and salts of copied events (``log.past``), and the version up to which events are copied. Then the
     fork has no parent any more.
     """
 

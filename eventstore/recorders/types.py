@@ -26,7 +26,7 @@ class Row(NamedTuple):
     """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
 
     ``proof`` is the head, followed by the salt of the body, or by the commitment to a redacted body; see
-    ``stored.hash_chain``. ``shown_before`` and ``structural_before`` count the shown and the structural events before
+    ``log.hash_chain``. ``shown_before`` and ``structural_before`` count the shown and the structural events before
     this one, so that a reader of an index notices a missing event. ``checksum`` is that of the row
     (``hash_chain.checksum``). A recorder keeps all of them unchanged.
     """
@@ -101,11 +101,11 @@ class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
     empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
     its shown and structural events, computed from its last row. ``visible``: it is not staged. ``mark`` is the row
-    codec's (``stored.marks``).
+    codec's (``log.marks``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
-    lists. A fork that has copied its past has a ``past`` (see ``stored.past``) and a ``parent_version``, but no parent.
+    lists. A fork that has copied its past has a ``past`` (see ``log.past``) and a ``parent_version``, but no parent.
     ``replaces`` is the key of the erased conversation whose id it uses again. ``redactions`` counts the redacted
     events; in a fork also the shared events that were redacted since it began. While this number is unchanged, a copy
     of the events in memory is right.

@@ -16,10 +16,10 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.log.database import translated
+from eventstore.log.rows import from_microseconds
 from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, chunked
 from eventstore.recorders.types import Row
-from eventstore.stored.database import translated
-from eventstore.stored.rows import from_microseconds
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
     VERSION,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
+from eventstore.log.database import translated
 from eventstore.maintenance.copy import CopiedConversation, read_for_copy, tombstones
-from eventstore.stored.database import translated
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
 from foldlog.whole_file import whole_file

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def listed_around_damage(store: Store) -> Iterator[ConversationRow | Unlisted]:
     """Yield all conversations of the store, in the order of ids."""
+    from eventstore.log.database import translated
     from eventstore.maintenance.damage import Unlisted, readable_conversations
-    from eventstore.stored.database import translated
 
     after = None
     try:

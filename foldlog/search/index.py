@@ -11,9 +11,9 @@ from itertools import islice
 
 from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store
 from eventstore.arguments import text, to_microseconds, whole
+from eventstore.log.database import translated
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import RecorderOfFile
-from eventstore.stored.database import translated
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
 from foldlog.search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventstore import Event
+from eventstore.log.rows import event_of, events_of_rows
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.rows import event_of, events_of_rows
 
 BATCHES_MAX = 32
 _BATCH_BYTES_MAX = 100_000

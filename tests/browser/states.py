@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from eventstore import Action, Event, Message, Observation, open_store
+from eventstore.log.keys import KeyRing
 from eventstore.maintenance.redact import redact
-from eventstore.stored.keys import KeyRing
 from foldlog.formats import open_sources
 from foldlog.page.report import write_report
 from projections import Views

@@ -18,11 +18,11 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.log.generation import Generation
+from eventstore.log.together import append_all, can_append_all
 from eventstore.maintenance.erase import erase
 from eventstore.store import prepare_append
 from eventstore.values.outcome import Outcome
-from eventstore.writing.generation import Generation
-from eventstore.writing.together import append_all, can_append_all
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""

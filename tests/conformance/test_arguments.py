@@ -18,13 +18,13 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.log import appending
+from eventstore.log import rows as rows_module
+from eventstore.log.hash_chain import new_salt
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import Beginning
-from eventstore.stored import rows as rows_module
-from eventstore.stored.hash_chain import new_salt
-from eventstore.writing import appending
 from projections import Views
 
 HI = Message(source="user", content="hi")

@@ -23,6 +23,7 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
@@ -30,7 +31,6 @@ from eventstore.maintenance.verify import verify
 from eventstore.opening import open_store
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.stored.row_codec import WriteSettings
 from foldlog import Histories
 
 KEYS = KeyRing([SecretStr("22" * 32)])

@@ -30,6 +30,8 @@ from eventstore import (
     Store,
 )
 from eventstore.codec_json import attachments_of
+from eventstore.log.keys import KeyRing
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.erase import erase
@@ -40,8 +42,6 @@ from eventstore.recorders.base import Recorder
 from eventstore.recorders.postgres.recorder import PostgresRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.memory import MemoryRecorder
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.row_codec import WriteSettings
 from foldlog.archives import read_archive, write_archive
 from projections import Views
 from tests.conformance.conftest import OpenRecorder

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from eventstore.maintenance.rekey import rekey
-from eventstore.stored.row_codec import WriteSettings
 from foldlog.archives import read_archive, write_archive
 from projections import Views
 from tests.conformance.conftest import OpenRecorder

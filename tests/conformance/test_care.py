@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import CondensationRequest, ConversationErased, Erased, KeyRing, KeyUnavailable, Message, Store
+from eventstore.log.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from eventstore.maintenance.copy import copy_conversation
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
@@ -13,7 +14,6 @@ from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.changes import NewForm
 from eventstore.recorders.types import as_rows
-from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from tests.conformance.conftest import OpenRecorder
 
 KEYS = KeyRing([SecretStr("44" * 32)])

@@ -15,6 +15,10 @@ from pydantic import SecretStr
 
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
+from eventstore.log import hash_chain
+from eventstore.log.row_codec import ENCRYPTED, WriteSettings
+from eventstore.log.rows import chained
+from eventstore.log.staging import staged as staged_in
 from eventstore.maintenance import copy
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
@@ -22,10 +26,6 @@ from eventstore.maintenance.verify import verify
 from eventstore.opening import open_store
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.types import Beginning, Row, as_rows
-from eventstore.stored import hash_chain
-from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
-from eventstore.stored.rows import chained
-from eventstore.stored.staging import staged as staged_in
 
 from .conftest import OpenRecorder
 

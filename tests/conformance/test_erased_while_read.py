@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from eventstore import ConversationErased, Event, Message, Store
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance import verify as verification
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.row_checks import Pass
 from eventstore.maintenance.verify import verify
-from eventstore.stored.read_transaction import reading
 from foldlog import Histories
 
 EVENTS = 2_500

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from eventstore import Erased, Event, InvalidEvent, Message, Store
+from eventstore.log.generation import Generation
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import Erasure
-from eventstore.writing.generation import Generation
 
 
 def said(text: str) -> Message:

@@ -24,10 +24,10 @@ from eventstore import (
     StoreUnusable,
     WriteTransaction,
 )
+from eventstore.log.read_transaction import reading
+from eventstore.log.write_transaction import project
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import Recorder
-from eventstore.stored.read_transaction import reading
-from eventstore.stored.write_transaction import project
 
 HI = Message(source="user", content="hi")
 REFUSED = "this thread is inside a write to this store, so it cannot begin another one"

@@ -22,17 +22,17 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.log import staging
+from eventstore.log.hash_chain import border, link
+from eventstore.log.keys import KeyRing
+from eventstore.log.read_transaction import reading
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
-from eventstore.stored import staging
-from eventstore.stored.hash_chain import border, link
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.read_transaction import reading
-from eventstore.stored.row_codec import WriteSettings
 from foldlog.archives import read_archive, write_archive
 from projections import Views
 from tests.conformance.conftest import OpenRecorder

@@ -18,6 +18,8 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
+from eventstore.log.generation import Generation
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance import erase as erasing
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.damage import staged_conversations
@@ -26,8 +28,6 @@ from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import Beginning
-from eventstore.stored.row_codec import WriteSettings
-from eventstore.writing.generation import Generation
 from foldlog import Action, Histories
 from foldlog.archives import read_archive, write_archive
 

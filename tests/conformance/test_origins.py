@@ -20,12 +20,12 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
+from eventstore.log import origins
+from eventstore.log.keys import KeyRing
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import Erasure
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.row_codec import WriteSettings
-from eventstore.writing import origins
 
 
 def said(source_id: object, text: str = "x", format: str = "f") -> Event:

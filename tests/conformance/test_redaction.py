@@ -30,6 +30,9 @@ from eventstore import (
     Store,
 )
 from eventstore.documents.changes import Documents
+from eventstore.log.keys import KeyRing
+from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.redact import Quote, RedactionReceipt, redact
@@ -38,9 +41,6 @@ from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.base import Reader
 from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.recorders.types import as_rows
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.row_codec import WriteSettings
 from foldlog.archives import read_archive, write_archive
 from projections import Views, well_formed
 from tests.conformance.conftest import OpenRecorder

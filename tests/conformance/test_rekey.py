@@ -23,6 +23,9 @@ from eventstore import (
     Store,
     StoreUnusable,
 )
+from eventstore.log.compression import Compression, compressed
+from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
@@ -31,9 +34,6 @@ from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.changes import NewForm, NewMark
 from eventstore.recorders.types import Conversation, Row, as_rows
-from eventstore.stored.compression import Compression, compressed
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from projections import Views
 from tests.conformance.conftest import OpenRecorder
 

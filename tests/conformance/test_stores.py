@@ -36,12 +36,12 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
+from eventstore.log import hash_chain
+from eventstore.log.moment import Moment, query_all
+from eventstore.log.read_transaction import reading
+from eventstore.log.staging import staged_keys
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows
-from eventstore.stored import hash_chain
-from eventstore.stored.moment import Moment, query_all
-from eventstore.stored.read_transaction import reading
-from eventstore.stored.staging import staged_keys
 
 
 def said(text: str, **fields: object) -> Message:

@@ -22,9 +22,9 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder
-from eventstore.stored.read_transaction import reading
 from projections import Views
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from pydantic import SecretStr
 
-import eventstore.writing.importing
+import eventstore.log.importing
 from eventstore import (
     ANY_VERSION,
     Action,
@@ -75,7 +75,7 @@ class RandomStore:
         self._steps = self.rng.choice((40, 120, 250))
         self._numbers = 0
 
-    @patch.object(eventstore.writing.importing, "CHUNK", _STAGED_EVENTS)
+    @patch.object(eventstore.log.importing, "CHUNK", _STAGED_EVENTS)
     def fill(self, stores: Sequence[Store]) -> None:
         appended = list(self.names)
         imports = set(self.rng.sample(range(self._steps), self._imports))

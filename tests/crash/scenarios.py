@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-import eventstore.writing.importing
+import eventstore.log.importing
 from eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
+from eventstore.log import staging
+from eventstore.log.together import append_all
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.redact import redact as redact_event
 from eventstore.recorders.sqlite import checkpoints
 from eventstore.store import prepare_append
-from eventstore.stored import staging
-from eventstore.writing.together import append_all
 from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
 
@@ -38,8 +38,8 @@ class Scenario(NamedTuple):
 
 
 def _in_small_chunks() -> None:
-    eventstore.writing.importing.CHUNK = staging.CHUNK = 5
-    eventstore.writing.importing.REST_S = staging.REST_S = 0
+    eventstore.log.importing.CHUNK = staging.CHUNK = 5
+    eventstore.log.importing.REST_S = staging.REST_S = 0
 
 
 def _nothing(path: Path) -> None:

@@ -21,7 +21,7 @@ PRELUDE = """
 import os, signal, sys, threading, time
 from pathlib import Path
 from eventstore import *
-from eventstore.stored.read_transaction import reading
+from eventstore.log.read_transaction import reading
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 folder = Path(sys.argv[1])
@@ -215,8 +215,8 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Pa
 def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path: Path):
     """At many moments of it, those around the publication among them."""
     script = """
-import eventstore.writing.importing
-eventstore.writing.importing.CHUNK = 20
+import eventstore.log.importing
+eventstore.log.importing.CHUNK = 20
 store = open_at(path)
 for line in sys.stdin:
     name = line.strip()

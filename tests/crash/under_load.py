@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import eventstore.writing.importing
+import eventstore.log.importing
 from eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
 from eventstore.recorders.sqlite import checkpoints
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
@@ -107,7 +107,7 @@ class Writer:
 
 def write(folder: Path, name: str) -> None:
     """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
-    eventstore.writing.importing.CHUNK = CHUNK
+    eventstore.log.importing.CHUNK = CHUNK
     checkpoints._AT = PAGES  # so that many are killed while they write the log back
     ledger = Ledger(folder / f"{name}.ledger")
     with open_at(folder / "store.db") as store:

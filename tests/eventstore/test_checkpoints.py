@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from eventstore import ANY_VERSION, Message, Store, open_store
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance.backup import Vacuumed, vacuum
 from eventstore.recorders.sqlite import checkpoints, maintenance, writing
 from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
-from eventstore.stored.read_transaction import reading
 
 AT = 50
 PAGE_BYTES = 4_096 + 24

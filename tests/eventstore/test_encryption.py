@@ -32,6 +32,13 @@ from eventstore import (
     open_store,
 )
 from eventstore.codec import encode
+from eventstore.log import hash_chain, row_codec
+from eventstore.log.compression import NotAsWritten, compressed, decompressed
+from eventstore.log.read_transaction import reading
+from eventstore.log.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
+from eventstore.log.rows import chained
+from eventstore.log.staging import staged as staged_in
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.maintenance.backup import back_up, vacuum
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.rekey import Rekeyed, rekey
@@ -40,13 +47,6 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.memory import MemoryRecorder
 from eventstore.recorders.types import Beginning, Row, as_rows
-from eventstore.stored import hash_chain, row_codec
-from eventstore.stored.compression import NotAsWritten, compressed, decompressed
-from eventstore.stored.read_transaction import reading
-from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
-from eventstore.stored.rows import chained
-from eventstore.stored.staging import staged as staged_in
-from eventstore.stored.write_transaction import WriteTransaction
 from projections import Views
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
@@ -289,7 +289,7 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
 
 
 def _checksum(row: Any) -> int:
-    from eventstore.stored import hash_chain
+    from eventstore.log import hash_chain
 
     return hash_chain.checksum(hash_chain.checksum_seed("c1"), *row[:-1])
 

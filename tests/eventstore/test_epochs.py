@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import eventstore.writing.importing
+import eventstore.log.importing
 from eventstore import Message, Recorded, Store, open_store
 from eventstore.maintenance.backup import back_up, vacuum
 from eventstore.maintenance.erase import erase
@@ -132,7 +132,7 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
 
 
 def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(eventstore.writing.importing, "CHUNK", 10)
+    monkeypatch.setattr(eventstore.log.importing, "CHUNK", 10)
     _, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("imported", [Message(source="user", content=f"{n}") for n in range(35)])

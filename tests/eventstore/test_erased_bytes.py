@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-import eventstore.writing.importing
+import eventstore.log.importing
 from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite import maintenance
-from eventstore.stored.read_transaction import reading
 from tests.crash.bytes_left import bytes_left
 from tests.crash.erased_bytes import look, mark
 
 
 @pytest.fixture(autouse=True)
 def imports_in_small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventstore.writing.importing, "CHUNK", 10)
+    monkeypatch.setattr(eventstore.log.importing, "CHUNK", 10)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 20))

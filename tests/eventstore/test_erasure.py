@@ -25,13 +25,13 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
+from eventstore.log.read_transaction import reading
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.types import as_rows
-from eventstore.stored.read_transaction import reading
-from eventstore.stored.write_transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
 OTHER = b"the other conversation stays"

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from benchmarks.counts import traced
 from eventstore import CorruptEvent, Message, Store, open_store
+from eventstore.log.keys import KeyRing
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
-from eventstore.stored.keys import KeyRing
 
 KEYS = KeyRing([SecretStr("6b" * 32)])
 

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from eventstore import Message, Redacted, open_store
 from eventstore.codec import encode_ours
+from eventstore.log import hash_chain
+from eventstore.log.redacted import without_content
+from eventstore.log.rows import stored_event_of
 from eventstore.maintenance.redact import redact
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import HEAD_BYTES, Row, as_rows
-from eventstore.stored import hash_chain
-from eventstore.stored.redacted import without_content
-from eventstore.stored.rows import stored_event_of
 from projections import Views
 from tests.crash.erased_bytes import look
 from tests.how_many import some

@@ -24,10 +24,10 @@ from eventstore import (
     open_store,
     restore_store,
 )
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance.backup import back_up
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import replacing
-from eventstore.stored.read_transaction import reading
 from tests.eventstore.test_store_file import Agent
 
 

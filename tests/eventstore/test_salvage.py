@@ -28,13 +28,13 @@ from eventstore import (
     UnknownEventType,
     open_store,
 )
+from eventstore.log import hash_chain
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.maintenance.status import confirm
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.readable import copy_readable
-from eventstore.stored import hash_chain
 from projections import Views
 
 NAMES = ("a", "ümlaut ✓", "c")

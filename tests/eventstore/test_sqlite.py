@@ -18,6 +18,8 @@ import pytest
 
 from eventstore import ConversationErased, CorruptEvent, Message, Store, StoreUnavailable, StoreUnusable, open_store
 from eventstore.codec import encode
+from eventstore.log.read_transaction import find_existing
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema
@@ -27,8 +29,6 @@ from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.statements import migrations
 from eventstore.recorders.statements import statements as statements_of
 from eventstore.recorders.types import Beginning, Row, as_rows
-from eventstore.stored.read_transaction import find_existing
-from eventstore.stored.write_transaction import WriteTransaction
 from foldlog.reports.unreadable import followed
 
 HI = Message(source="user", content="hi")

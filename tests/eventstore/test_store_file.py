@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance.backup import back_up, vacuum
-from eventstore.stored.read_transaction import reading
 
 
 def message(content: str = "hi") -> Message:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from eventstore import CondensationRequest, Message, open_store
+from eventstore.log import hash_chain
 from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.types import Row, as_rows
-from eventstore.stored import hash_chain
 
 NAMES = ("a", "b")
 LENGTH = 12

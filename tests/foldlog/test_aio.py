@@ -16,8 +16,8 @@ import foldlog
 import foldlog.aio
 from condensers import Condensation, Condenser
 from eventstore import StoreUnusable, UnknownEventType, VersionConflict
-from eventstore.writing import together
-from eventstore.writing.together import append_all
+from eventstore.log import together
+from eventstore.log.together import append_all
 from foldlog import Message, threads
 from foldlog.aio import Outcome
 

@@ -31,11 +31,11 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
+from eventstore.log import hash_chain
+from eventstore.log.database import Database
 from eventstore.maintenance.copy import Copied, read_for_copy
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
 
 NAMES = ["c1", " ", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]

@@ -12,12 +12,12 @@ from contextlib import closing
 import pytest
 
 from eventstore import ANY_VERSION, Message, open_store
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance import rekey
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.stored.read_transaction import reading
 
 
 def test_a_backup_is_a_store_that_answers_the_same(foldlog, five_messages):

@@ -27,10 +27,10 @@ from eventstore import (
     open_store,
     restore_store,
 )
+from eventstore.log.keys import KeyRing
 from eventstore.maintenance.backup import back_up
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
-from eventstore.stored.keys import KeyRing
 from foldlog.histories import Histories
 from foldlog.search import SearchIndex, SearchRefused, erase_from_index
 from foldlog.search.follow import SearchFollower

@@ -134,13 +134,13 @@ PROTECTIONS = {
     ),
     "places": Protection(
         "an encrypted body is of its place",
-        "eventstore.stored.row_codec:_place_of_row",
+        "eventstore.log.row_codec:_place_of_row",
         Instead("_length", 'return b"event\\0"'),
         _ATTACKER,
     ),
     "columns": Protection(
         "… and of every other column",
-        "eventstore.stored.row_codec:_place_of_row",
+        "eventstore.log.row_codec:_place_of_row",
         Instead("_length", 'return b"event\\0%b" % columns[:8]'),
         _ATTACKER,
     ),

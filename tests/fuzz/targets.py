@@ -36,12 +36,12 @@ from eventstore import (
     codec,
     open_store,
 )
+from eventstore.log.compression import NotAsWritten, decompressed
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.recorders import urls
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.sqlite.readable import copy_readable
-from eventstore.stored.compression import NotAsWritten, decompressed
 from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json

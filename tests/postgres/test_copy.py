@@ -14,11 +14,11 @@ import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
 from eventstore.events import Annotation
+from eventstore.log.staging import staged_keys
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import Beginning
-from eventstore.stored.staging import staged_keys
 
 
 def said(text: str) -> Message:

@@ -17,12 +17,12 @@ from unittest import mock
 import pytest
 
 from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
+from eventstore.log.read_transaction import reading
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewKey
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.types import Beginning, Erasure
-from eventstore.stored.read_transaction import reading
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

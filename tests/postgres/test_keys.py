@@ -23,6 +23,8 @@ from eventstore import (
     Store,
     open_store,
 )
+from eventstore.log.marks import NOTHING_PENDING
+from eventstore.log.write_transaction import project
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.erase import erase
@@ -31,8 +33,6 @@ from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewKey
 from eventstore.recorders.types import Beginning, Row
-from eventstore.stored.marks import NOTHING_PENDING
-from eventstore.stored.write_transaction import project
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

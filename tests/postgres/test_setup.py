@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, StoreUnusable, open_store
+from eventstore.log.read_transaction import reading
 from eventstore.maintenance.erase import erase
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup
 from eventstore.recorders.urls import without_password
-from eventstore.stored.read_transaction import reading
 from foldlog.cli.application import build
 from foldlog.cli.stores import bytes_pending_words
 from foldlog.search import SearchIndex, SearchRefused

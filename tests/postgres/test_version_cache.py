@@ -28,6 +28,7 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
+from eventstore.log.keys import KeyRing
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
@@ -36,7 +37,6 @@ from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
-from eventstore.stored.keys import KeyRing
 from projections import Views
 
 from .cutting import CuttingProxy

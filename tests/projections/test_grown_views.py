@@ -11,9 +11,9 @@ import pytest
 from benchmarks.counts import traced
 from eventstore import ANY_VERSION, Store, open_store
 from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
-from eventstore.stored.write_transaction import WriteTransaction
 from projections import View, Views
 from projections.stored import appended
 from tests.eventstore.test_sqlite import FollowedBy

@@ -24,9 +24,9 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
+from eventstore.log.read_transaction import reading
+from eventstore.log.write_transaction import project
 from eventstore.recorders.types import Record
-from eventstore.stored.read_transaction import reading
-from eventstore.stored.write_transaction import project
 from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
 from projections.stored.loading import CHUNK, StoredPast, fold_log
 from projections.stored.revision import EMPTY_FOLD

@@ -33,11 +33,11 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.log.keys import KeyRing
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import Published, verify
 from eventstore.opening import open_store
-from eventstore.stored.keys import KeyRing
 from projections import View, Views
 
 __all__ = ["run_sequence"]

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import open_store
-from eventstore.stored.keys import KeyRing
+from eventstore.log.keys import KeyRing
 from tests.properties.forks import run_sequence
 
 KEYS = KeyRing([SecretStr("3d" * 32)])

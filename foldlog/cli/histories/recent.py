@@ -10,7 +10,7 @@ import typer
 from rich.cells import cell_len
 
 from eventstore.documents.listing import RecentConversation
-from eventstore.stored.keys import SET_A_KEY
+from eventstore.log.keys import SET_A_KEY
 from foldlog.cli import terminal
 from foldlog.cli.histories.attributes import pairs
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from eventstore import Store, as_url, open_store
+from eventstore.log.database import translated
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.readable import Readable, copy_readable
 from eventstore.recorders.urls import parse
-from eventstore.stored.database import translated
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, store_name, use_store
 from foldlog.cli.options import AsJson

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from eventstore.log.rows import from_microseconds
 from eventstore.maintenance.verify import Published, Verdict
 from eventstore.maintenance.verify import verify as verify_store
-from eventstore.stored.rows import from_microseconds
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations

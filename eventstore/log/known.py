@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 from weakref import ref
 
+from eventstore.log.row_codec import RowCodec
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.row_codec import RowCodec
 
 _KNOWN_MAX: Final = 10_000
 

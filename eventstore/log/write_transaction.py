@@ -15,18 +15,18 @@ from eventstore.codec import Encoded
 from eventstore.codec_json import Body
 from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
+from eventstore.log import hash_chain
+from eventstore.log.database import Database, encrypted, translated
+from eventstore.log.keys import SET_A_KEY, DataKey
+from eventstore.log.known import Known
+from eventstore.log.marks import mark_of
+from eventstore.log.past import Link, decode_past, encode_past
+from eventstore.log.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
+from eventstore.log.row_codec import RowCodec
+from eventstore.log.rows import chained
 from eventstore.recorders import changes
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
-from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, encrypted, translated
-from eventstore.stored.keys import SET_A_KEY, DataKey
-from eventstore.stored.known import Known
-from eventstore.stored.marks import mark_of
-from eventstore.stored.past import Link, decode_past, encode_past
-from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
-from eventstore.stored.row_codec import RowCodec
-from eventstore.stored.rows import chained
 
 __all__ = [
     "InlineProjection",

@@ -21,13 +21,12 @@ from eventstore.codec import Encoded, encode
 from eventstore.codec_json import size_of
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event, Redaction
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.database import Database
-from eventstore.stored.read_transaction import find_again
-from eventstore.stored.redacted import can_be_redacted, without_content
-from eventstore.stored.rows import (
+from eventstore.log.after_receipts import ids_moved
+from eventstore.log.database import Database
+from eventstore.log.origins import source_key
+from eventstore.log.read_transaction import find_again
+from eventstore.log.redacted import can_be_redacted, without_content
+from eventstore.log.rows import (
     beginning_with_an_event,
     chained,
     from_microseconds,
@@ -35,11 +34,12 @@ from eventstore.stored.rows import (
     numbered,
     stored_event_of,
 )
-from eventstore.stored.staging import REST_S, delete_rows, discard_staged
-from eventstore.stored.staging import staged as staged_in
-from eventstore.stored.write_transaction import WriteTransaction, begin_new
-from eventstore.writing.after_receipts import ids_moved
-from eventstore.writing.origins import source_key
+from eventstore.log.staging import REST_S, delete_rows, discard_staged
+from eventstore.log.staging import staged as staged_in
+from eventstore.log.write_transaction import WriteTransaction, begin_new
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Conversation, Row
 
 __all__ = ["CHUNK", "Ingestion"]
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from eventstore.arguments import text
 from eventstore.codec import Encoded
 from eventstore.events import Event
+from eventstore.log.database import translated
+from eventstore.log.read_transaction import HasDatabase, ReadTransaction, find_begun
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
-from eventstore.stored.database import translated
-from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_begun
-from eventstore.stored.write_transaction import WriteTransaction
 
 RESERVED = SOURCE_KEYS[:-1]
 """The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from eventstore.errors import CorruptEvent
 from eventstore.events import Event
+from eventstore.log.database import DecodedRow
+from eventstore.log.row_codec import PLAIN
+from eventstore.log.rows import event_of, events_of_rows, from_microseconds
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import DecodedRow
-from eventstore.stored.row_codec import PLAIN
-from eventstore.stored.rows import event_of, events_of_rows, from_microseconds
 
 __all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed", "recorded"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from eventstore.log.compression import NotAsWritten
+from eventstore.log.keys import DataKey
 from eventstore.recorders.types import Conversation
-from eventstore.stored.compression import NotAsWritten
-from eventstore.stored.keys import DataKey
 
 _HEAD_BYTES: Final = 32
 _FORM: Final = 1

@@ -31,8 +31,8 @@ from operator import add, itemgetter
 from os import urandom
 from typing import Any, NamedTuple
 
+from eventstore.log.crc import crc32
 from eventstore.recorders.types import HEAD_BYTES, Record, Row
-from eventstore.stored.crc import crc32
 
 __all__ = [
     "COMMITMENT_BYTES",

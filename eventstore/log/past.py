@@ -12,9 +12,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from eventstore.stored import hash_chain
-from eventstore.stored.compression import NotAsWritten
-from eventstore.stored.keys import DataKey
+from eventstore.log import hash_chain
+from eventstore.log.compression import NotAsWritten
+from eventstore.log.keys import DataKey
 
 _PLAIN: Final = b"\0"
 _ENCRYPTED: Final = b"\1"

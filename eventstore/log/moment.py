@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
+from eventstore.log.database import Database, start_after
+from eventstore.log.read_transaction import ReadTransaction, find_existing
+from eventstore.log.results import ConversationRow
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database, start_after
-from eventstore.stored.read_transaction import ReadTransaction, find_existing
-from eventstore.stored.results import ConversationRow
 
 T = TypeVar("T")
 

@@ -14,6 +14,18 @@ from typing import NamedTuple, Protocol, TypeVar
 from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
+from eventstore.log.database import NOBODYS, Database, Segment, start_after, translated
+from eventstore.log.results import Border
+from eventstore.log.row_codec import RowCodec, any_damaged, joined
+from eventstore.log.rows import (
+    beginning_with_an_event,
+    dense_events,
+    dense_events_of,
+    event_of,
+    events_of_stored,
+    not_erased,
+    sound,
+)
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import (
     HIDDEN_KEYS,
@@ -22,18 +34,6 @@ from eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
-)
-from eventstore.stored.database import NOBODYS, Database, Segment, start_after, translated
-from eventstore.stored.results import Border
-from eventstore.stored.row_codec import RowCodec, any_damaged, joined
-from eventstore.stored.rows import (
-    beginning_with_an_event,
-    dense_events,
-    dense_events_of,
-    event_of,
-    events_of_stored,
-    not_erased,
-    sound,
 )
 
 __all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "read_existing", "reading"]

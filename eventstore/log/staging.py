@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
+from eventstore.log.database import Database
+from eventstore.log.write_transaction import WriteTransaction
 from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import IntegrityError
-from eventstore.stored.database import Database
-from eventstore.stored.write_transaction import WriteTransaction
 
 __all__ = ["REST_S", "delete_rows", "discard_staged", "staged", "staged_keys"]
 

@@ -19,10 +19,10 @@ from eventstore.arguments import YEAR_10000, moment
 from eventstore.codec import Encoded, encode_ours
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Erased, Event, UnknownEvent
+from eventstore.log import hash_chain
+from eventstore.log.hash_chain import SALT_BYTES, link_with
+from eventstore.log.row_codec import PLAIN, Limit, RowCodec
 from eventstore.recorders.types import Conversation, Erasure, Row
-from eventstore.stored import hash_chain
-from eventstore.stored.hash_chain import SALT_BYTES, link_with
-from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 
 __all__ = [
     "EPOCH",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from eventstore.stored.database import Database, translated
-from eventstore.stored.results import Recorded
+from eventstore.log.appending import Appending
+from eventstore.log.database import Database, translated
+from eventstore.log.results import Recorded
 from eventstore.values.outcome import Outcome
-from eventstore.writing.appending import Appending
 
 
 def can_append_all(database: Database) -> bool:

@@ -25,17 +25,17 @@ from eventstore.conversation import (
 from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
+from eventstore.log import origins
+from eventstore.log.database import Database
+from eventstore.log.generation import Generation, find_meant
+from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.redacted import can_be_redacted, without_content
+from eventstore.log.results import Recorded
+from eventstore.log.rows import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
+from eventstore.log.write_transaction import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import Place, RecalledKey
-from eventstore.stored.database import Database
-from eventstore.stored.read_transaction import ReadTransaction
-from eventstore.stored.redacted import can_be_redacted, without_content
-from eventstore.stored.results import Recorded
-from eventstore.stored.rows import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
-from eventstore.stored.write_transaction import WriteTransaction, begin_new
-from eventstore.writing import origins
-from eventstore.writing.generation import Generation, find_meant
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it

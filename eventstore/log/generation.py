@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore.errors import ConversationNotFound
+from eventstore.log.database import Database
+from eventstore.log.rows import beginning_with_an_event, not_erased
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation
-from eventstore.stored.database import Database
-from eventstore.stored.rows import beginning_with_an_event, not_erased
 
 
 @dataclass

@@ -16,9 +16,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
 from eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
-from eventstore.recorders.types import RecalledKey, Record, Row
-from eventstore.stored import hash_chain
-from eventstore.stored.compression import (
+from eventstore.log import hash_chain
+from eventstore.log.compression import (
     Compression,
     NotAsWritten,
     TooLarge,
@@ -26,9 +25,10 @@ from eventstore.stored.compression import (
     compressed,
     decompressed,
 )
-from eventstore.stored.hash_chain import pack
-from eventstore.stored.keys import DataKey, KeyRing
-from eventstore.stored.marks import NOTHING_PENDING, Mark
+from eventstore.log.hash_chain import pack
+from eventstore.log.keys import DataKey, KeyRing
+from eventstore.log.marks import NOTHING_PENDING, Mark
+from eventstore.recorders.types import RecalledKey, Record, Row
 
 PLAIN: Final = 0
 ENCRYPTED: Final = 8

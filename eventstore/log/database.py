@@ -15,17 +15,17 @@ from typing import NamedTuple, TypeVar
 
 from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
+from eventstore.log import hash_chain
+from eventstore.log.compression import NotAsWritten
+from eventstore.log.keys import DataKey, DataKeys, KeyRing
+from eventstore.log.known import Known, KnownConversations
+from eventstore.log.marks import NOTHING_PENDING, Mark, read_mark
+from eventstore.log.past import Link, decode_past
+from eventstore.log.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
+from eventstore.log.rows import erasure_row, present
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
-from eventstore.stored import hash_chain
-from eventstore.stored.compression import NotAsWritten
-from eventstore.stored.keys import DataKey, DataKeys, KeyRing
-from eventstore.stored.known import Known, KnownConversations
-from eventstore.stored.marks import NOTHING_PENDING, Mark, read_mark
-from eventstore.stored.past import Link, decode_past
-from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
-from eventstore.stored.rows import erasure_row, present
 
 T = TypeVar("T")
 

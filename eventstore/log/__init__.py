@@ -1,0 +1,19 @@
+"""One conversation in one transaction.
+
+rows            from events to rows with ids, heads and checksums, and back
+row_codec       the body of a row: compress, encrypt, checksum, and back; compression is its package
+hash_chain      heads and checksums, by crc; marks vouch for an encrypted conversation as a whole
+keys            wrapping keys from the environment, and the data key of a conversation
+read_transaction, write_transaction    a conversation in a transaction; inline projections
+appending       the work of an append; together runs several in as few transactions as possible
+importing       one foreign history into one conversation; after_receipts counts receipts between its events
+staging         conversations that are invisible until they are published; rows deleted in small transactions
+origins         the index of imported events by the id of their source
+forking, past   a conversation that shares the past of another; the names and salts of copied events
+generation      use the id of an erased conversation again
+redacted        the parts of an event that stay when its content is erased
+pages, moment   the events of a conversation, page by page; all conversations in a transaction
+results         the values that a store returns
+database        conversations, transactions and keys, found through a recorder
+known           the one cache of conversations; observers of appends
+"""
