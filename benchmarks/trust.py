@@ -23,7 +23,7 @@ from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
-from eventstore.log import hash_chain, write_transaction
+from eventstore.log import hash_chain, writing
 from eventstore.log.keys import KEY
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.verify import verify as verify_store
@@ -97,12 +97,12 @@ def without_id(event: Event) -> Event:
 @contextmanager
 def _without_chain() -> Iterator[None]:
     """As if events had no heads: a constant stands there. Their checksums, which need no chain, stay."""
-    chained = write_transaction.chained
-    write_transaction.chained = _unchained
+    chained = writing.chained
+    writing.chained = _unchained
     try:
         yield
     finally:
-        write_transaction.chained = chained
+        writing.chained = chained
 
 
 def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:

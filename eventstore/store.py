@@ -22,11 +22,11 @@ from eventstore.log.forking import begin_fork
 from eventstore.log.generation import Generation, tombstones_before
 from eventstore.log.importing import Ingestion
 from eventstore.log.pages import PAGE, pages, pages_back
-from eventstore.log.read_transaction import ReadTransaction, find_begun, read_existing
+from eventstore.log.reading import ReadTransaction, find_begun, read_existing
 from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
 from eventstore.log.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.log.rows import dense_events, from_microseconds
-from eventstore.log.write_transaction import InlineProjection, WriteTransaction
+from eventstore.log.writing import InlineProjection, WriteTransaction
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation

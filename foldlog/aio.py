@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from eventstore import Action, Event, Recorded, Store
-from eventstore.log.together import can_append_all
+from eventstore.log.appending import can_append_all
 from eventstore.values.outcome import Outcome
 from foldlog import histories as sync
 from foldlog.appends import PendingAppend, append_all

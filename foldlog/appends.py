@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from eventstore import ANY_VERSION, Event, Recorded, Store
-from eventstore.log import together
+from eventstore.log import appending
 from eventstore.log.appending import Appending
 from eventstore.values.outcome import Outcome
 from foldlog.history import ExpectedVersion, History
@@ -56,7 +56,7 @@ def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[t
     """Make short appends to histories of a store, in their order. Return the outcome of each, as if it were alone."""
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.unwrap() for outcome in prepared if outcome.error is None]
-    appended = iter(together.append_all(store.database, works))
+    appended = iter(appending.append_all(store.database, works))
     return [
         Outcome(error=before.error) if before.error is not None else Outcome.of(partial(append.finish, next(appended)))
         for append, before in zip(appends, prepared, strict=True)

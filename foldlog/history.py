@@ -153,7 +153,7 @@ class History:
     def _prepare_append(
         self, events: Event | Iterable[Event], expected_version: ExpectedVersion, idempotency_key: str | None
     ) -> Appending:
-        """Return the work of an append, for ``together.append_all``. What that records goes to ``_checked``."""
+        """Return the work of an append, for ``appending.append_all``. What that records goes to ``_checked``."""
         appended = _appendable(events)
         return prepare_append(
             self._store, self.id, appended, expected_version, idempotency_key, generation=self._generation

@@ -29,7 +29,7 @@ from eventstore import (
     summary_of,
 )
 from eventstore.arguments import whole
-from eventstore.log.write_transaction import project
+from eventstore.log.writing import project
 from eventstore.recorders.types import Conversation
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion

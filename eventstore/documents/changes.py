@@ -42,7 +42,7 @@ from eventstore.errors import (
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from eventstore.log.database import translated
 from eventstore.log.generation import Generation, find_meant
-from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.reading import ReadTransaction
 from eventstore.log.results import Recorded
 from eventstore.store import Store
 

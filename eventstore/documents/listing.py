@@ -27,7 +27,7 @@ from eventstore.log.database import Database, translated
 from eventstore.log.keys import KeyRing, key_missing
 from eventstore.log.row_codec import PLAIN, RowCodec
 from eventstore.log.rows import EPOCH, from_microseconds
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, Record
 

@@ -13,7 +13,7 @@ from eventstore.arguments import whole
 from eventstore.documents.differences import patched
 from eventstore.errors import CorruptEvent, InvalidArgument
 from eventstore.events import DocumentChanges
-from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.reading import ReadTransaction
 
 CHAIN_MAX: Final = 64
 """The most differences that may build on one whole value: a reader reads their events and the event of that value."""

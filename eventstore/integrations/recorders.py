@@ -22,9 +22,9 @@ from eventsourcing.persistence import (
 from eventstore import codec
 from eventstore.integrations.tracking import StoreRecorder, StoreTracking
 from eventstore.log.database import Database, DecodedRow
-from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.reading import ReadTransaction
 from eventstore.log.rows import chained, from_microseconds
-from eventstore.log.write_transaction import WriteTransaction, begin_new
+from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.types import Conversation, Place, Record, Row

@@ -4,8 +4,8 @@ rows            from events to rows with ids, heads and checksums, and back
 row_codec       the body of a row: compress, encrypt, checksum, and back; compression is its package
 hash_chain      heads and checksums, by crc; marks vouch for an encrypted conversation as a whole
 keys            wrapping keys from the environment, and the data key of a conversation
-read_transaction, write_transaction    a conversation in a transaction; inline projections
-appending       the work of an append; together runs several in as few transactions as possible
+reading, writing    a conversation in a transaction; inline projections
+appending       the work of an append, of one or of several in one transaction
 importing       one foreign history into one conversation; after_receipts counts receipts between its events
 staging         conversations that are invisible until they are published; rows deleted in small transactions
 origins         the index of imported events by the id of their source

@@ -1,4 +1,4 @@
-"""The work of one append in its transaction: find, decide, link, insert, tell the projections."""
+"""The work of an append in its transaction: find, decide, link, insert, tell the projections. Several at once."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.log import origins
-from eventstore.log.database import Database
+from eventstore.log.database import Database, translated
 from eventstore.log.generation import Generation, find_meant
-from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.reading import ReadTransaction
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.results import Recorded
 from eventstore.log.rows import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
-from eventstore.log.write_transaction import WriteTransaction, begin_new
+from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import Place, RecalledKey
+from eventstore.values.outcome import Outcome
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
@@ -195,3 +196,23 @@ def _keep_documents(writing: WriteTransaction, version: int, events: Sequence[Ev
     for event in events:
         if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
             list_again(writing, event.changed[ATTRIBUTES].get("value"))
+
+
+def can_append_all(database: Database) -> bool:
+    """Return whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
+    return not database.recorder.on_server
+
+
+def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
+    """Make several appends that ``store.prepare_append`` prepared, in their order, in as few transactions as possible.
+    Return the outcome of each: what ``Store.append`` would have returned or raised. One that fails does not change the
+    others.
+    """
+    with translated():
+        outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
+    return [Outcome.of(partial(_outcome, work, outcome)) for work, outcome in zip(works, outcomes, strict=True)]
+
+
+def _outcome(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> tuple[Recorded, ...]:
+    with translated():
+        return work.recorded(outcome.unwrap())

@@ -10,9 +10,9 @@ from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
 from eventstore.log.database import Database
 from eventstore.log.generation import Generation, find_meant
-from eventstore.log.read_transaction import ReadTransaction, find_begun
+from eventstore.log.reading import ReadTransaction, find_begun
 from eventstore.log.rows import not_erased, sound
-from eventstore.log.write_transaction import WriteTransaction, begin_new
+from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork
 

@@ -24,7 +24,7 @@ from eventstore.events import Event, Redaction
 from eventstore.log.after_receipts import ids_moved
 from eventstore.log.database import Database
 from eventstore.log.origins import source_key
-from eventstore.log.read_transaction import find_again
+from eventstore.log.reading import find_again
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.rows import (
     beginning_with_an_event,
@@ -36,7 +36,7 @@ from eventstore.log.rows import (
 )
 from eventstore.log.staging import REST_S, delete_rows, discard_staged
 from eventstore.log.staging import staged as staged_in
-from eventstore.log.write_transaction import WriteTransaction, begin_new
+from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Conversation, Row

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from eventstore.log.database import Database, start_after
-from eventstore.log.read_transaction import ReadTransaction, find_existing
+from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.results import ConversationRow
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation

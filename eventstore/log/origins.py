@@ -19,8 +19,8 @@ from eventstore.arguments import text
 from eventstore.codec import Encoded
 from eventstore.events import Event
 from eventstore.log.database import translated
-from eventstore.log.read_transaction import HasDatabase, ReadTransaction, find_begun
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.reading import HasDatabase, ReadTransaction, find_begun
+from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from eventstore.errors import CorruptEvent, StoreUnusable
 from eventstore.events import Event
 from eventstore.log.database import Database
-from eventstore.log.read_transaction import ReadTransaction, find_again, read_existing
+from eventstore.log.reading import ReadTransaction, find_again, read_existing
 from eventstore.recorders.base import Reader
 from eventstore.recorders.errors import is_damage
 from eventstore.recorders.types import Conversation

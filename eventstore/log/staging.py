@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from eventstore.log.database import Database
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import IntegrityError
 

@@ -18,11 +18,11 @@ from eventstore.log import hash_chain
 from eventstore.log.database import Database, paged, start_after
 from eventstore.log.generation import tombstones_before
 from eventstore.log.past import Link, follows
-from eventstore.log.read_transaction import ReadTransaction, find_again
+from eventstore.log.reading import ReadTransaction, find_again
 from eventstore.log.row_codec import PLAIN, RowCodec
 from eventstore.log.rows import from_microseconds, not_erased
 from eventstore.log.staging import REST_S, delete_rows, staged
-from eventstore.log.write_transaction import WriteTransaction, check_plain
+from eventstore.log.writing import WriteTransaction, check_plain
 from eventstore.maintenance.damage import raise_unless_damage
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError

@@ -14,7 +14,7 @@ from eventstore.log import hash_chain
 from eventstore.log.database import Database
 from eventstore.log.rows import not_erased, sound
 from eventstore.log.staging import REST_S
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Transaction
 
 _CHUNK = 1_000

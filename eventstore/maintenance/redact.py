@@ -31,11 +31,11 @@ from eventstore.events import (
 )
 from eventstore.log import hash_chain, origins
 from eventstore.log.database import Database, paged, translated
-from eventstore.log.read_transaction import ReadTransaction, find_existing
+from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.row_codec import PLAIN
 from eventstore.log.rows import from_microseconds, sound, stored_event_of
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.erase import forks_of_key, purge
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Place, RecalledKey, Row

@@ -24,7 +24,7 @@ from eventstore.log.marks import Mark, mark_of
 from eventstore.log.past import decode_past, follows
 from eventstore.log.row_codec import DAMAGED, RowCodec
 from eventstore.log.staging import REST_S, staged_keys
-from eventstore.log.write_transaction import past_under
+from eventstore.log.writing import past_under
 from eventstore.maintenance.damage import (
     Unlisted,
     Unreadable,

@@ -23,7 +23,7 @@ from eventstore.log import hash_chain
 from eventstore.log.database import Database, Segment, translated
 from eventstore.log.past import Link, follows
 from eventstore.log.row_codec import PLAIN, RowCodec
-from eventstore.log.write_transaction import check_plain
+from eventstore.log.writing import check_plain
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.row_checks import VerifyFinding

@@ -18,8 +18,8 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.log.appending import append_all, can_append_all
 from eventstore.log.generation import Generation
-from eventstore.log.together import append_all, can_append_all
 from eventstore.maintenance.erase import erase
 from eventstore.store import prepare_append
 from eventstore.values.outcome import Outcome

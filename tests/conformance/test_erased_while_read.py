@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from eventstore import ConversationErased, Event, Message, Store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance import verify as verification
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.row_checks import Pass

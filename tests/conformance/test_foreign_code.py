@@ -24,8 +24,8 @@ from eventstore import (
     StoreUnusable,
     WriteTransaction,
 )
-from eventstore.log.read_transaction import reading
-from eventstore.log.write_transaction import project
+from eventstore.log.reading import reading
+from eventstore.log.writing import project
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import Recorder
 

@@ -25,7 +25,7 @@ from eventstore import (
 from eventstore.log import staging
 from eventstore.log.hash_chain import border, link
 from eventstore.log.keys import KeyRing
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.log.row_codec import WriteSettings
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure

@@ -24,7 +24,7 @@ from eventstore import (
     StoreUnusable,
 )
 from eventstore.log.compression import Compression, compressed
-from eventstore.log.read_transaction import ReadTransaction
+from eventstore.log.reading import ReadTransaction
 from eventstore.log.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.erase import erase

@@ -38,7 +38,7 @@ from eventstore import (
 )
 from eventstore.log import hash_chain
 from eventstore.log.moment import Moment, query_all
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.log.staging import staged_keys
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows

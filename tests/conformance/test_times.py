@@ -22,7 +22,7 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Recorder
 from projections import Views

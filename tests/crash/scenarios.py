@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import eventstore.log.importing
 from eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from eventstore.log import staging
-from eventstore.log.together import append_all
+from eventstore.log.appending import append_all
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.backup import vacuum

@@ -21,7 +21,7 @@ PRELUDE = """
 import os, signal, sys, threading, time
 from pathlib import Path
 from eventstore import *
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 folder = Path(sys.argv[1])

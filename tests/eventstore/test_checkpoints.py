@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import ANY_VERSION, Message, Store, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance.backup import Vacuumed, vacuum
 from eventstore.recorders.sqlite import checkpoints, maintenance, writing
 from eventstore.recorders.sqlite.checkpoints import LogCheckpoints

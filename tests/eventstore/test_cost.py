@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from foldlog.words.reasons import requests_before
 from projections import Views
 

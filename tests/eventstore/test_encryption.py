@@ -34,11 +34,11 @@ from eventstore import (
 from eventstore.codec import encode
 from eventstore.log import hash_chain, row_codec
 from eventstore.log.compression import NotAsWritten, compressed, decompressed
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.log.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
 from eventstore.log.rows import chained
 from eventstore.log.staging import staged as staged_in
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.backup import back_up, vacuum
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.rekey import Rekeyed, rekey

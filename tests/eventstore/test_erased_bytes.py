@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 import eventstore.log.importing
 from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey

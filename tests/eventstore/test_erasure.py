@@ -25,8 +25,8 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
-from eventstore.log.read_transaction import reading
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.reading import reading
+from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 import eventstore.log.importing
 from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.log.staging import staged_keys
 from eventstore.maintenance.backup import back_up, vacuum
 from eventstore.maintenance.erase import erase

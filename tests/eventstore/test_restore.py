@@ -24,7 +24,7 @@ from eventstore import (
     open_store,
     restore_store,
 )
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance.backup import back_up
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.sqlite import replacing

@@ -18,8 +18,8 @@ import pytest
 
 from eventstore import ConversationErased, CorruptEvent, Message, Store, StoreUnavailable, StoreUnusable, open_store
 from eventstore.codec import encode
-from eventstore.log.read_transaction import find_existing
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.reading import find_existing
+from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance.backup import back_up, vacuum
 
 

@@ -16,8 +16,8 @@ import foldlog
 import foldlog.aio
 from condensers import Condensation, Condenser
 from eventstore import StoreUnusable, UnknownEventType, VersionConflict
-from eventstore.log import together
-from eventstore.log.together import append_all
+from eventstore.log import appending
+from eventstore.log.appending import append_all
 from foldlog import Message, threads
 from foldlog.aio import Outcome
 
@@ -149,7 +149,7 @@ class Groups:
     def __init__(self, histories: foldlog.aio.AsyncHistories, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate, self.sizes = Gate(), list[int]()
         self._histories = histories
-        monkeypatch.setattr(together, "append_all", self._note)
+        monkeypatch.setattr(appending, "append_all", self._note)
 
     def _note(self, database, works):
         self.sizes.append(len(works))
@@ -215,7 +215,7 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(h
         middle.pass_through()
         return append_all(database, works)
 
-    monkeypatch.setattr(together, "append_all", held)
+    monkeypatch.setattr(appending, "append_all", held)
     raised: dict[int, BaseException] = {}
     ended: list[int] = []
 

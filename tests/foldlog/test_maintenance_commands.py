@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from eventstore import ANY_VERSION, Message, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance import rekey
 from eventstore.maintenance.erase import erase

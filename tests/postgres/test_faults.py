@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 
 from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewKey
 from eventstore.recorders.errors import OperationalError

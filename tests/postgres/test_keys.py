@@ -24,7 +24,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.log.marks import NOTHING_PENDING
-from eventstore.log.write_transaction import project
+from eventstore.log.writing import project
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.erase import erase

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, StoreUnusable, open_store
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from eventstore.maintenance.erase import erase
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.counts import traced
 from eventstore import ANY_VERSION, Store, open_store
 from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
-from eventstore.log.write_transaction import WriteTransaction
+from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from projections import View, Views

@@ -24,8 +24,8 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from eventstore.log.read_transaction import reading
-from eventstore.log.write_transaction import project
+from eventstore.log.reading import reading
+from eventstore.log.writing import project
 from eventstore.recorders.types import Record
 from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
 from projections.stored.loading import CHUNK, StoredPast, fold_log

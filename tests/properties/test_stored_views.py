@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eventstore import Store, open_store
 from eventstore.events import Event
-from eventstore.log.read_transaction import reading
+from eventstore.log.reading import reading
 from projections import View, Views
 from tests.how_many import examples
 from tests.properties.histories import histories

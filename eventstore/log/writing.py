@@ -21,7 +21,7 @@ from eventstore.log.keys import SET_A_KEY, DataKey
 from eventstore.log.known import Known
 from eventstore.log.marks import mark_of
 from eventstore.log.past import Link, decode_past, encode_past
-from eventstore.log.read_transaction import HasDatabase, ReadTransaction, find_existing, hidden_key
+from eventstore.log.reading import HasDatabase, ReadTransaction, find_existing, hidden_key
 from eventstore.log.row_codec import RowCodec
 from eventstore.log.rows import chained
 from eventstore.recorders import changes
