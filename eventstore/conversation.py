@@ -41,13 +41,11 @@ class AnyVersion(Enum):
     ANY_VERSION = "any version"
 
 
-_new = tuple.__new__  # what State(...) calls, without the call around it
-
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
 """Append at any version. A caller has to name it. No event of another writer is lost."""
 
 
-_RULED: Final = (CondensationAction, CondensationSummary, Retraction)
+_RULED: Final = (CondensationAction, CondensationSummary, DocumentChanges, Retraction)
 """The kinds that have rules of their own."""
 UNRULED: Final = frozenset({SystemMessage, Message, Action, Observation, Annotation})
 """Kinds without rules of their own: where their events have no ids and no causes, only the expected version is checked.
@@ -58,12 +56,14 @@ class State(NamedTuple):
     """The state that ``decide`` needs.
 
     ``version`` is the number of events. ``summaries`` are those synthetic ids that the command names and whose
-    summaries exist.
+    summaries exist. ``documents`` are the ids of the events that gave each document its newest value, where changes of
+    documents have to build on these; else None.
     """
 
     conversation: str
     version: int = 0
     summaries: frozenset[int] = frozenset()
+    documents: Mapping[str, int] | None = None
 
 
 class Append(NamedTuple):
@@ -74,11 +74,13 @@ class Append(NamedTuple):
 
 
 def evolve(state: State, event: Event) -> State:
-    """Return the state after ``event``. Total: accept every event that the log holds."""
+    """Return the state after a recorded event. Total: accept every event that the log holds."""
+    conversation, version, summaries, documents = state
     if isinstance(event, CondensationAction) and event.summary is not None:
-        summaries = state.summaries | {summary_id(state.version)}
-        return State(state.conversation, state.version + 1, summaries)
-    return _new(State, (state.conversation, state.version + 1, state.summaries))
+        summaries |= {summary_id(version)}
+    elif isinstance(event, DocumentChanges) and documents is not None:
+        documents = event.newest()
+    return State(conversation, version + 1, summaries, documents)
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
@@ -103,47 +105,19 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids.
 
     Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
-    event breaks a rule; the message names the event by its place among those given. Cost: the events of the command.
+    event breaks a rule; the message names the event by its place among those given; ``DocumentsChanged`` where a change
+    of documents does not build on the newest values. Cost: the events of the command.
     """
     check_version(state, command.expected_version)
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
-    recorded = []
+    recorded: list[Event] = []
     for place, event in enumerate(command.events):
         if event.id != NOT_RECORDED or event.cause is not None or isinstance(event, _RULED):
             _check(state, event, place)
         recorded.append(replace(event, id=state.version))
-        state = evolve(state, event)
+        state = evolve(state, recorded[-1])
     return tuple(recorded)
-
-
-def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable[Event]) -> None:
-    """Check changes of documents that would be recorded next. Raise ``DocumentsChanged`` if they do not build on the
-    newest values, and ``InvalidEvent`` if they give attributes in a wrong form.
-
-    ``newest`` are the ids of the events that gave each document its newest value.
-    """
-    for event in events:
-        if isinstance(event, DocumentChanges):
-            builds_on = {name: change["base"] for name, change in event.changed.items() if "base" in change}
-            for name in {*newest, *event.others, *builds_on}:
-                named = event.others.get(name, builds_on.get(name))
-                if named != newest.get(name) and not (named is None and name in event.changed):
-                    raise DocumentsChanged(conversation, name, event.id)
-            newest = event.newest()
-            change = event.changed.get(ATTRIBUTES, {"deleted": True})
-            if "deleted" not in change and not _are_attributes(change.get("value")):
-                raise InvalidEvent(
-                    f"conversation {conversation!r}: attributes are a map of names to texts, whole numbers or lists of "
-                    f"texts, stored as a whole value; give them in that form"
-                )
-
-
-def _are_attributes(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(one, str | int) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
-        for one in value.values()
-    )
 
 
 def _check(state: State, event: Event, place: int) -> None:
@@ -169,6 +143,8 @@ def _check(state: State, event: Event, place: int) -> None:
         raise InvalidEvent(f"conversation {state.conversation!r} has no event {event.version} to take back: {newest}")
     if isinstance(event, CondensationAction) and event.origin is None:
         _check_condensation(state, event, _where(state, place))
+    if isinstance(event, DocumentChanges) and state.documents is not None:
+        _check_documents(state, event, state.documents)
 
 
 def _where(state: State, place: int) -> str:
@@ -194,3 +170,25 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
         raise InvalidEvent(f"{where} has an empty summary; leave it out, or say what is forgotten")
     if event.summary_offset is not None and event.summary_offset < 0:
         raise InvalidEvent(f"{where} has summary_offset {event.summary_offset}; it is an index in the View, from 0")
+
+
+def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
+    """Raise ``DocumentsChanged`` where changes of documents do not build on the newest values."""
+    builds_on = {name: change["base"] for name, change in event.changed.items() if "base" in change}
+    for name in {*newest, *event.others, *builds_on}:
+        named = event.others.get(name, builds_on.get(name))
+        if named != newest.get(name) and not (named is None and name in event.changed):
+            raise DocumentsChanged(state.conversation, name, state.version)
+    change = event.changed.get(ATTRIBUTES, {"deleted": True})
+    if "deleted" not in change and not _are_attributes(change.get("value")):
+        raise InvalidEvent(
+            f"conversation {state.conversation!r}: attributes are a map of names to texts, whole numbers or lists of "
+            f"texts, stored as a whole value; give them in that form"
+        )
+
+
+def _are_attributes(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(one, str | int) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
+        for one in value.values()
+    )

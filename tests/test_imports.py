@@ -79,7 +79,7 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
     assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
 
 
-@pytest.mark.parametrize("package", ["condensers", "projections", "foldlog"])
+@pytest.mark.parametrize("package", ["eventstore", "condensers", "projections", "foldlog"])
 def test_no_rooms_of_a_package_import_one_another_in_a_circle(package):
     """A room is a file or a folder. Imports for types alone do not count: a part and its whole may name each other."""
     graph = grimp.build_graph("foldlog", "condensers", "projections", "eventstore", exclude_type_checking_imports=True)

@@ -8,32 +8,26 @@ it is.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from eventstore.arguments import whole
 from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
 from eventstore.log import hash_chain
+from eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
 from eventstore.log.database import Database, translated
 from eventstore.log.keys import KeyRing, key_missing
 from eventstore.log.row_codec import PLAIN, RowCodec
 from eventstore.log.rows import EPOCH, from_microseconds
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, Record
+from eventstore.recorders.types import ListedConversation, Record
 
-_EVERY: Final = bytes(DIGEST_BYTES)
-"""A digest that the read model gives to every conversation."""
-_CODE: Final = 1
 _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""
 _AT_ONCE: Final = 200
@@ -41,8 +35,6 @@ _AT_ONCE: Final = 200
 _AGAIN: Final = -1
 _WITH_KEY: Final = -2
 _new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
-_to_json = msgspec.json.Encoder(order="sorted").encode
-_from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class RecentConversation(NamedTuple):
@@ -82,7 +74,7 @@ def recent_conversations(
         raise TypeError(f"after is the 'after' of an earlier page, not {after!r}")
     if not isinstance(age_max_s, int | float):
         raise TypeError(f"age_max_s is a number of seconds, not {age_max_s!r}")
-    wanted = _pairs(attributes)
+    wanted = pairs_of(attributes)
     recorder = database.recorder
     with translated():
         as_of = _up_to_date(database, age_max_s)
@@ -90,7 +82,7 @@ def recent_conversations(
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
         def page(reader: Reader) -> RecentConversations:
-            pages = [reader.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
+            pages = [reader.listed(digests_of(wanted, keys, key_id), after, limit) for key_id in key_ids]
             found = pages[0]
             if len(pages) > 1:
                 found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
@@ -105,17 +97,6 @@ def recent_conversations(
         if wanted and listed.after is None:
             _check_keys(recorder.value("key_ids").split(), keys)
         return listed
-
-
-def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
-    """List a conversation as this transaction leaves it, with its present attributes."""
-    pairs = _pairs(attributes or {})
-    writing.delete_records(ATTRIBUTES)
-    if attributes:
-        writing.put_records(ATTRIBUTES, [Record(writing.version, _CODE, None, _encode(attributes))])
-    keys = writing.database.settings.keys
-    digests = [_EVERY, *_digests(pairs, keys, writing.key_id)] if pairs else [_EVERY]
-    writing.list_as(writing.version, dict.fromkeys(digests))
 
 
 # --- the read model ---
@@ -161,9 +142,9 @@ def _list_some(transaction: Transaction, database: Database, touched: Iterable[t
             else:
                 writing.list_as(found.version, None)
         except KeyUnavailable:
-            writing.list_as(_WITH_KEY, [_EVERY])
+            writing.list_as(_WITH_KEY, [EVERY])
         except (CorruptEvent, InvalidArgument):  # an import may hold attributes of another form
-            writing.list_as(found.version, [_EVERY])
+            writing.list_as(found.version, [EVERY])
         else:
             writing.end()
 
@@ -175,7 +156,7 @@ def _shown(database: Database, reader: Reader, found: Sequence[ListedConversatio
             one.version if one.version > 0 else _version(reader, one),
             EPOCH + timedelta(0, 0, one.created_at),
             EPOCH + timedelta(0, 0, one.at),
-            _decode(record.body)
+            decode_attributes(record.body)
             if (record := one.attributes) is not None and not one.is_encrypted and _is_plain(one.id, record)
             else _attributes(database, reader, one),
         ))
@@ -205,7 +186,7 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
     decoded = codec.decoded_record(ATTRIBUTES, record)
     if decoded is None:
         raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep for it were changed")
-    return _decode(decoded.body)
+    return decode_attributes(decoded.body)
 
 
 def _is_plain(conversation: str, record: Record) -> bool:
@@ -216,56 +197,9 @@ def _is_plain(conversation: str, record: Record) -> bool:
         return False
 
 
-def _encode(value: Any) -> bytes:
-    try:
-        return _to_json(value)
-    except UnicodeEncodeError:  # a lone surrogate, which Python's own encoder escapes
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
-
-
-def _decode(body: bytes) -> dict[str, Any]:
-    try:
-        return _from_json(body)
-    except msgspec.DecodeError:  # an escaped lone surrogate
-        return json.loads(body)  # type: ignore[no-any-return]
-
-
-# --- digests ---
-
-
 def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
     """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared because a key is not given."""
     given = [] if keys is None else keys.names
     missing = [name for name in used if name not in given]
     if missing:
         raise key_missing("conversations that may have these attributes too are encrypted", ", ".join(missing), keys)
-
-
-def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return a text for each attribute; of a list, one for each element. Raises ``InvalidArgument``."""
-    return [_encode([name, value]) for name, value in _each(attributes)]
-
-
-def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool]]:
-    for name, value in attributes.items():
-        if not isinstance(name, str):
-            raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(one, str | int):
-                raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
-            yield name, one
-
-
-def _digests(pairs: Iterable[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes for conversations under this key. Without attributes, return the digest that all
-    conversations have.
-
-    The digests for another key need that key.
-    """
-    if key_id is None:
-        found = [blake2b(pair, digest_size=DIGEST_BYTES, person=b"foldlog attr").digest() for pair in pairs]
-    elif keys is None or key_id not in keys.names:
-        raise key_missing("attributes are encrypted", key_id, keys)
-    else:
-        found = [keys.digest(key_id, pair, DIGEST_BYTES) for pair in pairs]
-    return found or [_EVERY]

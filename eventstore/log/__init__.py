@@ -6,6 +6,7 @@ hash_chain      heads and checksums, by crc; marks vouch for an encrypted conver
 keys            wrapping keys from the environment, and the data key of a conversation
 reading, writing    a conversation in a transaction; inline projections
 appending       the work of an append, of one or of several in one transaction
+attributes      the attributes under which a conversation is listed: its record and its digests
 importing       one foreign history into one conversation; after_receipts counts receipts between its events
 staging         conversations that are invisible until they are published; rows deleted in small transactions
 origins         the index of imported events by the id of their source

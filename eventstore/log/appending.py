@@ -17,15 +17,14 @@ from eventstore.conversation import (
     AnyVersion,
     Append,
     State,
-    check_changes,
     check_version,
     decide,
     summaries_named,
 )
-from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.log import origins
+from eventstore.log.attributes import list_again
 from eventstore.log.database import Database, translated
 from eventstore.log.generation import Generation, find_meant
 from eventstore.log.reading import ReadTransaction
@@ -83,7 +82,7 @@ class Appending(Struct, eq=False):
         if batch and _WITHOUT_RULES.issuperset(map(_what_matters, batch)):
             check_version(State(self.conversation, version), self.expected_version)
         else:
-            decided = self._decided(version, batch, self.expected_version, writing)
+            decided = self._decided(version, batch, self.expected_version, writing, checks_documents=True)
         now = database.now()
         if writing is None:
             begun = begin_new(transaction, database, self.conversation, now, replaces=replaces)
@@ -96,8 +95,9 @@ class Appending(Struct, eq=False):
         if decided is not None:
             with_times(decided, from_microseconds(recorded_at))
             self.project(writing, decided)
-            if any(isinstance(event, DocumentChanges) for event in decided):
-                _keep_documents(writing, version, decided)
+            for event in decided:
+                if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
+                    list_again(writing, event.changed[ATTRIBUTES].get("value"))
         writing.end()
         return partial(_recorded, place, self.conversation, version, recorded_at, batch, decided)
 
@@ -117,14 +117,19 @@ class Appending(Struct, eq=False):
         batch: list[Encoded],
         expected_version: int | Literal[AnyVersion.ANY_VERSION],
         reading: ReadTransaction | None,
+        *,
+        checks_documents: bool,
     ) -> Sequence[Event]:
         """Return the events with their ids. Raises an error where one of them breaks a rule."""
         events = [encoded.event for encoded in batch]
-        existing = _NO_SUMMARIES
+        existing, documents = _NO_SUMMARIES, None
         named = summaries_named(events)
         if named and reading is not None:
             existing = frozenset(i for i in named if _brings_summary(reading, i))
-        return decide(State(self.conversation, version, existing), Append(events, expected_version))
+        if checks_documents and any(isinstance(event, DocumentChanges) for event in events):
+            last = None if reading is None else reading.documents_before(version)
+            documents = {} if last is None else last[1].newest()
+        return decide(State(self.conversation, version, existing, documents), Append(events, expected_version))
 
     def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before; None if the key is new. Raises
@@ -137,7 +142,7 @@ class Appending(Struct, eq=False):
         first_id, count, _, position = earlier
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        given = self._decided(first_id, self.batch, ANY_VERSION, reading)
+        given = self._decided(first_id, self.batch, ANY_VERSION, reading, checks_documents=False)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(given) and not _are_what_was_given(stored, given, self.batch):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
@@ -184,18 +189,6 @@ def _recorded(
     moment = from_microseconds(recorded_at)
     events = numbered(batch, version, moment) if decided is None else decided
     return tuple([_new(Recorded, (n, conversation, moment, event)) for n, event in enumerate(events, place())])
-
-
-def _keep_documents(writing: WriteTransaction, version: int, events: Sequence[Event]) -> None:
-    """Check changes of documents among events that were appended at a version, and list their attributes.
-
-    Raises ``DocumentsChanged``, ``InvalidEvent``.
-    """
-    before = writing.documents_before(version)
-    check_changes(writing.conversation, before[1].newest() if before else {}, events)
-    for event in events:
-        if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
-            list_again(writing, event.changed[ATTRIBUTES].get("value"))
 
 
 def can_append_all(database: Database) -> bool:

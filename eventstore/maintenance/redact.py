@@ -16,7 +16,6 @@ from uuid import uuid4
 from eventstore.arguments import reason_text, text, whole
 from eventstore.codec import encode_ours
 from eventstore.codec_json import size_of
-from eventstore.documents.listing import list_again
 from eventstore.documents.values import newest_value
 from eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
 from eventstore.events import (
@@ -30,6 +29,7 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.log import hash_chain, origins
+from eventstore.log.attributes import list_again
 from eventstore.log.database import Database, paged, translated
 from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.redacted import can_be_redacted, without_content
