@@ -31,7 +31,7 @@ from eventstore import (
     open_store,
     summary_id,
 )
-from eventstore.log.crc import crc32
+from eventstore.log.row import crc32
 from eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.reader import _shown_rows as shown_rows

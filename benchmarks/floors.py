@@ -50,8 +50,8 @@ from eventstore import (
     summary_id,
 )
 from eventstore.events import MAY_BE_STRUCTURAL
-from eventstore.log.crc import crc32
 from eventstore.log.keys import KEY
+from eventstore.log.row import crc32
 from eventstore.maintenance.verify import verify
 from foldlog.formats import encode, open_sources
 from foldlog.importing import import_source

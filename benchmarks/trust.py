@@ -23,7 +23,8 @@ from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
-from eventstore.log import hash_chain, writing
+from eventstore.log import row as hash_chain
+from eventstore.log import writing
 from eventstore.log.keys import KEY
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.verify import verify as verify_store

@@ -71,7 +71,7 @@ from eventstore.log.moment import Moment, beginning_with, query_all
 from eventstore.log.origins import FoundEvent
 from eventstore.log.reading import ReadTransaction
 from eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
-from eventstore.log.row_codec import EVENT_BYTES_MAX
+from eventstore.log.seal import EVENT_BYTES_MAX
 from eventstore.log.writing import InlineProjection, Record, WriteTransaction
 from eventstore.opening import open_store, restore_store
 from eventstore.recorders.urls import as_url, without_password

@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from eventstore.errors import InvalidOption, install_command
-from eventstore.log.compression import Compression
 from eventstore.log.database import translated, unavailable
 from eventstore.log.keys import KeyRing
-from eventstore.log.row_codec import EVENT_BYTES_MAX, WriteSettings
+from eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
 from eventstore.recorders import urls
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.recorders.errors import RecorderError

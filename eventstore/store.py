@@ -24,8 +24,8 @@ from eventstore.log.importing import Ingestion
 from eventstore.log.pages import PAGE, pages, pages_back
 from eventstore.log.reading import ReadTransaction, find_begun, read_existing
 from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
-from eventstore.log.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
-from eventstore.log.rows import dense_events, from_microseconds
+from eventstore.log.row import dense_events, from_microseconds
+from eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.log.writing import InlineProjection, WriteTransaction
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError

@@ -31,7 +31,7 @@ from projections import Views
 
 if TYPE_CHECKING:
     from condensers import AgentModel, CondenseHandler, Condenser, CondenserConfig
-    from eventstore.log.compression import Compression
+    from eventstore.log.seal import Compression
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from foldlog.search import Hit, SearchIndex

@@ -18,12 +18,11 @@ from eventstore.arguments import whole
 from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
-from eventstore.log import hash_chain
 from eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
 from eventstore.log.database import Database, translated
 from eventstore.log.keys import KeyRing, key_missing
-from eventstore.log.row_codec import PLAIN, RowCodec
-from eventstore.log.rows import EPOCH, from_microseconds
+from eventstore.log.row import EPOCH, PLAIN, from_microseconds, is_sound_record
+from eventstore.log.seal import RowCodec
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import ListedConversation, Record
@@ -192,7 +191,7 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
 def _is_plain(conversation: str, record: Record) -> bool:
     """Return whether a record is plain and sound. Its codec would check the same, and take longer than the rest."""
     try:
-        return record.encoding == PLAIN and hash_chain.is_sound_record(conversation, ATTRIBUTES, record)
+        return record.encoding == PLAIN and is_sound_record(conversation, ATTRIBUTES, record)
     except TypeError:  # a column of another type
         return False
 

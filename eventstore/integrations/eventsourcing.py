@@ -36,7 +36,7 @@ from eventstore.events import Event
 from eventstore.integrations.recorders import EventRecorder, PollingSubscription, SnapshotRecorder, kind_and_schema
 from eventstore.integrations.tracking import StoreRecorder, TrackingView
 from eventstore.log.database import Database
-from eventstore.log.rows import with_times
+from eventstore.log.row import with_times
 from eventstore.opening import recorder_and_settings
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]

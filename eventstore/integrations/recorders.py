@@ -23,7 +23,7 @@ from eventstore import codec
 from eventstore.integrations.tracking import StoreRecorder, StoreTracking
 from eventstore.log.database import Database, DecodedRow
 from eventstore.log.reading import ReadTransaction
-from eventstore.log.rows import chained, from_microseconds
+from eventstore.log.row import chained, from_microseconds
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import IntegrityError

@@ -10,7 +10,7 @@ from eventsourcing import persistence
 from eventsourcing.persistence import Tracking, TrackingRecorder
 
 from eventstore.log.database import Database
-from eventstore.log.row_codec import RowCodec
+from eventstore.log.seal import RowCodec
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Record

@@ -30,7 +30,7 @@ from eventstore.log.generation import Generation, find_meant
 from eventstore.log.reading import ReadTransaction
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.results import Recorded
-from eventstore.log.rows import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
+from eventstore.log.row import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed

@@ -15,14 +15,20 @@ from typing import NamedTuple, TypeVar
 
 from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
-from eventstore.log import hash_chain
-from eventstore.log.compression import NotAsWritten
 from eventstore.log.keys import DataKey, DataKeys, KeyRing
 from eventstore.log.known import Known, KnownConversations
-from eventstore.log.marks import NOTHING_PENDING, Mark, read_mark
 from eventstore.log.past import Link, decode_past
-from eventstore.log.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
-from eventstore.log.rows import erasure_row, present
+from eventstore.log.row import NotAsWritten, checksum_seed, erasure_row, present
+from eventstore.log.seal import (
+    DAMAGED,
+    EVENT_BYTES_MAX,
+    NOTHING_PENDING,
+    Mark,
+    RowCodec,
+    WriteSettings,
+    any_damaged,
+    read_mark,
+)
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
@@ -178,7 +184,7 @@ class Database:
                     f"{error}: events after this one were removed, or the conversation's row was changed, without the "
                     f"key",
                 ) from error
-        return RowCodec(found.id, hash_chain.checksum_seed(found.id), data_key, mark)
+        return RowCodec(found.id, checksum_seed(found.id), data_key, mark)
 
     def codec_of_damaged(self, found: Conversation) -> RowCodec:
         """Return the same, and where the mark is of another state, a codec that reads only encrypted rows."""
@@ -208,7 +214,7 @@ class Database:
             raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
         # By columns, in which no bytecode is executed for an ancestor: the first View of a fork waits for this.
         keys, stops, names, are_encrypted, _, have_records = zip(*reversed(lineage), strict=True)
-        of_plain = zip(names, map(hash_chain.checksum_seed, names), repeat(None), repeat(NOTHING_PENDING))
+        of_plain = zip(names, map(checksum_seed, names), repeat(None), repeat(NOTHING_PENDING))
         codecs: list[RowCodec] = list(map(_new, repeat(RowCodec), of_plain))
         all_last = True
         if any(are_encrypted):

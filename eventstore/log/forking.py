@@ -11,7 +11,7 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgumen
 from eventstore.log.database import Database
 from eventstore.log.generation import Generation, find_meant
 from eventstore.log.reading import ReadTransaction, find_begun
-from eventstore.log.rows import not_erased, sound
+from eventstore.log.row import not_erased, sound
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork

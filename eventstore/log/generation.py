@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eventstore.errors import ConversationNotFound
 from eventstore.log.database import Database
-from eventstore.log.rows import beginning_with_an_event, not_erased
+from eventstore.log.row import beginning_with_an_event, not_erased
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import Conversation
 

@@ -26,7 +26,7 @@ from eventstore.log.database import Database
 from eventstore.log.origins import source_key
 from eventstore.log.reading import find_again
 from eventstore.log.redacted import can_be_redacted, without_content
-from eventstore.log.rows import (
+from eventstore.log.row import (
     beginning_with_an_event,
     chained,
     from_microseconds,

@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from eventstore.errors import KeyUnavailable, install_command
-from eventstore.log.compression import NotAsWritten
+from eventstore.log.row import NotAsWritten
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 from weakref import ref
 
-from eventstore.log.row_codec import RowCodec
+from eventstore.log.seal import RowCodec
 from eventstore.recorders.types import Conversation, Row
 
 _KNOWN_MAX: Final = 10_000

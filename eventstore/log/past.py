@@ -12,9 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from eventstore.log import hash_chain
-from eventstore.log.compression import NotAsWritten
 from eventstore.log.keys import DataKey
+from eventstore.log.row import NotAsWritten, border, seed
 
 _PLAIN: Final = b"\0"
 _ENCRYPTED: Final = b"\1"
@@ -56,5 +55,5 @@ def follows(
     name, its_salt = (links[place].id, links[place].salt) if place < len(links) else (conversation, salt)
     start = links[place - 1].stop if place else 0
     if event_id == 0 or head is None:
-        return hash_chain.seed(name, its_salt), its_salt
-    return hash_chain.border(name, its_salt, start, head) if event_id == start else head, its_salt
+        return seed(name, its_salt), its_salt
+    return border(name, its_salt, start, head) if event_id == start else head, its_salt

@@ -16,16 +16,8 @@ from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
 from eventstore.log.database import NOBODYS, Database, Segment, start_after, translated
 from eventstore.log.results import Border
-from eventstore.log.row_codec import RowCodec, any_damaged, joined
-from eventstore.log.rows import (
-    beginning_with_an_event,
-    dense_events,
-    dense_events_of,
-    event_of,
-    events_of_stored,
-    not_erased,
-    sound,
-)
+from eventstore.log.row import beginning_with_an_event, dense_events, event_of, not_erased, sound
+from eventstore.log.seal import RowCodec, any_damaged, dense_events_of, events_of_stored, joined
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import (
     HIDDEN_KEYS,

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from eventstore.errors import CorruptEvent
 from eventstore.events import Event
 from eventstore.log.database import DecodedRow
-from eventstore.log.row_codec import PLAIN
-from eventstore.log.rows import event_of, events_of_rows, from_microseconds
+from eventstore.log.row import PLAIN, event_of, events_of_rows, from_microseconds
 from eventstore.recorders.types import Conversation
 
 __all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed", "recorded"]

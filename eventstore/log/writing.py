@@ -15,15 +15,13 @@ from eventstore.codec import Encoded
 from eventstore.codec_json import Body
 from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
-from eventstore.log import hash_chain
 from eventstore.log.database import Database, encrypted, translated
 from eventstore.log.keys import SET_A_KEY, DataKey
 from eventstore.log.known import Known
-from eventstore.log.marks import mark_of
 from eventstore.log.past import Link, decode_past, encode_past
 from eventstore.log.reading import HasDatabase, ReadTransaction, find_existing, hidden_key
-from eventstore.log.row_codec import RowCodec
-from eventstore.log.rows import chained
+from eventstore.log.row import chained, new_salt
+from eventstore.log.seal import RowCodec, mark_of
 from eventstore.recorders import changes
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
@@ -98,7 +96,7 @@ class WriteTransaction(ReadTransaction):
         found, database = self.found, self._database
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, changes.Grown())
-        has_bytes = Body in map(type, map(_body, rows))  # as ``row_codec.have_bytes``
+        has_bytes = Body in map(type, map(_body, rows))  # as ``seal.have_bytes``
         if not has_bytes:
             database.known.tell(found, left, rows)
         if has_bytes or found.sealed_key is not None or not database.writes_plain:
@@ -241,7 +239,7 @@ def begin_new(
     if not conversation:
         raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
     check_plain(transaction, database, conversation)
-    return transaction.begin(Beginning(conversation, now, hash_chain.new_salt(), staged, fork, replaces))
+    return transaction.begin(Beginning(conversation, now, new_salt(), staged, fork, replaces))
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:

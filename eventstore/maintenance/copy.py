@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from eventstore.codec_json import size_of
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.log import hash_chain
 from eventstore.log.database import Database, paged, start_after
 from eventstore.log.generation import tombstones_before
 from eventstore.log.past import Link, follows
 from eventstore.log.reading import ReadTransaction, find_again
-from eventstore.log.row_codec import PLAIN, RowCodec
-from eventstore.log.rows import from_microseconds, not_erased
+from eventstore.log.row import PLAIN, checksum, checksum_seed, from_microseconds, is_redacted, link_of, not_erased
+from eventstore.log.seal import RowCodec
 from eventstore.log.staging import REST_S, delete_rows, staged
 from eventstore.log.writing import WriteTransaction, check_plain
 from eventstore.maintenance.damage import raise_unless_damage
@@ -333,7 +332,7 @@ class CopyTarget:
 
 
 def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:
-    redacted = sum(hash_chain.is_redacted(row.proof) for row in rows)
+    redacted = sum(is_redacted(row.proof) for row in rows)
     if redacted:
         writing.count_redactions(redacted)
 
@@ -358,7 +357,7 @@ def _remember(transaction: Transaction, database: Database, key: int, some: Sequ
 def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
     """Return the rows with their counts and checksums, after checking that each fits its head."""
     head = copied.head
-    seed = hash_chain.checksum_seed(copied.id)
+    seed = checksum_seed(copied.id)
     expected, shown, structural = copied.version, copied.shown, copied.structural
     sound = []
     for row in rows:
@@ -367,12 +366,12 @@ def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> 
         if row.id != expected:
             raise CorruptEvent(copied.id, expected, "it is missing")
         before, salt = follows(copied.id, copied.salt, links, row.id, head)
-        head = hash_chain.link_of(before, salt, row)
+        head = link_of(before, salt, row)
         if head != row.head:
             raise CorruptEvent(
                 copied.id, row.id, "its head is not the head of the copied event: one of the two was changed"
             )
         row = row._replace(shown_before=shown, structural_before=structural)
-        sound.append(row._replace(checksum=hash_chain.checksum(seed, *row[:-1])))
+        sound.append(row._replace(checksum=checksum(seed, *row[:-1])))
         expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural
     return sound

@@ -10,9 +10,8 @@ import time
 from functools import partial
 
 from eventstore.errors import CorruptEvent
-from eventstore.log import hash_chain
 from eventstore.log.database import Database
-from eventstore.log.rows import not_erased, sound
+from eventstore.log.row import checksum, checksum_seed, not_erased, sound
 from eventstore.log.staging import REST_S
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Transaction
@@ -46,10 +45,10 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
         rows = writing.rows(start, stop, stop - start)
         if [row.id for row in rows] != list(range(start, stop)):
             raise CorruptEvent(fork, start, f"this event, or one up to {stop - 1}, is missing")
-        seed = hash_chain.checksum_seed(fork)
+        seed = checksum_seed(fork)
         missing = [sound(fork, row) for row in rows if row.id not in there]
         if missing:
-            writing.insert_past([row._replace(checksum=hash_chain.checksum(seed, *row[:-1])) for row in missing])
+            writing.insert_past([row._replace(checksum=checksum(seed, *row[:-1])) for row in missing])
         writing.end()
         return stop
     for part in writing.past:

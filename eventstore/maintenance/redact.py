@@ -28,13 +28,12 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.log import hash_chain, origins
+from eventstore.log import origins
 from eventstore.log.attributes import list_again
 from eventstore.log.database import Database, paged, translated
 from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.redacted import can_be_redacted, without_content
-from eventstore.log.row_codec import PLAIN
-from eventstore.log.rows import from_microseconds, sound, stored_event_of
+from eventstore.log.row import PLAIN, checksum, checksum_seed, commitment_of, from_microseconds, sound, stored_event_of
 from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.erase import forks_of_key, purge
 from eventstore.recorders.base import Transaction
@@ -261,7 +260,7 @@ def _commitment(conversation: str, row: Row, event: Event) -> bytes:
             f"conversation {conversation!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, because "
             f"it is a receipt or of a later version of foldlog; redact another event, or erase the conversation"
         )
-    return hash_chain.commitment_of(row.proof, row.body)
+    return commitment_of(row.proof, row.body)
 
 
 def _is_redacted(reading: ReadTransaction, event_id: int) -> bool:
@@ -317,7 +316,7 @@ def _without_content(conversation: str, row: Row, event: Event, receipt: Redacte
     """Return the plain row that remains of a redacted event."""
     body = encode_ours(without_content(event, receipt)).body
     row = row._replace(encoding=PLAIN, body=body, proof=row.head + bytes.fromhex(receipt.hash))
-    return row._replace(checksum=hash_chain.checksum(hash_chain.checksum_seed(conversation), *row[:-1]))
+    return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
 
 
 def _hide_keys(writing: WriteTransaction, event: Event) -> None:

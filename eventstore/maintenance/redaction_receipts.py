@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eventstore import codec
 from eventstore.events import Redaction
-from eventstore.log.hash_chain import is_redacted
 from eventstore.log.redacted import can_be_redacted, without_content
+from eventstore.log.row import is_redacted
 from eventstore.recorders.types import HEAD_BYTES, Row
 
 KIND = "redaction"

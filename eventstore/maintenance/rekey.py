@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 from eventstore.codec_json import size_of
 from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
-from eventstore.log import hash_chain
 from eventstore.log.database import Database, encrypted, start_after, translated
 from eventstore.log.keys import DataKey
-from eventstore.log.marks import Mark, mark_of
 from eventstore.log.past import decode_past, follows
-from eventstore.log.row_codec import DAMAGED, RowCodec
+from eventstore.log.row import border, link_of
+from eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from eventstore.log.staging import REST_S, staged_keys
 from eventstore.log.writing import past_under
 from eventstore.maintenance.damage import (
@@ -400,8 +399,8 @@ class _Chain:
         if self._head is not None:
             before, salt = follows(self._found.id, self._salt, self._links, row.id, self._head)
             if row.id == self._found.begins != 0:
-                before = hash_chain.border(self._found.id, salt, row.id, self._head)
-            if hash_chain.link_of(before, salt, row) != row.head:
+                before = border(self._found.id, salt, row.id, self._head)
+            if link_of(before, salt, row) != row.head:
                 return False
         if self._salt:
             self._head = row.head

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.log.database import Database, paged, start_after, translated
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance.new_file import sync
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.log import hash_chain
 from eventstore.log.past import Link, follows
-from eventstore.log.row_codec import DAMAGED, Limit, RowCodec
+from eventstore.log.row import Chain, link_of, sound_rows
+from eventstore.log.seal import DAMAGED, Limit, RowCodec
 from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
@@ -113,8 +113,8 @@ class Pass:
         except RecorderError as error:
             raise_unless_damage(error)
             return False
-        start, chain = self._next, hash_chain.Chain(self._head, self._next, *self._counts)
-        count, chain = hash_chain.sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
+        start, chain = self._next, Chain(self._head, self._next, *self._counts)
+        count, chain = sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
         self.follow += count
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
         for row in rows[:count]:
@@ -172,7 +172,7 @@ class Pass:
         """Return whether the row follows the head before it; true if that is unknown, after a gap or without a salt."""
         if self._head is None or not self._salt:
             return True
-        is_next = hash_chain.link_of(self._head, self._salt, row) == row.head
+        is_next = link_of(self._head, self._salt, row) == row.head
         self.follow += is_next
         self.stray += not is_next
         return is_next

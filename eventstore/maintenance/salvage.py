@@ -19,10 +19,10 @@ from eventstore.arguments import YEAR_10000
 from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
-from eventstore.log import hash_chain
 from eventstore.log.database import Database, Segment, translated
 from eventstore.log.past import Link, follows
-from eventstore.log.row_codec import PLAIN, RowCodec
+from eventstore.log.row import PLAIN, link_of, new_salt
+from eventstore.log.seal import RowCodec
 from eventstore.log.writing import check_plain
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
@@ -99,7 +99,7 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
     if first is None:
         return Salvaged(found.id, 0, False, lost, "all of its events are lost")
     began = found.created_at if found.created_at in range(1, YEAR_10000) else first.recorded_at
-    what = CopiedConversation(found.id, began, salt or hash_chain.new_salt(), 0, None, None, links)
+    what = CopiedConversation(found.id, began, salt or new_salt(), 0, None, None, links)
     with CopyTarget(target, what) as copying:
         head = b""
         for chunk in chunked(_linked(what, chain([first], rows))):
@@ -198,7 +198,7 @@ class _Filling:
 
 def _row(event_id: int, event: Event, moment: int) -> Row:
     kind, schema, shown, structural, body, _ = encode(event)
-    unlinked = bytes(HEAD_BYTES) + hash_chain.new_salt()
+    unlinked = bytes(HEAD_BYTES) + new_salt()
     return Row(event_id, kind, schema, shown, structural, moment, PLAIN, body, unlinked)
 
 
@@ -215,5 +215,5 @@ def _linked(what: CopiedConversation, rows: Iterable[Row]) -> Iterator[Row]:
     head: bytes | None = None
     for row in rows:
         before, salt = follows(what.id, what.salt, what.past, row.id, head)
-        head = hash_chain.link_of(before, salt, row)
+        head = link_of(before, salt, row)
         yield row._replace(proof=head + row.proof[HEAD_BYTES:])

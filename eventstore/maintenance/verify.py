@@ -12,12 +12,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
-from eventstore.log import hash_chain
-from eventstore.log.compression import NotAsWritten
 from eventstore.log.database import Database, Segment, paged, start_after, translated
 from eventstore.log.generation import tombstones_before
 from eventstore.log.past import Link, decode_past
-from eventstore.log.row_codec import PLAIN, RowCodec
+from eventstore.log.row import PLAIN, NotAsWritten, border, is_redacted
+from eventstore.log.seal import RowCodec
 from eventstore.log.staging import staged_keys
 from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
@@ -244,7 +243,7 @@ def _of_receipts(database: Database, key: int, receipts: Receipts, start: int) -
             yield VerifyFinding(each, each, "it is redacted, and no later event is a receipt with this hash")
     for each in receipts.without_redaction():
         rows = database.recorder.query(lambda reader, each=each: reader.rows(key, each, each + 1, 1))  # type: ignore[misc]
-        if rows and not hash_chain.is_redacted(rows[0].proof):
+        if rows and not is_redacted(rows[0].proof):
             yield VerifyFinding(
                 each, each, "a later event is the receipt of its redaction, but its content is still stored"
             )
@@ -276,7 +275,7 @@ def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Star
     if not rows or type(rows[0].proof) is not bytes:
         return Start(found.begins, None, None)
     last = rows[0]
-    head = hash_chain.border(found.id, salt, found.begins, last.head)
+    head = border(found.id, salt, found.begins, last.head)
     return Start(found.begins, head, (last.shown_before + last.shown, last.structural_before + last.structural))
 
 

@@ -26,9 +26,9 @@ class Row(NamedTuple):
     """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
 
     ``proof`` is the head, followed by the salt of the body, or by the commitment to a redacted body; see
-    ``log.hash_chain``. ``shown_before`` and ``structural_before`` count the shown and the structural events before
+    ``log.row``. ``shown_before`` and ``structural_before`` count the shown and the structural events before
     this one, so that a reader of an index notices a missing event. ``checksum`` is that of the row
-    (``hash_chain.checksum``). A recorder keeps all of them unchanged.
+    (``log.row.checksum``). A recorder keeps all of them unchanged.
     """
 
     id: int
@@ -101,7 +101,7 @@ class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
     empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
     its shown and structural events, computed from its last row. ``visible``: it is not staged. ``mark`` is the row
-    codec's (``log.marks``).
+    codec's (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in

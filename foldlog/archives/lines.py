@@ -15,9 +15,8 @@ from msgspec import Meta
 from eventstore import CorruptEvent, EventStoreError, codec, is_structural
 from eventstore.arguments import YEAR_10000
 from eventstore.codec_json import Body, attachment_of, attachments_of
-from eventstore.log.hash_chain import is_redacted
 from eventstore.log.past import Link
-from eventstore.log.row_codec import PLAIN
+from eventstore.log.row import PLAIN, is_redacted
 from eventstore.maintenance.copy import CopiedConversation
 from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed

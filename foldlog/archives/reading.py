@@ -17,7 +17,7 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.log.database import translated
-from eventstore.log.rows import from_microseconds
+from eventstore.log.row import from_microseconds
 from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, chunked
 from eventstore.recorders.types import Row
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed, is_compressed

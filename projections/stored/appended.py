@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventstore import Event
-from eventstore.log.rows import event_of, events_of_rows
+from eventstore.log.row import event_of, events_of_rows
 from eventstore.recorders.types import Conversation, Row
 
 BATCHES_MAX = 32

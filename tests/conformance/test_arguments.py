@@ -19,8 +19,8 @@ from eventstore import (
     open_store,
 )
 from eventstore.log import appending
-from eventstore.log import rows as rows_module
-from eventstore.log.hash_chain import new_salt
+from eventstore.log import row as rows_module
+from eventstore.log.row import new_salt
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import Recorder

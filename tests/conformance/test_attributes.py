@@ -23,7 +23,7 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey

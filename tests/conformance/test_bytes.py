@@ -31,7 +31,7 @@ from eventstore import (
 )
 from eventstore.codec_json import attachments_of
 from eventstore.log.keys import KeyRing
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.erase import erase

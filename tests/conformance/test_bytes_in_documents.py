@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.erase import erase

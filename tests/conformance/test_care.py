@@ -6,7 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import CondensationRequest, ConversationErased, Erased, KeyRing, KeyUnavailable, Message, Store
-from eventstore.log.row_codec import ENCRYPTED, PLAIN, WriteSettings
+from eventstore.log.row import PLAIN
+from eventstore.log.seal import ENCRYPTED, WriteSettings
 from eventstore.maintenance.copy import copy_conversation
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey

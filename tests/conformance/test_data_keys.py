@@ -15,9 +15,9 @@ from pydantic import SecretStr
 
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
-from eventstore.log import hash_chain
-from eventstore.log.row_codec import ENCRYPTED, WriteSettings
-from eventstore.log.rows import chained
+from eventstore.log import row as hash_chain
+from eventstore.log.row import chained
+from eventstore.log.seal import ENCRYPTED, WriteSettings
 from eventstore.log.staging import staged as staged_in
 from eventstore.maintenance import copy
 from eventstore.maintenance.erase import erase

@@ -23,10 +23,10 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.log import staging
-from eventstore.log.hash_chain import border, link
 from eventstore.log.keys import KeyRing
 from eventstore.log.reading import reading
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.row import border, link
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.copy_store import compare_stores, copy_store

@@ -19,7 +19,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.log.generation import Generation
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance import erase as erasing
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.damage import staged_conversations

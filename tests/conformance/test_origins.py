@@ -22,7 +22,7 @@ from eventstore import (
 )
 from eventstore.log import origins
 from eventstore.log.keys import KeyRing
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import Erasure

@@ -32,7 +32,7 @@ from eventstore import (
 from eventstore.documents.changes import Documents
 from eventstore.log.keys import KeyRing
 from eventstore.log.reading import ReadTransaction
-from eventstore.log.row_codec import WriteSettings
+from eventstore.log.seal import WriteSettings
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.detach import detach
 from eventstore.maintenance.redact import Quote, RedactionReceipt, redact

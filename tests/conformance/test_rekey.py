@@ -23,9 +23,9 @@ from eventstore import (
     Store,
     StoreUnusable,
 )
-from eventstore.log.compression import Compression, compressed
 from eventstore.log.reading import ReadTransaction
-from eventstore.log.row_codec import ENCRYPTED, PLAIN, WriteSettings
+from eventstore.log.row import PLAIN
+from eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact

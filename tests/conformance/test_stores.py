@@ -36,7 +36,7 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.log import hash_chain
+from eventstore.log import row as hash_chain
 from eventstore.log.moment import Moment, query_all
 from eventstore.log.reading import reading
 from eventstore.log.staging import staged_keys

@@ -32,11 +32,11 @@ from eventstore import (
     open_store,
 )
 from eventstore.codec import encode
-from eventstore.log import hash_chain, row_codec
-from eventstore.log.compression import NotAsWritten, compressed, decompressed
+from eventstore.log import row as hash_chain
+from eventstore.log import seal
 from eventstore.log.reading import reading
-from eventstore.log.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
-from eventstore.log.rows import chained
+from eventstore.log.row import PLAIN, NotAsWritten, chained
+from eventstore.log.seal import ENCRYPTED, EVENT_BYTES_MAX, WriteSettings, compressed, decompressed
 from eventstore.log.staging import staged as staged_in
 from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.backup import back_up, vacuum
@@ -289,7 +289,7 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
 
 
 def _checksum(row: Any) -> int:
-    from eventstore.log import hash_chain
+    from eventstore.log import row as hash_chain
 
     return hash_chain.checksum(hash_chain.checksum_seed("c1"), *row[:-1])
 
@@ -594,7 +594,7 @@ def test_bodies_of_a_page_are_decompressed_one_by_one(path: Path, monkeypatch: p
             asked.append(len(stored))
             return decompressed(how, stored, bytes_max)
 
-        monkeypatch.setattr(row_codec, "decompressed", counted)
+        monkeypatch.setattr(seal, "decompressed", counted)
         events = store.events("c1")
         next(events)
         assert len(asked) == 1

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from eventstore import Message, Redacted, open_store
 from eventstore.codec import encode_ours
-from eventstore.log import hash_chain
+from eventstore.log import row as hash_chain
 from eventstore.log.redacted import without_content
-from eventstore.log.rows import stored_event_of
+from eventstore.log.row import stored_event_of
 from eventstore.maintenance.redact import redact
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.types import HEAD_BYTES, Row, as_rows

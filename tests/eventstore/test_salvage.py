@@ -28,7 +28,7 @@ from eventstore import (
     UnknownEventType,
     open_store,
 )
-from eventstore.log import hash_chain
+from eventstore.log import row as hash_chain
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.maintenance.status import confirm

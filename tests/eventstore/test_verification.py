@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import CondensationRequest, Message, open_store
-from eventstore.log import hash_chain
+from eventstore.log import row as hash_chain
 from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.types import Row, as_rows
 

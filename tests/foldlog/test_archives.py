@@ -31,7 +31,7 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
-from eventstore.log import hash_chain
+from eventstore.log import row as hash_chain
 from eventstore.log.database import Database
 from eventstore.maintenance.copy import Copied, read_for_copy
 from eventstore.maintenance.erase import erase

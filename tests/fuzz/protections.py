@@ -51,7 +51,7 @@ PROTECTIONS = {
     "checksums-at-once": Protection(
         "… also of a fork, where rows of several conversations are checked at once",
         "eventstore:events_of_stored",
-        Part("hash_chain"),
+        Part("are_sound"),
         "tests/eventstore/test_forks.py -k is_not_shown",
     ),
     "counts": Protection(
@@ -134,13 +134,13 @@ PROTECTIONS = {
     ),
     "places": Protection(
         "an encrypted body is of its place",
-        "eventstore.log.row_codec:_place_of_row",
+        "eventstore.log.seal:_place_of_row",
         Instead("_length", 'return b"event\\0"'),
         _ATTACKER,
     ),
     "columns": Protection(
         "… and of every other column",
-        "eventstore.log.row_codec:_place_of_row",
+        "eventstore.log.seal:_place_of_row",
         Instead("_length", 'return b"event\\0%b" % columns[:8]'),
         _ATTACKER,
     ),

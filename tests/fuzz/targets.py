@@ -36,7 +36,8 @@ from eventstore import (
     codec,
     open_store,
 )
-from eventstore.log.compression import NotAsWritten, decompressed
+from eventstore.log.row import NotAsWritten
+from eventstore.log.seal import decompressed
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
 from eventstore.recorders import urls

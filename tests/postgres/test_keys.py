@@ -23,7 +23,7 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.log.marks import NOTHING_PENDING
+from eventstore.log.seal import NOTHING_PENDING
 from eventstore.log.writing import project
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance import rekey as rekeying

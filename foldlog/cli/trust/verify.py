@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore.log.rows import from_microseconds
+from eventstore.log.row import from_microseconds
 from eventstore.maintenance.verify import Published, Verdict
 from eventstore.maintenance.verify import verify as verify_store
 from foldlog.cli import terminal

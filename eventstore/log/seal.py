@@ -11,26 +11,206 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args, overload
 
 from eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
-from eventstore.log import hash_chain
-from eventstore.log.compression import (
-    Compression,
-    NotAsWritten,
-    TooLarge,
-    checked,
-    compressed,
-    decompressed,
-)
-from eventstore.log.hash_chain import pack
+from eventstore.errors import InvalidOption, install_command
+from eventstore.events import Event
 from eventstore.log.keys import DataKey, KeyRing
-from eventstore.log.marks import NOTHING_PENDING, Mark
-from eventstore.recorders.types import RecalledKey, Record, Row
+from eventstore.log.row import (
+    COMMITMENT_BYTES,
+    PLAIN,
+    SALT_BYTES,
+    NotAsWritten,
+    are_sound,
+    checksum_seed,
+    dense_events,
+    events_of_rows,
+    pack,
+    record_checksum,
+    unsound,
+    with_checksums,
+)
+from eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
 
-PLAIN: Final = 0
+if TYPE_CHECKING:
+    import zstandard
+
+_NONE: Final = 0
+_ZLIB: Final = 1
+_ZSTD: Final = 2
+
+Compression = Literal["none", "zlib", "zstd"]
+
+_ZLIB_LEVEL = 6
+_ZSTD_LEVEL = 1
+
+
+class TooLarge(NotAsWritten):
+    """The decompressed body is larger than the limit."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            f"its compressed body is larger than {bytes_max:,} bytes, the largest event that this store has recorded; "
+            f"if larger events were written here, open the store with a larger event_bytes_max"
+        )
+
+
+def checked(name: str) -> Compression:
+    """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its package is missing."""
+    for known in get_args(Compression):
+        if name == known:
+            if known == "zstd":
+                _zstd()
+            return known  # type: ignore[no-any-return]
+    raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
+
+
+def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
+    """Return the number of the compression, and the bytes to store: the body itself if compression does not help."""
+    if compression == "none":
+        return _NONE, body
+    how, smaller = (
+        (_ZLIB, zlib.compress(body, _ZLIB_LEVEL)) if compression == "zlib" else (_ZSTD, _zstd().compress(body))
+    )
+    return (how, smaller) if len(smaller) < len(body) else (_NONE, body)
+
+
+def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
+    """Return the body that was given to ``compressed``. It never takes more than ``bytes_max`` of memory.
+
+    Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
+    """
+    if how == _NONE:
+        return stored
+    if how == _ZLIB:
+        inflater = zlib.decompressobj()
+        try:
+            body = inflater.decompress(stored, bytes_max + 1)
+        except zlib.error as error:
+            raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+        if len(body) > bytes_max:
+            raise TooLarge(bytes_max)
+        if not inflater.eof:
+            raise NotAsWritten("its compressed body is cut off")
+        return body
+    if how == _ZSTD:
+        return _zstd().decompress(stored, bytes_max)
+    raise NotAsWritten(f"its body has compression {how}, which this version of foldlog does not know")
+
+
+class _Zstd:
+    """zstd for one thread: its contexts are expensive to make and must not be shared."""
+
+    def __init__(self) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise InvalidOption(
+                f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression 'zlib'"
+            ) from error
+        self._error: type[Exception] = zstandard.ZstdError
+        self._content_size = zstandard.frame_content_size
+        self._decompressor: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+
+    @cached_property
+    def _compressor(self) -> zstandard.ZstdCompressor:  # a process that only reads needs none
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+
+    def compress(self, body: bytes) -> bytes:
+        return self._compressor.compress(body)
+
+    def decompress(self, stored: bytes, bytes_max: int) -> bytes:
+        try:
+            size = self._content_size(stored)
+            if size < 0:
+                raise NotAsWritten("its compressed body does not give its size")
+            if size > bytes_max:
+                raise TooLarge(bytes_max)
+            return self._decompressor.decompress(stored)
+        except self._error as error:
+            raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+
+
+_local = threading.local()
+
+
+def _zstd() -> _Zstd:
+    try:
+        found: _Zstd = _local.zstd
+    except AttributeError:
+        found = _local.zstd = _Zstd()
+    return found
+
+
+_FORM: Final = 1
+_says = struct.Struct(">B3Q")
+_ends = struct.Struct(">?5q")
+_forked = struct.Struct(">q")
+
+
+class Mark(NamedTuple):
+    """The statements of a mark, besides how the conversation ends.
+
+    ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a change of the
+    encryption is running: rows with ``pending_from <= id < pending_until`` may be plain, and so may records of
+    versions up to ``pending_until``; idempotency keys of events before it may have no proof.
+    """
+
+    keys: int = 0
+    pending_from: int = 0
+    pending_until: int = 0
+
+    def expects(self, event_id: int) -> bool:
+        """Return whether the row with this id may be plain."""
+        return self.pending_from <= event_id < self.pending_until
+
+
+NOTHING_PENDING: Final = Mark()
+
+
+def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
+    """Return the mark to store for a conversation as a transaction leaves it."""
+    says = _says.pack(_FORM, *mark)
+    return says + key.encrypt(b"", _place_of_mark(conversation, says))
+
+
+def read_mark(key: DataKey, conversation: Conversation) -> Mark:
+    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another state."""
+    stored = conversation.mark
+    if stored is None and not conversation.visible:
+        return NOTHING_PENDING  # a staged import has a mark only where there is something to say
+    if type(stored) is not bytes or len(stored) <= _says.size or stored[0] != _FORM:
+        raise NotAsWritten("the conversation has no mark")
+    says = stored[: _says.size]
+    try:
+        key.decrypt(stored[_says.size :], _place_of_mark(conversation, says))
+    except (NotAsWritten, struct.error, TypeError) as error:
+        raise NotAsWritten("the mark of the conversation does not fit") from error
+    return Mark(*_says.unpack(says)[1:])
+
+
+def _place_of_mark(conversation: Conversation, says: bytes) -> bytes:
+    """Return the text that the mark proves. The mark of a staged import covers its rows once it is published."""
+    if not conversation.visible:
+        return b"mark\0" + says + _ends.pack(False, conversation.created_at, 0, 0, 0, 0) + bytes(HEAD_BYTES)
+    _, _, created_at, _, version, updated_at, head, *_ = conversation
+    ends = _ends.pack(True, created_at, version, updated_at or 0, conversation.shown, conversation.structural)
+    place = b"mark\0" + says + ends + (head or bytes(HEAD_BYTES))
+    if conversation.parent is None:
+        return place
+    parent = (conversation.parent_id or "").encode("utf-8", "surrogatepass")
+    return b"%bfork\0%b%b" % (place, _forked.pack(conversation.begins), parent)
+
+
 ENCRYPTED: Final = 8
 WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
@@ -45,8 +225,8 @@ EVENT_BYTES_MAX: Final = 16 * 2**20
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
 
 _PLACES: Final = {
-    hash_chain.HEAD_BYTES + hash_chain.SALT_BYTES: b"salted event",
-    hash_chain.HEAD_BYTES + hash_chain.COMMITMENT_BYTES: b"redacted event",
+    HEAD_BYTES + SALT_BYTES: b"salted event",
+    HEAD_BYTES + COMMITMENT_BYTES: b"redacted event",
 }
 """The beginning of the associated data of an encrypted row, by the length of its proof."""
 
@@ -96,7 +276,7 @@ class RowCodec(NamedTuple):
 
     @classmethod
     def of(cls, conversation: str, data_key: DataKey | None = None, mark: Mark = NOTHING_PENDING) -> RowCodec:
-        return cls(conversation, hash_chain.checksum_seed(conversation), data_key, mark)
+        return cls(conversation, checksum_seed(conversation), data_key, mark)
 
     @property
     def is_strict(self) -> bool:
@@ -110,13 +290,13 @@ class RowCodec(NamedTuple):
         returned unchanged. Otherwise each compressed body is decompressed when it is asked for, so that a page does not
         need memory for all its bodies. Cost: a checksum each.
         """
-        unsound = hash_chain.unsound(self.checksum_seed, rows)
-        if not unsound and self.data_key is None and not any(map(_encoding, rows)):
+        places = unsound(self.checksum_seed, rows)
+        if not places and self.data_key is None and not any(map(_encoding, rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same
         decrypted = [
             _damaged(row, "its checksum does not match, so these are not the bytes that were written")
-            if place in unsound
+            if place in places
             else self._opened(row, limit, opened)
             for place, row in enumerate(rows)
         ]
@@ -197,7 +377,7 @@ class RowCodec(NamedTuple):
             bodies = self.data_key.encrypt_all(bodies, map(_place_of_row, stored))
         if any(beside):
             bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
-        return hash_chain.with_checksums(
+        return with_checksums(
             self.checksum_seed, [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
         )
 
@@ -277,7 +457,7 @@ class RowCodec(NamedTuple):
     def decoded_record(self, projection: str, record: Record) -> Record | None:
         """Return the record as it was put, without checksum; None if the stored bytes were changed."""
         try:
-            if record.checksum != hash_chain.record_checksum(self.checksum_seed, projection, *record[:5]):
+            if record.checksum != record_checksum(self.checksum_seed, projection, *record[:5]):
                 return None
             body = self._decrypted_record(projection, record)
         except (TypeError, NotAsWritten, struct.error):  # a column of another type
@@ -290,7 +470,7 @@ class RowCodec(NamedTuple):
         if self.data_key is not None:
             record = record._replace(encoding=ENCRYPTED)
             record = record._replace(body=self.data_key.encrypt(record.body, _place_of_record(projection, record)))
-        return record._replace(checksum=hash_chain.record_checksum(self.checksum_seed, projection, *record[:5]))
+        return record._replace(checksum=record_checksum(self.checksum_seed, projection, *record[:5]))
 
     def _decrypted_record(self, projection: str, record: Record) -> bytes | None:
         key, body = self.data_key, record.body
@@ -393,6 +573,7 @@ def _decompressed_body(how: int, stored: bytes, limit: Limit) -> bytes:
 
 
 _encoding = attrgetter("encoding")
+_data_key, _seed, _id = attrgetter("data_key"), attrgetter("checksum_seed"), attrgetter("id")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
 _body = attrgetter("body")
 
@@ -426,3 +607,37 @@ def _place_of_record(projection: str, record: Record) -> bytes:
 def _place_of_key(idempotency_key: str, recalled: RecalledKey) -> bytes:
     name = idempotency_key.encode("utf-8", "surrogatepass")
     return b"key\0%b%b%b" % (_key_columns(recalled.first_id, recalled.events), _length(len(name)), name)
+
+
+def events_of_stored(
+    rows: Sequence[Row], codecs: Sequence[RowCodec], numbers: Sequence[int], limit: Limit | None = None
+) -> list[Event] | None:
+    """Return the events of stored rows, each with its time; None where a row needs ``event_of``.
+
+    ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written,
+    without attachments. With ``limit``, rows are decrypted and decompressed, all at once; without it, they must be
+    plain. Cost: a checksum each.
+    """
+    are_plain = not any(map(_data_key, codecs)) and not any(map(_encoding, rows))
+    seeds = chain.from_iterable(map(repeat, map(_seed, codecs), numbers))
+    if (limit is None and not are_plain) or not are_sound(seeds, rows):
+        return None
+    if are_plain or limit is None:
+        return events_of_rows(rows)
+    bodies: list[bytes] = []
+    for codec_of_some, number in zip(codecs, numbers, strict=True):
+        some = codec_of_some.bodies(rows[len(bodies) : len(bodies) + number], limit)
+        if some is None:
+            return None
+        bodies += some
+    return events_of_rows(rows, bodies)
+
+
+def dense_events_of(codec: RowCodec, limit: Limit, stored: Sequence[Row], start: int, stop: int) -> Iterable[Event]:
+    """Return the events ``start`` to ``stop``, made of a recorder's rows for these ids. Iterating raises
+    ``CorruptEvent`` where an event is missing or unreadable.
+    """
+    events = events_of_stored(stored, [codec], [len(stored)])
+    if events is not None and list(map(_id, events)) == list(range(start, stop)):
+        return events
+    return dense_events(codec.conversation, codec.decoded(stored, limit), start, stop)

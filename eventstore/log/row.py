@@ -1,4 +1,6 @@
-"""Protect every stored event twice: heads show who changed a history, checksums show decayed bytes. Pure.
+"""What a row is: events become rows and rows events; heads show who changed a history, checksums decayed bytes.
+
+Pure except for clocks and salts.
 
     head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
     head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural, recorded_at, kind ||
@@ -23,41 +25,38 @@ becomes an error and never a wrong text. ``docs/STORED_BYTES.md`` gives the byte
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from operator import add, itemgetter
+from operator import add, attrgetter, itemgetter
 from os import urandom
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from eventstore.log.crc import crc32
-from eventstore.recorders.types import HEAD_BYTES, Record, Row
+from msgspec.structs import force_setattr
 
-__all__ = [
-    "COMMITMENT_BYTES",
-    "HEAD_BYTES",
-    "SALT_BYTES",
-    "Chain",
-    "are_sound",
-    "border",
-    "checksum",
-    "checksum_seed",
-    "checksums",
-    "commitment",
-    "commitment_of",
-    "is_redacted",
-    "is_sound_record",
-    "link",
-    "link_of",
-    "link_with",
-    "new_salt",
-    "record_checksum",
-    "seed",
-    "sound_rows",
-    "unsound",
-    "with_checksums",
-]
+from eventstore import codec
+from eventstore.arguments import YEAR_10000, moment
+from eventstore.codec import Encoded, encode_ours
+from eventstore.errors import ConversationErased, CorruptEvent
+from eventstore.events import Erased, Event, UnknownEvent
+from eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Record, Row
+
+try:
+    from isal.isal_zlib import crc32  # an eighth of the time for 2 KB
+except ImportError:
+    from zlib import crc32
+
+PLAIN: Final = 0
+"""The encoding of a row whose body is JSON text."""
+
+
+class NotAsWritten(ValueError):
+    """The bytes are not the ones that were encoded. The reader adds the place of the event."""
+
 
 SALT_BYTES = 16
 """The size of the salt of a conversation, and of an event."""
@@ -65,7 +64,6 @@ COMMITMENT_BYTES = 32
 
 pack = struct.Struct(">8q").pack
 _checksum = itemgetter(11)
-_new = tuple.__new__  # what Row(...) calls, without the call around it
 
 
 def new_salt() -> bytes:
@@ -253,3 +251,165 @@ def is_sound_record(conversation: str, projection: str, record: Record) -> bool:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+_encoding = itemgetter(6)
+_id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
+_new = tuple.__new__  # what Row(...) calls, without the call around it
+_each_salt = struct.Struct(f"{SALT_BYTES}s").iter_unpack
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEARS = range(YEAR_10000)
+"""The moments that can be recorded: 1970 to 9999."""
+
+
+def present() -> int:
+    """Return the present moment in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside of 1970 to 9999."""
+    now = time.time_ns() // 1_000
+    return now if now in _YEARS else moment(now)
+
+
+def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
+    """Return the rows that append ``batch`` to ``conversation``, and the conversation as they leave it: ids dense,
+    heads linked, the clock never running backwards.
+
+    Each event has a new salt of its own. Cost: one hash and one checksum of each body.
+    """
+    key, name, created_at, salt, event_id, updated_at, head, before, turns, *others = conversation
+    if head is None:
+        head = seed(name, salt)
+    if event_id == conversation.parent_version:
+        head = border(name, salt, event_id, head)
+    recorded_at = now if updated_at is None or updated_at < now else updated_at
+    salts = _each_salt(urandom(SALT_BYTES * len(batch)))
+    columns = []
+    for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
+        committed = commitment(event_salt, body)
+        head = link_with(head, salt, event_id, kind, schema, shown, structural, recorded_at, committed)
+        proof = head + event_salt
+        columns.append((event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, proof, before, turns, 0))
+        event_id += 1
+        before += shown
+        turns += structural
+    rows = with_checksums(checksum_seed(name), columns)
+    left = _new(Conversation, (
+        key, name, created_at, salt, event_id, recorded_at, head, before, turns, *others
+    ))  # fmt: skip
+    return rows, left
+
+
+def erasure_row(conversation: str, erasure: Erasure) -> Row:
+    """Return an erasure as a follower reads it."""
+    kind, schema, shown, structural, body, _ = encode_ours(Erased(reason=erasure.reason))
+    proof = erasure.head
+    row = Row(erasure.events, kind, schema, shown, structural, erasure.erased_at, PLAIN, body, proof)
+    return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
+
+
+def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
+    """Return the event of a stored row. An event of a known kind that is stored without a time gets the time of its
+    recording.
+
+    Raises ``CorruptEvent``, with ``position``, where the bytes are not an event.
+    """
+    event = stored_event_of(conversation, row, position)
+    if event.timestamp is None and event.origin is None:
+        with_times((event,), from_microseconds(row.recorded_at))
+    return event
+
+
+def events_of_rows(rows: Sequence[Row], bodies: Sequence[bytes] | None = None) -> list[Event] | None:
+    """Return the events of plain rows, each with its time; None where a row needs ``event_of``. ``bodies`` are the
+    plain bodies of rows that are not. Cost: that of decoding the bodies; no bytecode is executed for a row.
+    """
+    if not rows:
+        return []
+    ids, kinds, schemas, _, _, times, _, stored, *_ = zip(*rows, strict=True)
+    events = codec.decode_all(kinds, schemas, stored if bodies is None else bodies, ids)
+    if events is not None:
+        without_time = list(map(_timestamp, events)).count(None)
+        if without_time == len(events) and not any(map(_origin, events)):
+            deque(map(force_setattr, events, repeat("timestamp"), map(from_microseconds, times)), maxlen=0)
+        elif without_time:
+            for event, recorded_at in zip(events, times, strict=True):
+                if event.timestamp is None and event.origin is None:
+                    force_setattr(event, "timestamp", from_microseconds(recorded_at))
+    return events
+
+
+def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
+    """Give ``events``, which belong to the caller, the times that a reader will see: see ``event_of``."""
+    for event in events:
+        # Of an unknown event it cannot be said whether it has a time.
+        if event.timestamp is None and event.origin is None and type(event) is not UnknownEvent:
+            force_setattr(event, "timestamp", recorded_at)
+    return events
+
+
+def numbered(batch: Sequence[Encoded], first_id: int, recorded_at: datetime) -> Sequence[Event]:
+    """Return the encoding's own events, with the ids and times that a reader will see."""
+    events = [encoded.event for encoded in batch]
+    for event_id, event in enumerate(events, first_id):
+        force_setattr(event, "id", event_id)
+    return with_times(events, recorded_at)
+
+
+def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:
+    """Return the event of a stored row exactly as it is stored. Raises ``CorruptEvent``."""
+    event_id, kind, schema, shown, structural, _, encoding, body, *_ = row
+    if encoding != PLAIN:
+        sound(conversation, row, position)
+    try:
+        return codec.decode(kind, schema, body, event_id, shown, structural)
+    except codec.Undecodable as error:
+        raise CorruptEvent(conversation, event_id, str(error), position) from error
+
+
+def sound(conversation: str, row: Row, position: int | None = None) -> Row:
+    """Return the row if it is readable and unchanged. Raises ``CorruptEvent``."""
+    if row.encoding != PLAIN:  # the guard opens what it can
+        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
+    return row
+
+
+def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) -> Iterator[Event]:
+    """Return the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a missing one.
+
+    Rows of a list that are all plain are decoded together, which takes half of the time.
+    """
+    ids = range(start, stop)
+    if ids and isinstance(rows, list) and list(map(_id, rows)) == list(ids) and not any(map(_encoding, rows)):
+        events = events_of_rows(rows)
+        if events is not None:
+            yield from events
+            return
+    expected = start
+    for row in rows:
+        if row.id != expected:
+            problem = "it is missing" if row.id > expected else "another one is in its place"
+            raise CorruptEvent(conversation, expected, problem)
+        yield event_of(conversation, row)
+        expected += 1
+    if expected != stop:
+        raise CorruptEvent(conversation, expected, "it is missing")
+
+
+def not_erased(conversation: Conversation | None) -> Conversation | None:
+    """Return the conversation if it was found. Raises ``ConversationErased`` if only a tombstone is left."""
+    if conversation is not None and conversation.erasure is not None:
+        erasure = conversation.erasure
+        raise ConversationErased(conversation.id, from_microseconds(erasure.erased_at).isoformat(), erasure.reason)
+    return conversation
+
+
+def beginning_with_an_event(conversation: Conversation | None) -> Conversation | None:
+    """Return the conversation if it was found. A conversation begins with its first event. So one without events has
+    lost them all, and this raises ``CorruptEvent``: unreadable must not look like empty.
+    """
+    if conversation is not None and conversation.version == 0:
+        raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
+    return conversation
+
+
+@lru_cache(64)  # the events of one batch have one time
+def from_microseconds(moment: int) -> datetime:
+    return EPOCH + timedelta(microseconds=moment)
