@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.layout import count_layout
 from benchmarks.workload import history
-from condensers.models.prompt_sums import PromptSums
-from condensers.models.tokens import TokenCounter
+from condensers.models.tokens import PromptSums, TokenCounter
 from eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
 from eventstore.opening import open_store
 from projections import Views

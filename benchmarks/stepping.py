@@ -18,8 +18,7 @@ from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
 from condensers.models.client import LLM, LLMConfig
-from condensers.models.prompt_sums import PromptSums
-from condensers.models.tokens import TokenCounter
+from condensers.models.tokens import PromptSums, TokenCounter
 from eventstore import NOT_RECORDED, CondensationAction, Event, open_store
 from projections import View, Views
 

@@ -48,9 +48,9 @@ if typing.TYPE_CHECKING:
     from condensers.handler import CondenseHandler as CondenseHandler
     from condensers.models.client import LLM as LLM
     from condensers.models.estimate import event_tokens as event_tokens
+    from condensers.models.failures import is_context_window_error as is_context_window_error
     from condensers.models.llm_config import LLMConfig as LLMConfig
     from condensers.models.requests import condensation_request as condensation_request
-    from condensers.models.requests import is_context_window_error as is_context_window_error
     from condensers.models.requests import request_condensation_tool as request_condensation_tool
     from condensers.replays import Replay as Replay
     from condensers.replays import replay as replay
@@ -83,8 +83,9 @@ _NAMES = {
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
     "models.estimate": ("event_tokens",),
+    "models.failures": ("is_context_window_error",),
     "models.llm_config": ("LLMConfig",),
-    "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
+    "models.requests": ("condensation_request", "request_condensation_tool"),
     "replays": ("Replay", "replay"),
     "reports": ("CONDENSER_METADATA_KEY",),
     "rolling": ("RollingCondenser",),

@@ -114,7 +114,8 @@ class Summarizer(Protocol):
         """Return one answer to ``messages`` (OpenAI chat format), with the retries of this model's configuration.
 
         ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema of the text.
-        Raises only ``ModelCallFailed``, if server, network or model gave no reply.
+        Raises only ``ModelCallFailed``, if server, network or model gave no reply; it may also do so for a reply that
+        is truncated, filtered or empty.
         """
         ...
 

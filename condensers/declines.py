@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from condensers.base import Report
-from condensers.reports import is_standing
+from condensers.reports import Usage, is_standing
 from eventstore import CondensationAction, Event
 from projections import View
 
@@ -56,7 +56,7 @@ class Declines:
     def unrecorded(self) -> tuple[Report, ...]:
         """Return one report of the cost that is not recorded yet, if any. The sum then begins at zero."""
         spent, self._spent = self._spent, _Spent()
-        if not spent.calls:
+        if not spent.failures:
             return ()
         return ({"condenser": self._condenser, "outcome": "declined", "repeated": spent.times, **spent.report()},)
 
@@ -65,30 +65,21 @@ class _Spent:
     """The sum of several reports on calls of models."""
 
     def __init__(self) -> None:
-        self.times = self.calls = 0
+        self.times = 0
+        self.failures: Counter[str] = Counter()
         self._problem = ""
-        self._failures: Counter[str] = Counter()
-        self._metrics: Counter[str] = Counter()
-        self._usage: Counter[str] = Counter()
+        self._usage = Usage()
 
     def add(self, problem: str, reports: Iterable[Report]) -> None:
         self.times += 1
         self._problem = problem
         for report in reports:
-            if is_standing(report):
-                continue
-            self.calls += 1
-            metrics = report.get("metrics", report)
-            self._failures[str(report.get("failure", "unused"))] += 1
-            self._metrics.update(
-                {name: metrics[name] for name in _SUMMED if isinstance(metrics.get(name), int | float)}
-            )
-            self._usage.update(metrics.get("usage") or {})
+            if not is_standing(report):
+                self.failures[str(report.get("failure", "unused"))] += 1
+                if "metrics" in report:
+                    self._usage.add(report["metrics"])
 
     def report(self) -> dict[str, Any]:
-        (failure, _), *_ = self._failures.most_common(1)
-        metrics = {**self._metrics, "usage": dict(self._usage)} if self._usage else dict(self._metrics)
-        return {"failure": failure, "problem": self._problem, "failures": dict(self._failures), "metrics": metrics}
-
-
-_SUMMED = ("attempts", "latency_s", "cost")
+        (failure, _), *_ = self.failures.most_common(1)
+        metrics = self._usage.metrics()
+        return {"failure": failure, "problem": self._problem, "failures": dict(self.failures), "metrics": metrics}

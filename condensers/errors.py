@@ -44,8 +44,8 @@ class NoCondensationAvailable(CondenserError):
 class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after every retry that its configuration allows. ``failure`` says which kind.
 
-    ``report`` has the model, attempts and latency, and usage and cost if a reply was paid for. ``reports`` has the
-    reports of earlier calls of the same step and this one.
+    ``report`` has the model and, under ``metrics``, attempts, latency, usage and cost. ``reports`` has the reports of
+    earlier calls of the same step and this one.
     """
 
     def __init__(

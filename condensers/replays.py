@@ -19,7 +19,7 @@ from condensers.base import AgentModel, Condensation, Condenser, Report
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
-from condensers.reports import model_cost, model_tokens, reports_of
+from condensers.reports import Usage, reports_of
 from condensers.strategies.noop import NoOpCondenser
 from eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
 from projections import View
@@ -97,7 +97,7 @@ class Replay:
     @property
     def condenser_tokens(self) -> int:
         """The tokens of the prompts and replies of the condenser's own model."""
-        return model_tokens(self.reports)
+        return Usage.of(self.reports).usage["total_tokens"]
 
     @property
     def condenser_failures(self) -> int:
@@ -107,7 +107,7 @@ class Replay:
     @property
     def condenser_cost(self) -> float | None:
         """The cost of the condenser's own model in US dollars; None if its price is unknown."""
-        return model_cost(self.reports)
+        return Usage.of(self.reports).cost
 
 
 def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:

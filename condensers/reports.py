@@ -8,7 +8,9 @@ that says why there is no condensation. It is stored in that condensation, or, i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
@@ -59,13 +61,7 @@ def reports_of(event: Event) -> list[Any]:
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
     """Return those of the reports that are on a model that was asked."""
-    return [report for report in reports if "metrics" in report or "attempts" in report]
-
-
-def metrics_of(report: Report) -> Mapping[str, Any]:
-    """Return usage and cost: they are under ``metrics``, or for a failed call in the report itself."""
-    metrics: Mapping[str, Any] = report.get("metrics", report)
-    return metrics
+    return [report for report in reports if "metrics" in report]
 
 
 def model_of(report: Report) -> str:
@@ -73,18 +69,34 @@ def model_of(report: Report) -> str:
     return str(report.get("response", report).get("model") or "")
 
 
-def model_tokens(reports: Iterable[Report]) -> int:
-    """Return the tokens of the prompts and replies of the condenser's model."""
-    return sum(metrics_of(report).get("usage", {}).get("total_tokens", 0) for report in on_a_model(reports))
+@dataclass
+class Usage:
+    """What calls of models took: attempts, seconds, tokens of each kind, and US dollars.
 
-
-def model_cost(reports: Iterable[Report]) -> float | None:
-    """Return what the condenser's model cost, in US dollars; None if the price of a reply is unknown. It is 0 where no
-    model was asked.
+    ``cost`` is None if the price of a reply is unknown. A call without a reply costs nothing.
     """
-    asked = [metrics_of(report) for report in on_a_model(reports)]
-    costs = [one.get("cost") for one in asked]
-    if any(one.get("usage") and cost is None for one, cost in zip(asked, costs, strict=True)):
-        return None
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, 0.0) if known or not asked else None
+
+    attempts: int = 0
+    latency_s: float = 0.0
+    usage: Counter[str] = field(default_factory=Counter)
+    cost: float | None = 0.0
+
+    @classmethod
+    def of(cls, reports: Iterable[Report]) -> Usage:
+        """Return the sum of the metrics in these reports."""
+        total = cls()
+        for report in on_a_model(reports):
+            total.add(report["metrics"])
+        return total
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        """Add the metrics of one or more calls, as they are in a report."""
+        cost = metrics.get("cost", 0.0)
+        self.attempts += metrics.get("attempts", 1)
+        self.latency_s += metrics.get("latency_s") or 0.0
+        self.usage.update(metrics.get("usage") or {})
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the sums as they are in a report."""
+        return {"usage": dict(self.usage), "cost": self.cost, "latency_s": self.latency_s, "attempts": self.attempts}

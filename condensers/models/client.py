@@ -12,31 +12,32 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from condensers.base import Reply
-from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
+from condensers.errors import Failure, InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.models.deadline import within
-from condensers.models.exchange import Bill, is_final, reply_of, request_for, says_something, sendable
 from condensers.models.failures import (
-    PASSING,
-    RETRY_WAIT_MAX_S,
     STUMBLES,
     asked_to_wait,
     chain_of,
     failure_of,
     is_connection_refused,
+    may_pass,
     problem_of,
+    without_keys,
+    without_secrets,
 )
 from condensers.models.llm_config import LLMConfig
-from condensers.models.prompt_sums import PromptSums
 from condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
-from condensers.models.redaction import without_keys, without_secrets
-from condensers.models.tokens import TokenCounter
-from eventstore import install_command
+from condensers.models.replies import checked, reply_of, report_on, request_for, sendable
+from condensers.models.tokens import PromptSums, TokenCounter
+from condensers.reports import Usage
+from eventstore.errors import install_command
 
 if TYPE_CHECKING:
     from projections import View
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 _GRACE_S = 1.0
 """A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""
+
+_RETRY_WAIT_MAX_S = 60.0
+"""The longest wait between two attempts, even if a server asks for more."""
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
@@ -102,47 +106,59 @@ class LLM:
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one reply to ``messages``, from this model or else from its fallbacks, each with its own retries.
+        """Return one usable reply to ``messages``, from this model or else from its fallbacks, each with its retries.
 
-        A reply without text and tool call is retried like a missing one; the last such reply is returned as it is, for
-        the strategy to judge. ``usage`` and ``cost`` are the sums over all replies that were paid for. Raises
-        ``ModelCallFailed``, of the first model, if no model gave a reply.
+        ``usage``, ``cost``, ``latency_s`` and ``attempts`` are those of all attempts. Raises ``ModelCallFailed``, of
+        the first model, if no model gave a reply, or only truncated, filtered or empty ones.
+
+        litellm's own retries and fallbacks are not used: they take an unusable reply for a good one, and do not tell
+        what the failed attempts cost.
         """
         request = request_for(messages, tools, tool_choice, response_schema)
-        bill = Bill()
-        first: ModelCallFailed | None = None
-        reply: Reply | None = None
+        spent, failures = Usage(), dict[LLM, ModelCallFailed]()
         for llm in (self, *self._fallbacks):
-            try:
-                reply = llm._complete(request, bill)
-            except ModelCallFailed as error:
-                first = first or error
-            else:
-                if says_something(reply):
-                    return reply
-        if reply is not None:
-            return reply
-        assert first is not None  # at least one model was asked, and none gave a reply
-        report = {"model": self.model, "failure": first.failure, "problem": first.problem, **bill.report()}
-        raise ModelCallFailed(self.model, first.failure, first.problem, report) from first.__cause__
+            for retry in range(llm.config.retries + 1):
+                if retry:
+                    if not may_pass(failures[llm]):
+                        break
+                    wait_s = max(llm.config.retry_wait_s * 2 ** (retry - 1), asked_to_wait(failures[llm]))
+                    self._sleep(min(wait_s, _RETRY_WAIT_MAX_S))
+                try:
+                    reply = llm._attempt(request)
+                except ModelCallFailed as error:
+                    failures[llm] = error
+                    spent.add(error.report["metrics"])
+                else:
+                    spent.add(report_on(reply)["metrics"])
+                    return replace(reply, **spent.metrics())
+        own = failures[self]
+        report = {**own.report, "model": self.model, "metrics": spent.metrics()}
+        raise ModelCallFailed(self.model, own.failure, own.problem, report) from own.__cause__
 
-    def _complete(self, request: Mapping[str, Any], bill: Bill) -> Reply:
-        """Return this model's reply, after its retries. Raises the last failure if no reply came."""
+    def _attempt(self, request: Mapping[str, Any]) -> Reply:
+        """Return the reply of one request, or raise ``ModelCallFailed``."""
+        completion = _litellm().completion
+        config = self.config
         self._refuse_what_cannot_fit(request)
-        for retry in range(self.config.retries + 1):
-            is_last = retry == self.config.retries
-            wait_s = min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
-            try:
-                reply = self._attempt(request, bill)
-            except ModelCallFailed as error:
-                if is_last or error.failure not in PASSING or is_connection_refused(error):
-                    raise
-                wait_s = max(wait_s, asked_to_wait(error))
-            else:
-                if is_last or says_something(reply) or is_final(reply):
-                    return reply
-            self._sleep(wait_s)
-        raise AssertionError("the last attempt returns or raises")
+        begun = time.perf_counter()
+        try:
+            arguments = self._arguments(request)
+            response = within(config.timeout_s + _GRACE_S, lambda: completion(**arguments))
+            conceal = partial(without_keys, config=config, key=self._key)
+            reply = reply_of(response, config.model, time.perf_counter() - begun, conceal)
+        except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
+            conceal = partial(without_secrets, config=config, key=self._key)
+            problem = problem_of(conceal(str(error)))
+            if is_connection_refused(error):
+                problem = f"{problem} No server listens at {_address(config.base_url)}."
+            shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
+            cause = None if shows_a_secret else error
+            raise self._failed(failure_of(error), problem, latency_s=time.perf_counter() - begun) from cause
+        return checked(reply)
+
+    def _failed(self, failure: Failure, problem: str, **metrics: float) -> ModelCallFailed:
+        report = {"model": self.model, "failure": failure, "problem": problem, "metrics": metrics}
+        return ModelCallFailed(self.model, failure, problem, report)
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
         """Raise ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it, or silently
@@ -157,25 +173,7 @@ class LLM:
             return
         if tokens > limit:
             problem = f"the prompt has {tokens} tokens, and the model takes {limit}"
-            raise ModelCallFailed(self.model, "context_window", problem)
-
-    def _attempt(self, request: Mapping[str, Any], bill: Bill) -> Reply:
-        completion = _litellm().completion
-        config = self.config
-        begun = time.perf_counter()
-        try:
-            arguments = self._arguments(request)
-            response = within(config.timeout_s + _GRACE_S, lambda: completion(**arguments))
-            conceal = partial(without_keys, config=config, key=self._key)
-            return bill.add(reply_of(response, config.model, time.perf_counter() - begun, conceal))
-        except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
-            bill.waste(time.perf_counter() - begun)
-            conceal = partial(without_secrets, config=config, key=self._key)
-            problem = problem_of(conceal(str(error)))
-            if is_connection_refused(error):
-                problem = f"{problem} No server listens at {_address(config.base_url)}."
-            shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
-            raise ModelCallFailed(config.model, failure_of(error), problem) from (None if shows_a_secret else error)
+            raise self._failed("context_window", problem, attempts=0)
 
     def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
         config = self.config

@@ -14,8 +14,7 @@ from typing import Any
 
 from condensers.base import AgentModel
 from condensers.errors import InvalidCondenser
-from condensers.models.prompt_sums import PromptSums
-from condensers.models.tokens import TokenCounter
+from condensers.models.tokens import PromptSums, TokenCounter
 from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage, said
 from projections import View
 from projections.messages.turns import arguments_of

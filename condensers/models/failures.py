@@ -1,33 +1,60 @@
-"""Give the failure of a model call one of a few names.
+"""Give the failure of a model call one of a few names, and take secrets out of its words.
 
 litellm raises about fifty kinds of errors. They are told apart by name and status, so litellm is not imported here.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from condensers.errors import Failure
-from condensers.models.requests import is_context_window_error
+from condensers.errors import Failure, ModelCallFailed
 from condensers.prompts.rendering import clipped
 
-PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
-"""Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
+if TYPE_CHECKING:
+    from condensers.models.llm_config import LLMConfig
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that litellm raises by mistake for a reply or a message that is not a chat completion."""
 
-RETRY_WAIT_MAX_S = 60.0
-"""The longest wait between two attempts, even if a server asks for more."""
-
-PROBLEM_LENGTH_MAX = 500
+_PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
+"""Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
 
 _REFUSALS = {"ContentPolicyViolationError", "RejectedRequestError"}
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
 """The words of litellm for a missing key; for some servers it raises a server error with them."""
 
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
+
+_TOO_LONG = re.compile(
+    "context_?window_?exceeded|context[_ ]length[_ ]exceeded|context window exceed|exceeds the context window"
+    "|exceed context limit|exceeds the available context size|maximum context length|maximum number of tokens"
+    "|(prompt|input) is too long|input length and `max_tokens` exceed|reduce the length of the messages"
+    "|too many tokens in the prompt|prompt token count|exceeds maximum allowed token|request[_ ]too[_ ]large"
+    "|entity too large",
+    re.IGNORECASE,
+)
+"""Words that servers use if a prompt does not fit."""
+
+_TOO_LARGE = 413
+"""The HTTP status of a request that its server, or a proxy before it, finds too large."""
+
+
+def is_context_window_error(error: BaseException) -> bool:
+    """Return whether a model call failed because its prompt did not fit, so that a condensation may help.
+
+    It knows this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the words that servers
+    use. It returns False for other rejected requests: condensing would forget events and not help.
+    """
+    if isinstance(error, ModelCallFailed):
+        return error.failure == "context_window"
+    if any(kind.__name__ == "ContextWindowExceededError" for kind in type(error).__mro__):
+        return True
+    if getattr(error, "code", None) == "context_length_exceeded" or getattr(error, "status_code", None) == _TOO_LARGE:
+        return True
+    return _TOO_LONG.search(str(error)) is not None
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -53,26 +80,25 @@ def failure_of(error: BaseException) -> Failure:
     return "unavailable" if came_over_http else "bad_reply"
 
 
+def may_pass(error: ModelCallFailed) -> bool:
+    """Return whether a retry may succeed. A reply that was cut off would be cut off again; a server that is not there
+    may be there at the next step.
+    """
+    cut_off = error.report.get("response", {}).get("finish_reason") == "length"
+    return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
+
+
 def is_connection_refused(error: BaseException | None) -> bool:
-    """Return whether no server listens at the address. There is no retry: the next step may find one."""
+    """Return whether no server listens at the address."""
     return any(isinstance(link, ConnectionRefusedError) for link in chain_of(error))
 
 
-def problem_of(text: str) -> str:
-    """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters. Of a traceback that litellm puts
-    into its errors only the last line stays, and of a page that a server sends only the beginning.
-    """
-    said, _, traceback = text.partition("Traceback (most recent call last):")
-    last_line = "".join(traceback.strip().splitlines()[-1:])
-    return clipped(" ".join([*said.split(), *last_line.split()]), PROBLEM_LENGTH_MAX)
-
-
 def asked_to_wait(error: BaseException | None) -> float:
-    """Return for how many seconds the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 if it did not ask."""
+    """Return for how many seconds the server asked to wait; 0 if it did not ask."""
     for link in chain_of(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:
-            return min(float(headers["retry-after"]), RETRY_WAIT_MAX_S)
+            return float(headers["retry-after"])
         except (KeyError, ValueError):  # not asked, or asked with a date
             continue
     return 0.0
@@ -85,3 +111,60 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+# --- the words of an error ---
+
+_PROBLEM_LENGTH_MAX = 500
+
+_SECRET_LENGTH_MIN = 8
+"""Shorter texts are not taken for secrets: common words would be removed."""
+
+_MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+_IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+"""Names of environment variables that may hold a key, and of those that do. litellm may have sent any of them."""
+
+_PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
+
+
+def problem_of(text: str) -> str:
+    """Return an error's text as a line of bounded length. Of a traceback that litellm puts into its errors only the
+    last line stays, and of a page that a server sends only the beginning.
+    """
+    said, _, traceback = text.partition("Traceback (most recent call last):")
+    last_line = "".join(traceback.strip().splitlines()[-1:])
+    return clipped(" ".join([*said.split(), *last_line.split()]), _PROBLEM_LENGTH_MAX)
+
+
+def without_keys(text: str, config: LLMConfig, key: str | None) -> str:
+    """Return the text of a reply with ``***`` for the key that is sent, the password in the address, and the values of
+    environment variables that are named like a key. A server may repeat a key; a summary must not lose other words.
+    """
+    return _without(text, _keys(config, key, _IS_A_KEY))
+
+
+def without_secrets(text: str, config: LLMConfig, key: str | None) -> str:
+    """Return the text of an error with ``***`` also for each text in ``extra``, such as a header, and for the values of
+    environment variables that may be keys: a proxy may repeat whole requests.
+    """
+    return _without(text, _keys(config, key, _MAY_BE_A_KEY) | set(_texts(config.extra)))
+
+
+def _keys(config: LLMConfig, key: str | None, names: re.Pattern[str]) -> set[str]:
+    variables = (value for name, value in os.environ.items() if names.search(name))
+    return {key or "", *_PASSWORD.findall(config.base_url or ""), *variables}
+
+
+def _without(text: str, secrets: set[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SECRET_LENGTH_MIN:
+            text = text.replace(secret, "***")
+    return text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for held in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(held)

@@ -7,36 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from condensers.errors import ModelCallFailed
 from eventstore import CondensationRequest
 
 REQUEST_CONDENSATION_TOOL = "request_condensation"
-
-_TELLTALES = (
-    "contextwindowexceeded",
-    "context_length_exceeded",
-    "context length exceeded",
-    "context window exceed",
-    "exceeds the context window",
-    "exceed context limit",
-    "exceeds the available context size",
-    "maximum context length",
-    "maximum number of tokens",
-    "prompt is too long",
-    "input is too long",
-    "input length and `max_tokens` exceed",
-    "reduce the length of the messages",
-    "too many tokens in the prompt",
-    "prompt token count",
-    "exceeds maximum allowed token",
-    "request too large",
-    "request_too_large",
-    "entity too large",
-)
-"""Words that servers use if a prompt does not fit, in lower case."""
-
-_TOO_LARGE = 413
-"""The HTTP status of a request that its server, or a proxy before it, finds too large."""
 
 
 def request_condensation_tool() -> dict[str, Any]:
@@ -61,19 +34,3 @@ def condensation_request(reason: str) -> CondensationRequest:
     It takes the place of the tool call: the call itself is not recorded, so that no call stays without an observation.
     """
     return CondensationRequest(reason=reason)
-
-
-def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt did not fit, so that a condensation may help.
-
-    It knows this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the words that servers
-    use. It returns False for other rejected requests: condensing would forget events and not help.
-    """
-    if isinstance(error, ModelCallFailed):
-        return error.failure == "context_window"
-    if any(kind.__name__ == "ContextWindowExceededError" for kind in type(error).__mro__):
-        return True
-    if getattr(error, "code", None) == "context_length_exceeded" or getattr(error, "status_code", None) == _TOO_LARGE:
-        return True
-    text = str(error).lower()
-    return any(telltale in text for telltale in _TELLTALES)

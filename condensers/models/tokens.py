@@ -1,15 +1,23 @@
-"""Count the tokens of the prompt of a View exactly.
+"""Count the tokens of the prompts of Views exactly.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
-each rendered message is counted once and its count is kept, and a step counts only new messages.
+each rendered message is counted once and its count is kept. The View of a step shares its beginning with that of the
+last step: only the rest is rendered, and only new messages are counted.
 """
 
 from __future__ import annotations
 
 import marshal
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress, count
+from operator import ne
+from typing import Any, NamedTuple
+
+from eventstore import Action, Event, SystemMessage
+from projections import Rendered, View
+from projections.messages import Dialect, rendered, says_something
 
 CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 """Counts the tokens of a prompt of these messages and tools. Raises ``TokensUnknown``."""
@@ -78,3 +86,157 @@ def _key(message: Mapping[str, Any]) -> Hashable:
 
 _PLAIN = 2
 """The version of marshal's format that depends only on values. Later versions give equal objects different bytes."""
+
+
+# --- the sums of Views ---
+
+_CONVERSATIONS_KEPT = 64
+
+
+class _Measured(NamedTuple):
+    """The counts of one View: its events, which of them are sent, how many tokens each adds to the prompt, and where
+    each call id appears first.
+    """
+
+    events: tuple[Event, ...]
+    fit: tuple[int, ...]
+    added: tuple[int, ...]
+    sums: tuple[int, ...]
+    calls: Mapping[str, int]
+
+
+class PromptSums:
+    """The sums of Views, counted by ``counter``. Thread-safe. It remembers the last View of some conversations."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._lock = threading.Lock()
+        self._last: dict[tuple[int, Dialect], _Measured] = {}
+
+    def of(self, view: View) -> tuple[int, ...]:
+        """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
+
+        A message of several events counts at the last of them, and so do calls with their results. So the cost of a
+        tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: a
+        comparison for each event of the View, and the rendering of the events after the part that it shares with the
+        last View.
+        """
+        events, fit = view.events, view.fit_positions
+        # Messages that go through litellm are counted in litellm's form.
+        dialect: Dialect = "litellm" if view.dialect == "anthropic" else view.dialect
+        key = (id(events[0]) if events else 0, dialect)
+        before = self._last.get(key)
+        if before is not None and before.events is events:
+            return before.sums
+        # A mask makes new, equal events at each step.
+        shared = _shared(before.events, events) if before is not None else 0
+        seam = _seam(before, view, shared) if before is not None else 0
+        added = [*before.added[:seam], *[0] * (len(events) - seam)] if before else [0] * len(events)
+        place = bisect_left(fit, seam)
+        opening = not any(added[at] and not isinstance(events[at], SystemMessage) for at in fit[:place])
+        for messages, position in _together(rendered(events, fit[place:], dialect, opening=opening)):
+            added[position] += self._counter.of(*messages)
+        sent = (events[position] for position in fit)
+        sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
+        frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
+        calls = _calls(events, before, shared)
+        measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)), calls)
+        self._keep(key, measured)
+        return measured.sums
+
+    def _keep(self, key: tuple[int, Dialect], measured: _Measured) -> None:
+        with self._lock:
+            self._last.pop(key, None)
+            while len(self._last) >= _CONVERSATIONS_KEPT:
+                del self._last[next(iter(self._last))]
+            self._last[key] = measured
+
+
+def offered_tools(view: View) -> tuple[Any, ...]:
+    """Return the tools of the first system prompt in ``view``, in OpenAI's shape: they are sent with every prompt.
+
+    Logs also hold tools in other shapes, for which litellm would count almost no tokens.
+    """
+    prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
+    return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
+
+
+def _in_openais_shape(tool: Any) -> Any:
+    if not isinstance(tool, Mapping) or "function" in tool:
+        return tool
+    schema: Any = next((tool[key] for key in ("parameters", "inputSchema", "input_schema") if tool.get(key)), {})
+    name = tool.get("name") or tool.get("title") or ""
+    function = {"name": name, "description": tool.get("description") or "", "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+def _together(messages: Sequence[Rendered]) -> Iterator[tuple[list[dict[str, Any]], int]]:
+    """Yield the messages that are counted together, calls with their results, and the last event of each such group."""
+    group: list[dict[str, Any]] = []
+    last = 0
+    for message, positions in messages:
+        if group and message["role"] != "tool":
+            yield group, last
+            group, last = [], 0
+        group.append(message)
+        last = max(last, positions[-1])
+    if group:
+        yield group, last
+
+
+def _seam(before: _Measured, view: View, shared: int) -> int:
+    """Find the last index at which both Views are rendered in two independent pieces, the first of them equal; else 0.
+
+    ``shared`` is the number of equal events at the beginning of both. At this index no call is split from its
+    observation; in both Views a call of the model begins the second piece, so no user messages are merged; and no call
+    of the second piece has an id of the first, which would be renamed.
+    """
+    events, fit = view.events, view.fit_positions
+    if shared == len(before.events) and before.fit == fit[: bisect_left(fit, shared)] and _begins(events, fit, shared):
+        seam = shared  # the same events of the last View are sent, so their calls have their observations among them
+    else:
+        sent_alike = fit[: _shared(before.fit, fit)]
+        earlier = view.cut_points[: bisect_left(view.cut_points, shared)]
+        seam = next((cut for cut in reversed(earlier) if _begins(events, sent_alike, cut)), 0)
+    met = before.calls
+    return 0 if any(met.get(call_id, seam) < seam for call_id in _call_ids(events[seam:])) else seam
+
+
+def _begins(events: Sequence[Event], sent: Sequence[int], place: int) -> bool:
+    """Return whether a call of the model is at this place and is sent."""
+    if not _holds(sent, place):
+        return False
+    event = events[place]
+    return isinstance(event, Action) and event.source == "agent"
+
+
+def _shared(some: Sequence[Any], others: Sequence[Any]) -> int:
+    """Return the number of equal items at the beginning. No bytecode is executed for an item."""
+    if others[: len(some)] == some:  # this does not look into items that are the same objects
+        return len(some)
+    return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
+
+
+def _calls(events: Sequence[Event], before: _Measured | None, shared: int) -> Mapping[str, int]:
+    """Return where each call id appears first. Cost: the events after those of ``before``, if it continues them."""
+    start, calls = 0, dict[str, int]()
+    if before is not None and shared == len(before.events):
+        start, calls = shared, dict(before.calls)
+    for position, event in enumerate(events[start:], start):
+        for call_id in _call_ids((event,)):
+            calls.setdefault(call_id, position)
+    return calls
+
+
+def _holds(ascending: Sequence[int], number: int) -> bool:
+    place = bisect_left(ascending, number)
+    return place < len(ascending) and ascending[place] == number
+
+
+def _call_ids(events: Sequence[Event]) -> set[str]:
+    """Return the ids of calls in messages: their own ids, or the ids that rendering gives them."""
+    ids = set()
+    for event in events:
+        if isinstance(event, Action):
+            ids |= {event.call_id or "", f"call_{event.id}"}
+    return ids - {""}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from condensers.base import AgentModel, Condensation, Reason, Reply, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.agents_model import AskingCondenser
-from condensers.models.ask import ask, made_by, read_json, report_on, usable_text, useless
+from condensers.models.replies import ask, made_by, read_json, report_on, usable_text, useless
 from condensers.prompts import Prompt, load_prompt
 from condensers.prompts.rendering import event_block
 from condensers.rolling import check_sizes, reasons_by_size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from condensers.models.agents_model import AskingCondenser
-from condensers.models.ask import ask, made_by, report_on, usable_text
+from condensers.models.replies import ask, made_by, report_on, usable_text
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summaries import Summary

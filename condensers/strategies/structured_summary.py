@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from condensers.base import Reply
 from condensers.errors import InvalidCondenser
 from condensers.models.agents_model import AskingCondenser
-from condensers.models.ask import ask, made_by, read_json, report_on, useless
+from condensers.models.replies import ask, made_by, read_json, report_on, useless
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summaries import Summary

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
-from condensers.reports import model_cost, on_a_model, reports_of
+from condensers.reports import Usage, on_a_model, reports_of
 from eventstore import CondensationAction
 
 
@@ -50,7 +50,7 @@ def is_declined(event: CondensationAction) -> bool:
 def recorded_cost(event: CondensationAction) -> float | None:
     """Return the cost of the calls that a condensation reports, or else names itself; None if it is not known."""
     asked = on_a_model(reports_of(event))
-    cost: Any = model_cost(asked) if asked else event.metadata.get("cost")
+    cost: Any = Usage.of(asked).cost if asked else event.metadata.get("cost")
     known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
     return float(cost) if known else None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from condensers.reports import metrics_of, model_of, on_a_model, reports_of
+from condensers.reports import model_of, on_a_model, reports_of
 from eventstore import CondensationAction, Event
 from foldlog.words.times import time_in
 
@@ -37,7 +37,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     at = event.timestamp or recorded_at
     reports = on_a_model(reports_of(event))
     for report in reports:
-        metrics = metrics_of(report)
+        metrics = report["metrics"]
         yield _call(at, model_of(report), metrics, _whole(metrics, "attempts") or 1)
     told = event.metadata if isinstance(event, CondensationAction) else event.meta
     if not reports and told and (told.get("model") or isinstance(told.get("usage"), dict)):

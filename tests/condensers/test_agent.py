@@ -6,12 +6,8 @@ import pytest
 
 from condensers.errors import ModelCallFailed
 from condensers.models.client import LLM, LLMConfig
-from condensers.models.requests import (
-    REQUEST_CONDENSATION_TOOL,
-    condensation_request,
-    is_context_window_error,
-    request_condensation_tool,
-)
+from condensers.models.failures import is_context_window_error
+from condensers.models.requests import REQUEST_CONDENSATION_TOOL, condensation_request, request_condensation_tool
 from projections import View
 from tests.condensers.openai_server import Failure, OpenAIServer, ToolCall, context_length_exceeded
 

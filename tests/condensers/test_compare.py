@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from condensers.base import Condensation, Condenser, ReportingCondenser
 from condensers.config.registry import condenser_from_config
 from condensers.errors import CondenserError, NoCondensationAvailable
-from condensers.models.prompt_sums import PromptSums, offered_tools
-from condensers.models.tokens import TokenCounter
+from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
 from condensers.replays import replay
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage

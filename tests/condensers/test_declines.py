@@ -6,7 +6,7 @@ import pytest
 
 from condensers.errors import ModelCallFailed, NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.reports import reports_of
+from condensers.reports import Usage, reports_of
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore import ANY_VERSION, Annotation, CondensationAction, SystemMessage, open_store
 from projections import Views
@@ -30,7 +30,7 @@ class Unstable:
         self.calls += 1
         if self.calls == self._comes_back_at:
             return Scripted("NEW").complete(prompt)
-        report = {"model": "m", "failure": "unavailable", "problem": "boom", "attempts": 1, "latency_s": self.calls}
+        report = {"model": "m", "failure": "unavailable", "problem": "boom", "metrics": {"latency_s": self.calls}}
         raise ModelCallFailed("m", "unavailable", "boom", report)
 
 
@@ -63,7 +63,7 @@ def told(store):
 
 
 def attempts(store):
-    return sum(report.get("metrics", report)["attempts"] for report in told(store))
+    return Usage.of(told(store)).attempts
 
 
 def test_a_model_that_fails_for_ever_is_declined_once_and_what_it_cost_is_added_up(store):

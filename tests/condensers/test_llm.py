@@ -15,8 +15,8 @@ from condensers.base import AgentModel, Reply, Summarizer, ToolCall
 from condensers.config.registry import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed
 from condensers.models.client import LLM, LLMConfig
-from condensers.models.exchange import Bill
 from condensers.models.llm_config import SAID_WITH_EVERY_CALL
+from condensers.reports import Usage
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
 
@@ -144,7 +144,7 @@ def test_every_failure_has_one_of_a_few_names(server, answer, failure):
     server.script(answer)
     error = failure_of(model_at(server, retries=0))
     assert (error.failure, error.model) == (failure, "openai/gpt-4o-mini")
-    assert error.report["attempts"] == 1
+    assert error.report["metrics"]["attempts"] == 1
     assert len(server.requests) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
     narrow = model_at(server, max_input_tokens=500)
     with pytest.raises(ModelCallFailed, match=r"has 6\d\d tokens, and the model takes 500") as caught:
         narrow.complete(long)
-    assert (caught.value.failure, caught.value.report["attempts"]) == ("context_window", 0)
+    assert (caught.value.failure, caught.value.report["metrics"]["attempts"]) == ("context_window", 0)
     assert server.requests == []
     assert narrow.complete(QUESTION).text == "ok"
     wider = model_at(
@@ -238,26 +238,36 @@ def test_an_empty_reply_is_asked_for_again_and_every_attempt_is_paid_for(server,
     assert reply.usage["prompt_tokens"] == 2 * server.requests[0].tokens
 
 
-def test_a_reply_that_stays_empty_is_given_back_for_the_strategy_to_judge(server):
+def test_a_reply_that_stays_empty_is_a_failure_and_every_attempt_is_paid_for(server):
     server.script(server_says.Text(None))
-    reply = model_at(server, retries=2).complete(QUESTION)
-    assert (reply.text, reply.tool_calls, reply.attempts) == (None, (), 3)
+    error = failure_of(model_at(server, retries=2))
+    assert (error.failure, error.problem) == ("bad_reply", "the reply has no text")
+    metrics = error.report["metrics"]
+    assert (metrics["attempts"], metrics["usage"]["prompt_tokens"]) == (3, 3 * server.requests[0].tokens)
 
 
 @pytest.mark.parametrize(
-    "answer, reason",
+    "answer, failure",
     [
-        (server_says.Text("half a sum", finish_reason="length"), "length"),
-        (server_says.Text("", finish_reason="length"), "length"),
-        (server_says.Text(None, refusal="I would rather not"), "content_filter"),
-        (server_says.Text("", finish_reason="content_filter"), "content_filter"),
+        (server_says.Text("half a sum", finish_reason="length"), "bad_reply"),
+        (server_says.Text("", finish_reason="length"), "bad_reply"),
+        (server_says.Text(None, refusal="I would rather not"), "refused"),
+        (server_says.Text("", finish_reason="content_filter"), "refused"),
     ],
     ids=str,
 )
-def test_a_reply_that_is_cut_off_or_refused_says_so_and_is_not_paid_for_twice(server, answer, reason):
+def test_a_reply_that_is_cut_off_or_refused_is_a_failure_and_not_paid_for_twice(server, answer, failure):
     server.script(answer)
-    assert model_at(server).complete(QUESTION).finish_reason == reason
+    error = failure_of(model_at(server))
+    assert (error.failure, error.report["metrics"]["usage"]["prompt_tokens"]) == (failure, server.requests[0].tokens)
     assert len(server.requests) == 1
+
+
+def test_a_fallback_is_asked_when_a_reply_is_cut_off(server):
+    mine, half = server_says.Text("mine"), server_says.Text("half", finish_reason="length")
+    server.respond(lambda request: mine if "4.1" in request.body["model"] else half)
+    fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
+    assert model_at(server, fallbacks=[fallback]).complete(QUESTION).text == "mine"
 
 
 def test_a_fallback_is_asked_when_a_model_fails_and_the_reply_says_who_gave_it(server):
@@ -279,7 +289,7 @@ def test_when_all_fail_the_first_models_failure_is_reported_with_all_attempts(se
     server.script(server_says.Failure(503), server_says.Failure(503), server_says.Failure(401))
     fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
     error = failure_of(model_at(server, retries=1, fallbacks=[fallback]))
-    assert (error.failure, error.model, error.report["attempts"]) == ("unavailable", "openai/gpt-4o-mini", 3)
+    assert (error.failure, error.model, error.report["metrics"]["attempts"]) == ("unavailable", "openai/gpt-4o-mini", 3)
 
 
 def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
@@ -308,6 +318,25 @@ def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_trace
     assert secret in str(server.requests[0])
     assert "***" in error.problem
     assert secret not in "".join(traceback.format_exception(error)) + str(error.report)
+
+
+VARIABLES = ["AWS_BEARER_TOKEN_BEDROCK", "WATSONX_APIKEY", "VERTEX_CREDENTIALS", "PROXY_AUTH", "DB_PASSWD", "KEY_ID"]
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_no_variable_that_may_be_a_key_gets_into_an_error(server, monkeypatch, name):
+    monkeypatch.setenv(name, "value-of-a-secret")
+    server.script(server_says.Failure(401, "who is value-of-a-secret?"))
+    error = failure_of(model_at(server))
+    assert "who is ***?" in error.problem
+    assert "value-of-a-secret" not in "".join(traceback.format_exception(error)) + str(error.report)
+
+
+def test_no_password_of_an_address_gets_into_an_error(server):
+    server.script(server_says.Failure(401, "who is u:pass1word?"))
+    error = failure_of(model_at(server, base_url=server.url.replace("http://", "http://u:pass1word@")))
+    assert "who is u:***?" in error.problem
+    assert "pass1word" not in "".join(traceback.format_exception(error)) + str(error.report)
 
 
 def test_a_reply_that_repeats_a_key_does_not_get_it_into_a_summary(server, monkeypatch):
@@ -422,10 +451,13 @@ def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password
     assert "pass1word" not in str(failed)
 
 
-def test_a_bill_with_a_reply_of_an_unknown_price_is_not_called_complete():
-    priced, unpriced = (Reply(text="a", model="m", usage={"total_tokens": 9}, cost=cost) for cost in (0.5, None))
-    bill = Bill()
-    assert bill.add(priced).cost == 0.5
-    assert bill.add(unpriced).cost is None
-    assert bill.add(priced).cost is None
-    assert bill.report()["cost"] is None
+def test_a_sum_with_a_reply_of_an_unknown_price_is_not_called_complete():
+    priced, unpriced = ({"metrics": {"usage": {"total_tokens": 9}, "cost": cost}} for cost in (0.5, None))
+    failed = {"metrics": {"latency_s": 1.0}}
+    assert Usage.of([priced, failed]).cost == 0.5
+    assert Usage.of([priced, unpriced, priced]).metrics() == {
+        "usage": {"total_tokens": 27},
+        "cost": None,
+        "latency_s": 0.0,
+        "attempts": 3,
+    }

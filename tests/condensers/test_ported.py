@@ -26,7 +26,7 @@ from condensers import (
 from condensers.config.parameters import LLMSummarizingCondenserConfig, NoOpCondenserConfig, RecentEventsCondenserConfig
 from condensers.config.registry import CONDENSER_REGISTRY
 from condensers.models.client import LLM
-from condensers.models.exchange import request_for
+from condensers.models.replies import request_for
 from eventstore import Message
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted

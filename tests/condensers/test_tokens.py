@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import condensers.models.client
-import condensers.models.prompt_sums
+import condensers.models.tokens
 from condensers.errors import TokensUnknown
 from condensers.models.budget import TokenBudget, start_of_tail_that_fits
 from condensers.models.client import LLM, LLMConfig
-from condensers.models.prompt_sums import PromptSums, offered_tools
-from condensers.models.tokens import TokenCounter
+from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
 from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
@@ -335,13 +334,13 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
 
 def test_a_step_renders_only_what_is_new(monkeypatch):
     asked: list[int] = []
-    real = condensers.models.prompt_sums.rendered
+    real = condensers.models.tokens.rendered
 
     def watched(events, positions, *dialect, **how):
         asked.append(len(positions))
         return real(events, positions, *dialect, **how)
 
-    monkeypatch.setattr(condensers.models.prompt_sums, "rendered", watched)
+    monkeypatch.setattr(condensers.models.tokens, "rendered", watched)
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
     for n in range(2, 200, 2):
@@ -353,13 +352,13 @@ def test_a_step_renders_only_what_is_new(monkeypatch):
 
 def test_a_step_behind_a_mask_renders_only_what_is_new_and_what_was_masked_since(monkeypatch):
     asked: list[int] = []
-    real = condensers.models.prompt_sums.rendered
+    real = condensers.models.tokens.rendered
 
     def watched(events, positions, *dialect, **how):
         asked.append(len(positions))
         return real(events, positions, *dialect, **how)
 
-    monkeypatch.setattr(condensers.models.prompt_sums, "rendered", watched)
+    monkeypatch.setattr(condensers.models.tokens, "rendered", watched)
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     mask = ObservationMaskingCondenser(4)
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
@@ -415,5 +414,5 @@ def test_the_same_view_is_not_looked_at_twice(monkeypatch):
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     view = View.from_events([Message(source="user", content="do")])
     first = sums.of(view)
-    monkeypatch.setattr(condensers.models.prompt_sums, "rendered", lambda *_: pytest.fail("rendered again"))
+    monkeypatch.setattr(condensers.models.tokens, "rendered", lambda *_: pytest.fail("rendered again"))
     assert sums.of(view) is first

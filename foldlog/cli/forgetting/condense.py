@@ -14,7 +14,7 @@ from rich.text import Text
 
 from condensers import LLM, Condensation, NoCondensationAvailable
 from condensers.models.budget import tokens_of
-from condensers.reports import Report, metrics_of, model_cost, model_of, model_tokens, on_a_model, reports_of
+from condensers.reports import Report, Usage, model_of, on_a_model, reports_of
 from eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
@@ -148,15 +148,14 @@ class _Spending(NamedTuple):
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> _Spending:
-        asked = on_a_model(reports)
-        metrics = list(map(metrics_of, asked))
+        asked, used = on_a_model(reports), Usage.of(reports)
         return cls(
             models=tuple(dict.fromkeys(map(model_of, asked))),
-            calls=sum(one.get("attempts", 1) for one in metrics),
+            calls=used.attempts,
             failed=sum("failure" in report for report in asked),
-            tokens=model_tokens(reports),
-            cost=model_cost(reports),
-            latency_s=sum(one.get("latency_s") or 0.0 for one in metrics),
+            tokens=used.usage["total_tokens"],
+            cost=used.cost,
+            latency_s=used.latency_s,
         )
 
 

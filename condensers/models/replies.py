@@ -1,0 +1,136 @@
+"""Ask a model and check its reply: an unusable reply never replaces events. Translate requests and replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from condensers.base import Reply, Report, Summarizer, ToolCall
+from condensers.errors import Failure, ModelCallFailed
+from condensers.prompts import Prompt
+
+_LENGTH_MAX = 1_000_000
+"""The most characters of a reply. A longer one could be too large for an event."""
+
+
+def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
+    """Return a whole reply to ``messages``; ``how`` are the other arguments of ``Summarizer.complete``.
+
+    Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts.
+    """
+    return checked(llm.complete(messages, **how))
+
+
+def checked(reply: Reply) -> Reply:
+    """Return the reply. Raises ``ModelCallFailed`` if it is too long, truncated, filtered or empty."""
+    length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
+    if length > _LENGTH_MAX:
+        raise useless(reply, f"the reply has {length:,} characters; no context has room for it")
+    if reply.finish_reason == "length":
+        raise useless(reply, "the reply was cut off at the model's output limit")
+    if reply.finish_reason == "content_filter":
+        raise useless(reply, "the model refused, or a content filter withheld the reply", "refused")
+    if not reply.tool_calls and not (reply.text and reply.text.strip()):
+        raise useless(reply, "the reply has no text")
+    return reply
+
+
+def usable_text(reply: Reply) -> str:
+    """Return the reply's text, unchanged. Raises ``ModelCallFailed`` if it has no words."""
+    if not reply.text or not any(map(str.isalnum, reply.text)):
+        raise useless(reply, "the reply has no text")
+    return reply.text
+
+
+def read_json(reply: Reply, text: str, what: str) -> Any:
+    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it cannot be read."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise useless(reply, f"{what} JSON: {error}") from error
+
+
+def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:
+    """Return the error for a reply that was paid for and cannot be used."""
+    report = {**report_on(reply), "failure": failure, "problem": problem}
+    return ModelCallFailed(reply.model, failure, problem, report)
+
+
+def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
+    """Return the metadata of a condensation about the model's reply and the prompt."""
+    return {
+        "model": reply.model,
+        "response_id": reply.response_id,
+        "cost": reply.cost,
+        "latency_s": reply.latency_s,
+        "prompt": prompt.name,
+        "prompt_sha256": prompt.sha256,
+    }
+
+
+def report_on(reply: Reply) -> Report:
+    """Return the report on a reply, without its text, which is the summary if it is usable."""
+    return {
+        "response": {"id": reply.response_id, "model": reply.model, "finish_reason": reply.finish_reason},
+        "metrics": {
+            "usage": dict(reply.usage),
+            "cost": reply.cost,
+            "latency_s": reply.latency_s,
+            "attempts": reply.attempts,
+        },
+    }
+
+
+# --- litellm's words ---
+
+
+def request_for(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    tool_choice: str | None,
+    response_schema: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the arguments of litellm.completion for one call (see ``Summarizer.complete``)."""
+    request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+    if tools:
+        request["tools"] = list(tools)
+        request["_skip_mcp_handler"] = True  # otherwise litellm requires the package mcp for any call with tools
+    if tool_choice is not None:
+        request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
+    if response_schema is not None:
+        schema = {"name": response_schema.get("title", "reply"), "schema": response_schema}
+        request["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return request
+
+
+def sendable(value: Any) -> Any:
+    """Copy a JSON value so that it can be sent: halves of surrogate pairs, which some logs hold, become question
+    marks.
+    """
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
+    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them.
+
+    Raises LookupError, as litellm does, where the response holds no choice.
+    """
+    choice = response.choices[0]
+    refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
+    calls = choice.message.tool_calls or ()
+    counts = {name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)}
+    told = any(counts.values())  # if a server sends no counts, litellm counts and prices an empty reply
+    return Reply(
+        text=choice.message.content and conceal(choice.message.content),
+        model=conceal(response.model or model),
+        tool_calls=tuple(
+            ToolCall(conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id)
+            for call in calls
+        ),
+        response_id=response.id and conceal(response.id),
+        finish_reason="content_filter" if refusal else choice.finish_reason,
+        usage=counts if told else {},
+        cost=response._hidden_params.get("response_cost") if told else None,
+        latency_s=latency_s,
+    )
