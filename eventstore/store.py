@@ -20,7 +20,7 @@ from eventstore.log.appending import Appending
 from eventstore.log.database import Database, paged, translated, unavailable
 from eventstore.log.forking import begin_fork
 from eventstore.log.generation import Generation, tombstones_before
-from eventstore.log.importing import Ingestion
+from eventstore.log.importing import ingest
 from eventstore.log.pages import PAGE, pages, pages_back
 from eventstore.log.reading import ReadTransaction, find_begun, read_existing
 from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
@@ -109,9 +109,8 @@ class Store:
         where a tail needs several transactions: the stored part of the tail stays, and the next import continues it.
         Durability: on disk when it returns. Cost: the events given.
         """
-        ingestion = Ingestion(conversation, self.database, self._project, self.database.now)
         with translated():
-            return Ingested(*ingestion.run(self._encoded_history(events)))
+            return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
 
     def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:
         """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.

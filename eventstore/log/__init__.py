@@ -6,7 +6,7 @@ keys            wrapping keys from the environment, and the data key of a conver
 reading, writing    a conversation in a transaction; inline projections
 appending       the work of an append, of one or of several in one transaction
 attributes      the attributes under which a conversation is listed: its record and its digests
-importing       one foreign history into one conversation; after_receipts counts receipts between its events
+importing       write a history into one conversation: compare, stage, publish
 staging         conversations that are invisible until they are published; rows deleted in small transactions
 origins         the index of imported events by the id of their source
 forking, past   a conversation that shares the past of another; the names and salts of copied events

@@ -1,8 +1,6 @@
-"""Import a history: compare the events that are stored, add the new ones, and publish all of them at once.
+"""Write a history into one conversation: compare what is there, stage what is new, and publish all of it at once.
 
-A history that fits one transaction is appended like any other batch. A longer one is staged: written in small
-transactions on an invisible conversation, so that live appends never wait for it, and then published by one statement.
-The tail of an existing conversation is added in chunks.
+An import compares the content of events here; a copy compares their heads (``eventstore/maintenance/copy.py``).
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -24,24 +22,25 @@ from eventstore.events import Event, Redaction
 from eventstore.log.after_receipts import ids_moved
 from eventstore.log.database import Database
 from eventstore.log.origins import source_key
+from eventstore.log.past import Link
 from eventstore.log.reading import find_again
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.row import (
     beginning_with_an_event,
     chained,
     from_microseconds,
+    new_salt,
     not_erased,
     numbered,
     stored_event_of,
 )
-from eventstore.log.staging import REST_S, delete_rows, discard_staged
-from eventstore.log.staging import staged as staged_in
+from eventstore.log.staging import REST_S, delete_rows, discard_staged, staged
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import Conversation, Row
 
-__all__ = ["CHUNK", "Ingestion"]
+__all__ = ["CHUNK", "StagedWriter", "chunked", "ingest", "stored_rows"]
 
 CHUNK = 1_000
 """The number of events in one transaction of an import. 1,000 events hold the write lock for some 10 to 50 ms."""
@@ -53,166 +52,234 @@ _RECEIPT = "redaction"
 _event = attrgetter("event")
 
 
+class _HasBody(Protocol):
+    @property
+    def body(self) -> bytes: ...
+
+
+T = TypeVar("T")
+B = TypeVar("B", bound=_HasBody)
+Beside = Callable[[WriteTransaction], object]
+
+
 class Project(Protocol):
     """Tell the inline projections about events that a transaction has just written."""
 
     def __call__(self, writing: WriteTransaction, events: Sequence[Event]) -> None: ...
 
 
-class Ingestion:
-    """One import of one history into one conversation."""
+class StagedWriter:
+    """Write a history into one conversation in small transactions, so that live appends never wait for it.
 
-    def __init__(self, conversation: str, database: Database, project: Project, now: Callable[[], int]) -> None:
-        self._conversation = conversation
-        self._database = database
-        self._recorder = database.recorder
-        self._project = project
-        self._now = now
+    A new conversation is staged: no reader sees it until it is published whole. The tail of an existing one is added
+    behind its last event, and what is added stays. A context manager: where an error, or Ctrl-C, leaves it, what is not
+    published is removed; what cannot be removed stays invisible, until the next import or 'foldlog vacuum'.
+    """
 
-    def run(self, history: Iterator[Encoded]) -> tuple[int, int]:
-        """Return how many events were added, and the version. Raises ``HistoryDiverged``, ``ConversationErased``."""
-        there = self._recorder.query(lambda reader: self._database.find(reader, self._conversation))
-        found = beginning_with_an_event(not_erased(there))
-        outcome = self._begin(history) if found is None else self._extend(found, history)
-        discard_staged(self._recorder, self._conversation)
-        return outcome
-
-    def _begin(self, history: Iterator[Encoded]) -> tuple[int, int]:
-        first = _chunk(history)
-        if not first:
-            return 0, 0
-        second = _chunk(history)
-        if not second:
-            return self._recorder.transact(partial(self._append, chunk=first, at=0))
-        return self._stage(first, second, history)
-
-    # -- a conversation that is there ---------------------------------------------------------------------------------
-
-    def _extend(self, found: Conversation, history: Iterator[Encoded]) -> tuple[int, int]:
-        receipts = self._compare(found, history)
-        added, version = 0, found.version
-        if receipts is None:
-            return added, version  # the history given is the beginning of what is stored
-        tail = (ids_moved(encoded, receipts) for encoded in history) if receipts else history
-        chunk = _chunk(tail)
-        while chunk:
-            count, version = self._recorder.transact(partial(self._append, chunk=chunk, at=version))
-            added += count
-            chunk = _rested(tail)
-        return added, version
-
-    def _compare(self, found: Conversation, history: Iterator[Encoded]) -> list[int] | None:
-        """Compare the history with the stored events, and leave its new events. Return the ids of the receipts of
-        redactions among the stored ones; None where the history ends before them.
-
-        Raises ``HistoryDiverged`` at the first event that differs.
+    def __init__(
+        self,
+        database: Database,
+        new: Conversation,
+        there: Conversation | None,
+        *,
+        replaces: int | None = None,
+        past: Sequence[Link] = (),
+        is_staged: bool = True,
+    ) -> None:
+        """``there`` is what the store has of it. If that is nothing, ``new`` begins: with ``replaces``, the key of the
+        tombstone whose id it uses again, and with ``past``, under which its first events were recorded. Without
+        ``is_staged`` it comes in one transaction, by one call of ``add``.
         """
-        version = 0
-        receipts: list[int] = []
-        for row in self._stored(found):
-            if row.id != version:
-                break
-            version += 1
-            if row.kind == _RECEIPT and isinstance(stored_event_of(self._conversation, row), Redaction):
-                receipts.append(row.id)  # the source knows nothing of it
-                continue
-            encoded = next(history, None)
-            if encoded is None:
-                return None
-            encoded = ids_moved(encoded, receipts)
-            if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
-                stored = stored_event_of(self._conversation, row)  # raises where the row is damaged
-                if not _say_the_same(stored, encoded.event):
-                    raise HistoryDiverged(self._conversation, row.id, found.version)
-        if version < found.version:
-            raise CorruptEvent(self._conversation, version, "it is missing")
-        return receipts
+        self.database = database
+        self._new = new
+        self.there = there
+        self._replaces = replaces
+        self._past = past
+        self._is_staged = is_staged and there is None
+        self._is_published = not self._is_staged
+        self.key = None if there is None else there.key
+        """The key of the conversation in this store, once it has begun."""
+        self._next = 0.0
+        """When the next transaction may begin."""
+        self.added = 0
+        """The number of events that were added."""
 
-    def _stored(self, found: Conversation) -> Iterator[Row]:
-        def page(reader: Reader, start: int) -> Sequence[Row]:
-            return find_again(self._database, reader, found).rows(start, found.version, CHUNK)
+    def __enter__(self) -> Self:
+        return self
 
-        for start in range(0, found.version, CHUNK):
-            yield from self._recorder.query(partial(page, start=start))
-
-    # -- a new conversation -------------------------------------------------------------------------------------------
-
-    def _stage(self, first: list[Encoded], second: list[Encoded], history: Iterator[Encoded]) -> tuple[int, int]:
-        now = self._now()
-        staged = self._recorder.transact(
-            lambda transaction: begin_new(transaction, self._database, self._conversation, now, staged=True)
-        )
-        try:
-            chunk = first
-            while chunk:
-                staged = self._add_to(staged, chunk)
-                chunk, second = second, _rested(history)
-            self._recorder.transact(partial(self._publish, staged=staged))
-        except BaseException:
-            # Also on Ctrl-C: a partial import is useless. What cannot be removed now stays invisible, and
-            # the next import or 'foldlog vacuum' removes it.
+    def __exit__(self, *_: object) -> None:
+        if self.key is not None and not self._is_published:
             with contextlib.suppress(RecorderError):
-                delete_rows(self._recorder, staged.key)
-            raise
-        return staged.version, staged.version
+                delete_rows(self.database.recorder, self.key)
 
-    def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
-        rows, left = chained(staged, chunk, self._now())
-        events = numbered(chunk, rows[0].id, from_microseconds(rows[0].recorded_at))
+    def add(self, rows: Sequence[Row], beside: Beside) -> None:
+        """Add the next rows, plain, at most some thousand, in one transaction with what ``beside`` writes.
 
-        def stage(transaction: Transaction) -> None:
+        Raises ``VersionConflict`` where another writer began the conversation, or appended to it.
+        """
+        self.key = self.transact(partial(self._add, rows=rows, beside=beside))
+        self.added += len(rows)
+
+    def publish(self, version: int) -> None:
+        """Make a staged conversation visible, and discard what killed imports of it left. A running one then fails."""
+        if not self._is_published and self.key is not None:
+            self.transact(partial(self._publish, version=version))
+            self._is_published = True
+        discard_staged(self.database.recorder, self._new.id)
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a transaction, some milliseconds after the last one: other writers get the write lock."""
+        time.sleep(max(0.0, self._next - time.monotonic()))
+        try:
+            return self.database.recorder.transact(work)
+        finally:
+            self._next = time.monotonic() + REST_S
+
+    def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
+        """Return the conversation as the last transaction left it, at ``version``; begin a new one."""
+        if self.there is None:
             self._check_no_rival(transaction)
-            writing = staged_in(transaction, self._database, staged.key)
+            return self._begun(transaction) if self.key is None else staged(transaction, self.database, self.key)
+        found = not_erased(self.database.find(transaction, self._new.id))
+        if found is None or (found.key, found.version) != (self.there.key, version):
+            raise VersionConflict(self._new.id, version, 0 if found is None else found.version)
+        return WriteTransaction(transaction, found, self.database)
+
+    def _begun(self, transaction: Transaction) -> WriteTransaction:
+        new, database = self._new, self.database
+        begun = begin_new(
+            transaction, database, new.id, new.created_at, new.salt, staged=self._is_staged, replaces=self._replaces
+        )
+        writing = WriteTransaction(transaction, begun, database)
+        if self._past:
+            writing.keep_past(self._past, self._past[-1].stop)
+        return writing
+
+    def _add(self, transaction: Transaction, rows: Sequence[Row], beside: Beside) -> int:
+        writing = self._opened(transaction, rows[0].id)
+        if self._is_staged:
             writing.stage(rows)
-            self._project(writing, events)
-            writing.end()
-
-        self._recorder.transact(stage)
-        return left
-
-    def _publish(self, transaction: Transaction, staged: Conversation) -> int:
-        self._check_no_rival(transaction)
-        writing = staged_in(transaction, self._database, staged.key)
-        position = writing.publish(staged.version)
+        else:
+            writing.insert(rows)
+        beside(writing)
         writing.end()
-        return position
+        return writing.key
+
+    def _publish(self, transaction: Transaction, version: int) -> None:
+        writing = self._opened(transaction, version)
+        writing.publish(version)
+        writing.end()
 
     def _check_no_rival(self, transaction: Transaction) -> None:
         """Refuse to continue where another writer began the conversation: a new import compares with its events."""
-        rival = not_erased(self._database.find(transaction, self._conversation))
-        if rival is not None:
-            raise VersionConflict(self._conversation, 0, rival.version)
+        rival = self.database.find(transaction, self._new.id)
+        if rival is not None and rival.key != self._replaces:
+            not_erased(rival)
+            raise VersionConflict(self._new.id, 0, rival.version)
 
-    # -- one transaction ----------------------------------------------------------------------------------------------
 
-    def _append(self, transaction: Transaction, chunk: list[Encoded], at: int) -> tuple[int, int]:
-        found = not_erased(self._database.find(transaction, self._conversation))
-        version = 0 if found is None else found.version
-        if version != at:
-            raise VersionConflict(self._conversation, at, version)
-        now = self._now()
-        if found is None:
-            found = begin_new(transaction, self._database, self._conversation, now)
-        rows, _ = chained(found, chunk, now)
-        writing = WriteTransaction(transaction, found, self._database)
-        if writing.redactions:
-            self._refuse_redacted(writing, enumerate(map(_event, chunk), rows[0].id))
-        writing.insert(rows)
-        self._project(writing, numbered(chunk, rows[0].id, from_microseconds(rows[0].recorded_at)))
-        writing.end()
-        return len(rows), writing.version
+def ingest(database: Database, conversation: str, history: Iterator[Encoded], project: Project) -> tuple[int, int]:
+    """Import a history into a conversation. Return how many events were added, and the version.
 
-    def _refuse_redacted(self, writing: WriteTransaction, events: Iterable[tuple[int, Event]]) -> None:
-        """Raise ``HistoryDiverged`` for a new event with kind and source id of a redacted one, whose content it has."""
-        for event_id, event in events:
-            origin = event.origin
-            key = None if origin is None else source_key(origin.format, origin.id)
-            recalled = None if key is None else writing.recall(key)
-            if recalled is None:
-                continue
-            for stored in writing.events(recalled.first_id, recalled.first_id + recalled.events):
-                if stored.redacted is not None and type(stored) is type(event):
-                    raise HistoryDiverged(self._conversation, event_id, writing.version, redacted=stored.id)
+    A history that fits one transaction is not staged. Raises ``HistoryDiverged``, ``ConversationErased``.
+    """
+    there = database.recorder.query(lambda reader: database.find(reader, conversation))
+    there = beginning_with_an_event(not_erased(there))
+    receipts = [] if there is None else _compare(database, there, history)
+    if receipts is None:  # the history given is the beginning of what is stored
+        history, receipts = iter(()), []
+    chunks = chunked((ids_moved(encoded, receipts) for encoded in history) if receipts else history)
+    first = list(islice(chunks, 2 if there is None else 1))
+    last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
+    with StagedWriter(database, last, there, is_staged=len(first) > 1) as writer:
+        for chunk in chain(first, chunks):
+            rows, last = chained(last, chunk, database.now())
+            writer.add(rows, partial(_project, chunk=chunk, row=rows[0], project=project))
+        writer.publish(last.version)
+    return writer.added, last.version
+
+
+def stored_rows(database: Database, found: Conversation) -> Iterator[Row]:
+    """Yield all rows of a conversation, a page at a time. Raises ``CorruptEvent`` at a missing or unreadable one,
+    ``ConversationErased`` if it is erased by then.
+    """
+
+    def page(reader: Reader, start: int) -> Sequence[Row]:
+        return find_again(database, reader, found).rows(start, found.version, CHUNK)
+
+    version = 0
+    for start in range(0, found.version, CHUNK):
+        stop = min(start + CHUNK, found.version)
+        try:
+            rows = database.recorder.query(partial(page, start=start))
+        except RecorderError as error:
+            if not is_damage(error):
+                raise
+            raise CorruptEvent(found.id, start, f"this event, or one up to {stop - 1}, cannot be read") from error
+        for row in rows:
+            if row.id != version:
+                break
+            yield row
+            version += 1
+        if version < stop:
+            raise CorruptEvent(found.id, version, "it is missing")
+
+
+def chunked(items: Iterable[B]) -> Iterator[list[B]]:
+    """Yield the items in groups, each few and small enough for one transaction."""
+    chunk: list[B] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        body = item.body
+        size += len(body) if type(body) is bytes else size_of(body)
+        if len(chunk) >= CHUNK or size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _compare(database: Database, found: Conversation, history: Iterator[Encoded]) -> list[int] | None:
+    """Compare the history with the stored events, and leave its new events. Return the ids of the receipts of
+    redactions among the stored ones; None where the history ends before them.
+
+    Raises ``HistoryDiverged`` at the first event that differs.
+    """
+    receipts: list[int] = []
+    for row in stored_rows(database, found):
+        if row.kind == _RECEIPT and isinstance(stored_event_of(found.id, row), Redaction):
+            receipts.append(row.id)  # the source knows nothing of it
+            continue
+        encoded = next(history, None)
+        if encoded is None:
+            return None
+        encoded = ids_moved(encoded, receipts)
+        if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
+            stored = stored_event_of(found.id, row)  # raises where the row is damaged
+            if not _say_the_same(stored, encoded.event):
+                raise HistoryDiverged(found.id, row.id, found.version)
+    return receipts
+
+
+def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
+    """Tell the projections of a chunk whose first row this is, unless a redacted event comes back with it."""
+    if writing.redactions:
+        _refuse_redacted(writing, row.id, map(_event, chunk))
+    project(writing, numbered(chunk, row.id, from_microseconds(row.recorded_at)))
+
+
+def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[Event]) -> None:
+    """Raise ``HistoryDiverged`` for a new event with kind and source id of a redacted one, whose content it has."""
+    for event_id, event in enumerate(events, version):
+        origin = event.origin
+        key = None if origin is None else source_key(origin.format, origin.id)
+        recalled = None if key is None else writing.recall(key)
+        if recalled is None:
+            continue
+        for stored in writing.events(recalled.first_id, recalled.first_id + recalled.events):
+            if stored.redacted is not None and type(stored) is type(event):
+                raise HistoryDiverged(writing.conversation, event_id, version, redacted=stored.id)
 
 
 def _say_the_same(stored: Event, given: Event) -> bool:
@@ -227,24 +294,3 @@ def _say_the_same(stored: Event, given: Event) -> bool:
         return False
     one, other = encode(stored), encode(given)
     return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
-
-
-def _rested(history: Iterator[Encoded]) -> list[Encoded]:
-    """Return the next chunk, after a pause for waiting writers, of which encoding the chunk is a part."""
-    begun = time.monotonic()
-    chunk = _chunk(history)
-    time.sleep(max(0.0, REST_S - (time.monotonic() - begun)))
-    return chunk
-
-
-def _chunk(history: Iterator[Encoded]) -> list[Encoded]:
-    """Return the next events for one transaction, limited in number and size."""
-    chunk: list[Encoded] = []
-    size = 0
-    for encoded in islice(history, CHUNK):
-        chunk.append(encoded)
-        body = encoded.body
-        size += len(body) if type(body) is bytes else size_of(body)
-        if size >= _CHUNK_BYTES:
-            break
-    return chunk

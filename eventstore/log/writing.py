@@ -226,20 +226,21 @@ def begin_new(
     database: Database,
     conversation: str,
     now: int,
+    salt: bytes | None = None,
     *,
     staged: bool = False,
     fork: Fork | None = None,
     replaces: int | None = None,
 ) -> Conversation:
-    """Begin a conversation with a new salt, as ``Transaction.begin`` does. Raises ``InvalidArgument`` for an empty id,
-    and what ``check_plain`` raises.
+    """Begin a conversation with this salt, or a new one, as ``Transaction.begin`` does.
 
-    A copy of a store does not use this function, because it keeps ids and salts.
+    Raises ``InvalidArgument`` for an empty id, and what ``check_plain`` raises.
     """
     if not conversation:
         raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
     check_plain(transaction, database, conversation)
-    return transaction.begin(Beginning(conversation, now, new_salt(), staged, fork, replaces))
+    salt = new_salt() if salt is None else salt
+    return transaction.begin(Beginning(conversation, now, salt, staged, fork, replaces))
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from eventstore.arguments import whole
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.log.database import Database, paged, translated
-from eventstore.log.staging import discard_staged
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.types import Conversation
 from eventstore.store import Store
@@ -97,8 +96,6 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
     if there is not None and _same(found, there):
         return Moved(found.id, 0, found.end[0])
     try:
-        if there is None:
-            discard_staged(target.recorder, found.id)
         copied = copy_conversation(source, target, found.id)
     except (CorruptEvent, HistoryDiverged, ConversationErased, VersionConflict) as error:
         problem = error.problem if isinstance(error, ConversationErased) else str(error)

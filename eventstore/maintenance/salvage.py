@@ -20,11 +20,12 @@ from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from eventstore.log.database import Database, Segment, translated
+from eventstore.log.importing import chunked
 from eventstore.log.past import Link, follows
 from eventstore.log.row import PLAIN, link_of, new_salt
 from eventstore.log.seal import RowCodec
 from eventstore.log.writing import check_plain
-from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
+from eventstore.maintenance.copy import CopiedConversation, CopyTarget, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.row_checks import VerifyFinding
 from eventstore.maintenance.verify import verdicts
@@ -103,11 +104,10 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
     with CopyTarget(target, what) as copying:
         head = b""
         for chunk in chunked(_linked(what, chain([first], rows))):
-            copying.add(chunk)
+            copying.copy(chunk)
             head = chunk[-1].head
-            copying.expect(chunk[-1].id + 1, head)
         copying.remember(remembered_keys(source, found, sound_by=codec))
-        copied = copying.end()
+        copied = copying.end(is_end_known=False)
     return Salvaged(found.id, copied.version, not lost and head == found.head, lost, view_ends=filling.view_ends)
 
 

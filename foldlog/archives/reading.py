@@ -17,8 +17,9 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.log.database import translated
+from eventstore.log.importing import chunked
 from eventstore.log.row import from_microseconds
-from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, chunked
+from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, copy_tombstone
 from eventstore.recorders.types import Row
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
@@ -101,9 +102,12 @@ def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
     what = rest.what
     try:
         rest.check_time(what.created_at if what.erasure is None else what.erasure.erased_at, "it")
+        if what.erasure is not None:
+            rest.skip()
+            return copy_tombstone(store.database, what)
         with CopyTarget(store.database, what) as copying:
             for chunk in chunked(rest.rows()):
-                copying.add(chunk)
+                copying.copy(chunk)
             copying.remember(rest.keys())
             rest.skip()
             if rest.given_up is None:

@@ -158,27 +158,26 @@ execute("BEGIN IMMEDIATE")""",
     ),
     "staging": Protection(
         "a long import is staged, and seen when it is whole",
-        "eventstore:Ingestion._begin",
+        "eventstore:StagedWriter._add",
         Instead(
-            "_stage",
-            """chunk, at = first + second, 0
-while chunk:
-    _, at = self._recorder.transact(partial(self._append, chunk=chunk, at=at))
-    chunk = _chunk(history)
-return at, at""",
+            "end",
+            """writing.end()
+if self._is_staged:
+    writing.publish(rows[-1].id + 1)
+    self.there, self._is_staged, self._is_published = writing.found, False, True""",
         ),
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
     ),
     "left-over": Protection(
         "an import discards what killed ones left",
-        "eventstore:Ingestion.run",
+        "eventstore:StagedWriter.publish",
         Gone("discard_staged"),
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
     ),
     "interrupted-import": Protection(
         "an import that Ctrl-C ends is discarded",
-        "eventstore:Ingestion._stage",
-        Never("BaseException"),
+        "eventstore:StagedWriter.__exit__",
+        Gone("delete_rows"),
         "tests/crash/test_processes.py -k ctrl_c_inside_an_import",
     ),
     "published": Protection(
@@ -207,13 +206,8 @@ return at, at""",
     ),
     "chunks": Protection(
         "an import works in small transactions",
-        "eventstore:_chunk",
-        Instead(
-            "islice",
-            """for encoded in history:
-    chunk.append(encoded)
-    continue""",
-        ),
+        "eventstore:chunked",
+        Never("CHUNK _CHUNK_BYTES"),
         "-m tests.crash writers --seconds 5",
     ),
     "forks-kept": Protection(
@@ -242,7 +236,7 @@ return at, at""",
     ),
     "forks-past": Protection(
         "a copy of a fork knows under which names its past was recorded",
-        "eventstore:CopyTarget._begin",
+        "eventstore:StagedWriter._begun",
         Gone("keep_past"),
         "tests/conformance/test_forks.py -k copied_with_its_past",
     ),

@@ -352,8 +352,8 @@ PROTECTIONS = {
     ),
     "one-page": Protection(
         "a page that cannot be read costs one conversation",
-        "eventstore:_rows",
-        Instead("raise_unless_damage", "raise"),
+        "eventstore:stored_rows",
+        Always("is_damage"),
         _ARCHIVES,
     ),
     "long-lines": Protection(
