@@ -9,7 +9,7 @@ attributes      the attributes under which a conversation is listed: its record 
 importing       write a history into one conversation: compare, stage, publish
 staging         conversations that are invisible until they are published; rows deleted in small transactions
 origins         the index of imported events by the id of their source
-forking, past   a conversation that shares the past of another; the names and salts of copied events
+past, forking   the past of a fork, shared or copied; begin a fork
 generation      use the id of an erased conversation again
 redacted        the parts of an event that stay when its content is erased
 pages, moment   the events of a conversation, page by page; all conversations in a transaction

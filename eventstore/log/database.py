@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.log.keys import DataKey, DataKeys, KeyRing
 from eventstore.log.known import Known, KnownConversations
-from eventstore.log.past import Link, decode_past
+from eventstore.log.past import KnownPasts
 from eventstore.log.row import NotAsWritten, checksum_seed, erasure_row, present
 from eventstore.log.seal import (
     DAMAGED,
@@ -31,13 +30,11 @@ from eventstore.log.seal import (
 )
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Ancestor, Conversation, Erasure, Row
+from eventstore.recorders.types import Conversation, Erasure, Row
 
 T = TypeVar("T")
 
-_PASTS_MAX = 10_000
 _LIMIT = "event_bytes_max"
-_new = tuple.__new__  # what Segment(...) calls, without the call around it
 
 
 class DecodedRow(NamedTuple):
@@ -46,17 +43,6 @@ class DecodedRow(NamedTuple):
     position: int
     conversation: str
     row: Row
-
-
-class Segment(NamedTuple):
-    """A part of a fork: the events ``start <= id < stop``, stored under one conversation's key."""
-
-    key: int
-    id: str
-    codec: RowCodec
-    start: int
-    stop: int
-    has_records: bool = True
 
 
 class Database:
@@ -76,7 +62,7 @@ class Database:
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self.known = KnownConversations()
-        self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
+        self.pasts = KnownPasts()
 
     @property
     def uuid(self) -> str:
@@ -197,59 +183,13 @@ class Database:
         """Return the key of a conversation; None where it is not encrypted. Raises ``KeyUnavailable``."""
         return None if found.sealed_key is None else self._keys.of(found.id, found.key_id, found.sealed_key)
 
+    def lasts(self, codec: RowCodec) -> bool:
+        """Return whether a codec can be used in a later transaction than the one that found its conversation: where
+        this process has keys, only one that reads only rows written with the key of the conversation.
+        """
+        return self.settings.keys is None or codec.is_strict
+
     # -- rows ---------------------------------------------------------------------------------------------------------
-
-    def past(self, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
-        """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
-
-        Cost: one question for each encrypted ancestor that is met for the first time.
-        """
-        if found.parent is None:
-            return ()
-        lineage = found.lineage
-        known = self._pasts.get(found.key)
-        if known is not None and known[0] == lineage:
-            return known[1]
-        if not lineage or lineage[0].stop != found.begins or lineage[-1].parent is not None:
-            raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
-        # By columns, in which no bytecode is executed for an ancestor: the first View of a fork waits for this.
-        keys, stops, names, are_encrypted, _, have_records = zip(*reversed(lineage), strict=True)
-        of_plain = zip(names, map(checksum_seed, names), repeat(None), repeat(NOTHING_PENDING))
-        codecs: list[RowCodec] = list(map(_new, repeat(RowCodec), of_plain))
-        all_last = True
-        if any(are_encrypted):
-            codecs = [
-                self._codec_of_encrypted(reader, key, name) if is_encrypted else codec
-                for key, name, is_encrypted, codec in zip(keys, names, are_encrypted, codecs, strict=True)
-            ]
-            all_last = all(codec.data_key is None or self._lasts(codec) for codec in codecs)
-        columns = zip(keys, names, codecs, (0, *stops[:-1]), stops, have_records, strict=True)
-        past: tuple[Segment, ...] = tuple(map(_new, repeat(Segment), columns))
-        if all_last:
-            if len(self._pasts) >= _PASTS_MAX:
-                self._pasts.clear()
-            self._pasts[found.key] = lineage, past
-        return past
-
-    def links(self, reader: Reader, found: Conversation) -> tuple[Link, ...]:
-        """Return under which names and salts the events before a fork's own were recorded, the oldest first. Raises
-        ``CorruptEvent`` and ``KeyUnavailable``. Cost: a question for each ancestor.
-        """
-        links: list[Link] = []
-        for part in self.past(reader, found):
-            ancestor = self.find_key(reader, part.key)
-            if ancestor is None:
-                raise CorruptEvent(part.id, part.start, "it is missing, and a fork needs it")
-            for link in (*self._copied(ancestor), Link(ancestor.id, ancestor.salt, part.stop)):
-                if not links or links[-1].stop < part.stop:
-                    links.append(link._replace(stop=min(link.stop, part.stop)))
-        return (*links, *self._copied(found))
-
-    def _copied(self, found: Conversation) -> tuple[Link, ...]:
-        try:
-            return decode_past(found.past, self.data_key(found))
-        except NotAsWritten as error:
-            raise CorruptEvent(found.id, 0, str(error)) from error
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
@@ -272,7 +212,7 @@ class Database:
 
     def _decoded_of(self, reader: Reader, conversation: str, stored: Sequence[Row]) -> Sequence[Row]:
         known = self.known.get(conversation)
-        if known is not None and self._lasts(known.codec):
+        if known is not None and self.lasts(known.codec):
             rows = known.codec.decoded(stored, self)
             if not any_damaged(rows):
                 return rows
@@ -310,18 +250,6 @@ class Database:
         return True
 
     # -- steps --------------------------------------------------------------------------------------------------------
-
-    def _lasts(self, codec: RowCodec) -> bool:
-        """Return whether a codec can be used in a later transaction than the one that found its conversation: where
-        this process has keys, only one that reads only rows written with the key of the conversation.
-        """
-        return self.settings.keys is None or codec.is_strict
-
-    def _codec_of_encrypted(self, reader: Reader, key: int, name: str) -> RowCodec:
-        found = self.find_key(reader, key)
-        if found is None:
-            raise CorruptEvent(name, 0, "it is missing, and a fork needs it")
-        return self.codec_of(found)
 
     def _opened(self, found: Conversation | None, era: int | None) -> Conversation | None:
         """Return the conversation with its salt decrypted. Without its key it can be found, but not read."""

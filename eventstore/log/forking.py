@@ -10,6 +10,7 @@ from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
 from eventstore.log.database import Database
 from eventstore.log.generation import Generation, find_meant
+from eventstore.log.past import past_of
 from eventstore.log.reading import ReadTransaction, find_begun
 from eventstore.log.row import not_erased, sound
 from eventstore.log.writing import WriteTransaction, begin_new
@@ -59,7 +60,7 @@ def _owner(database: Database, transaction: Transaction, found: Conversation, at
     """Return the conversation that event ``at - 1`` is stored under: ``found``, or one of its ancestors."""
     if at > found.begins:
         return found
-    (part,) = (part for part in database.past(transaction, found) if part.start < at <= part.stop)
+    (part,) = (part for part in past_of(database, transaction, found) if part.start < at <= part.stop)
     owner = not_erased(database.find_key(transaction, part.key))
     if owner is None:
         raise CorruptEvent(part.id, at - 1, "it is missing, as all of the conversation is")

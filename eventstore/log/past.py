@@ -1,8 +1,8 @@
-"""The names and salts under which copied events of a fork were recorded, so that their heads can be checked. Pure.
+"""The past of a fork: events that it shares with the conversations that it comes from, or copies of them.
 
-A fork that was detached from its parent, or copied to another store, has all of its events under its own key. The heads
-of these events do not change. So the fork's row keeps the name and the salt of each conversation that the events come
-from.
+A fork shares events: each part of its past is stored under the key of an ancestor. A fork that was detached from its
+parent, or copied to another store, has all of its events under its own key. The heads of these events do not change. So
+the fork's row keeps the name and the salt of each conversation that the events come from.
 """
 
 from __future__ import annotations
@@ -10,14 +10,34 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from eventstore.errors import CorruptEvent
 from eventstore.log.keys import DataKey
 from eventstore.log.row import NotAsWritten, border, seed
+from eventstore.log.seal import RowCodec
+from eventstore.recorders import changes
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.types import Ancestor, Conversation
+
+if TYPE_CHECKING:
+    from eventstore.log.database import Database
 
 _PLAIN: Final = b"\0"
 _ENCRYPTED: Final = b"\1"
 _PLACE: Final = b"past\0"
+_KNOWN_MAX: Final = 10_000
+
+
+class Segment(NamedTuple):
+    """A part of a fork: the events ``start <= id < stop``, stored under one conversation's key."""
+
+    key: int
+    id: str
+    codec: RowCodec
+    start: int
+    stop: int
+    has_records: bool = True
 
 
 class Link(NamedTuple):
@@ -57,3 +77,101 @@ def follows(
     if event_id == 0 or head is None:
         return seed(name, its_salt), its_salt
     return border(name, its_salt, start, head) if event_id == start else head, its_salt
+
+
+class KnownPasts:
+    """The parts of the pasts that this process has met, for as long as the lineage of a fork is the same."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
+
+    def get(self, found: Conversation) -> tuple[Segment, ...] | None:
+        lineage, past = self._by_key.get(found.key, (None, None))
+        return past if lineage == found.lineage else None
+
+    def note(self, found: Conversation, past: tuple[Segment, ...]) -> None:
+        if len(self._by_key) >= _KNOWN_MAX:
+            self._by_key.clear()
+        self._by_key[found.key] = found.lineage, past
+
+
+def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
+    """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
+
+    Cost: one question for each encrypted ancestor that is met for the first time.
+    """
+    if found.parent is None:
+        return ()
+    known = database.pasts.get(found)
+    if known is not None:
+        return known
+    lineage = found.lineage
+    if not lineage or lineage[0].stop != found.begins or lineage[-1].parent is not None:
+        raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
+    parts: list[Segment] = []
+    start = 0
+    for each in reversed(lineage):
+        codec = RowCodec.of(each.id)
+        if each.encrypted:
+            codec = database.codec_of(_ancestor(database, reader, each.key, each.id, 0))
+        parts.append(Segment(each.key, each.id, codec, start, each.stop, each.has_records))
+        start = each.stop
+    past = tuple(parts)
+    if all(part.codec.data_key is None or database.lasts(part.codec) for part in past):
+        database.pasts.note(found, past)
+    return past
+
+
+def links_of(database: Database, reader: Reader, found: Conversation) -> tuple[Link, ...]:
+    """Return under which names and salts the events before a fork's own were recorded, the oldest first. Raises
+    ``CorruptEvent`` and ``KeyUnavailable``. Cost: a question for each ancestor.
+    """
+    links: list[Link] = []
+    for part in past_of(database, reader, found):
+        ancestor = _ancestor(database, reader, part.key, part.id, part.start)
+        for link in (*copied_links(database, ancestor), Link(ancestor.id, ancestor.salt, part.stop)):
+            if not links or links[-1].stop < part.stop:
+                links.append(link._replace(stop=min(link.stop, part.stop)))
+    return (*links, *copied_links(database, found))
+
+
+def copied_links(database: Database, found: Conversation) -> tuple[Link, ...]:
+    """Return under which names and salts the events that were copied to a conversation were recorded."""
+    try:
+        return decode_past(found.past, database.data_key(found))
+    except NotAsWritten as error:
+        raise CorruptEvent(found.id, 0, str(error)) from error
+
+
+def _ancestor(database: Database, reader: Reader, key: int, name: str, start: int) -> Conversation:
+    ancestor = database.find_key(reader, key)
+    if ancestor is None:
+        raise CorruptEvent(name, start, "it is missing, and a fork needs it")
+    return ancestor
+
+
+def past_under(transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None) -> Conversation:
+    """Store the names and salts of copied events under another data key. Return the conversation with it."""
+    if found.past is None:
+        return found
+    past = encode_past(decode_past(found.past, key), new)
+    transaction.change(found.key, changes.NewPast(past, found.parent_version or 0))
+    return found._replace(past=past)
+
+
+def within(
+    intervals: Sequence[tuple[int, int]], parts: Sequence[Segment], stops: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of its part. ``stops``
+    are where all parts but the last end.
+    """
+    cut = []
+    for first, last in intervals:
+        nth = bisect_right(stops, first)
+        mth = bisect_right(stops, last)
+        if nth < mth:
+            cut.append((first, stops[nth] - 1, parts[nth].key))
+            cut += [(start, stop - 1, key) for key, _, _, start, stop, _ in parts[nth + 1 : mth]]
+            first = stops[mth - 1]
+        cut.append((first, last, parts[mth].key))
+    return cut

@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
-from eventstore.log.database import NOBODYS, Database, Segment, start_after, translated
+from eventstore.log.database import NOBODYS, Database, start_after, translated
+from eventstore.log.past import Segment, past_of, within
 from eventstore.log.results import Border
 from eventstore.log.row import beginning_with_an_event, dense_events, event_of, not_erased, sound
 from eventstore.log.seal import RowCodec, any_damaged, dense_events_of, events_of_stored, joined
@@ -408,7 +409,7 @@ class ReadTransaction:
     def past(self) -> tuple[Segment, ...]:
         """The parts of the conversation that are stored under other keys, the oldest first; only a fork has any."""
         if self._past is None:
-            self._past = self._database.past(self._reader, self.found)
+            self._past = past_of(self._database, self._reader, self.found)
         return self._past
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
@@ -469,7 +470,7 @@ class ReadTransaction:
             return rows, list(map(_id_of, rows)), [self._codec()], [len(rows)]
         parts = self._parts(intervals[0][0])
         stops = list(map(_stop_of, parts[:-1]))
-        rows = self._reader.shown_rows(self.found.key, _within(intervals, parts, stops), beside)
+        rows = self._reader.shown_rows(self.found.key, within(intervals, parts, stops), beside)
         ids = list(map(_id_of, rows))
         ends = list(map(bisect_left, repeat(ids), stops))
         numbers = list(map(sub, (*ends, len(ids)), (0, *ends)))
@@ -556,21 +557,3 @@ def reading(store: HasDatabase, conversation: str) -> Iterator[ReadTransaction]:
     database = store.database
     with translated(), database.recorder.read() as reader:
         yield ReadTransaction(reader, find_existing(database, reader, conversation), database)
-
-
-def _within(
-    intervals: Sequence[tuple[int, int]], parts: Sequence[Segment], stops: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of its part. ``stops``
-    are where all parts but the last end.
-    """
-    cut = []
-    for first, last in intervals:
-        nth = bisect_right(stops, first)
-        mth = bisect_right(stops, last)
-        if nth < mth:
-            cut.append((first, stops[nth] - 1, parts[nth].key))
-            cut += [(start, stop - 1, key) for key, _, _, start, stop, _ in parts[nth + 1 : mth]]
-            first = stops[mth - 1]
-        cut.append((first, last, parts[mth].key))
-    return cut

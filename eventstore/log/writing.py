@@ -16,9 +16,9 @@ from eventstore.codec_json import Body
 from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
 from eventstore.log.database import Database, encrypted, translated
-from eventstore.log.keys import SET_A_KEY, DataKey
+from eventstore.log.keys import SET_A_KEY
 from eventstore.log.known import Known
-from eventstore.log.past import Link, decode_past, encode_past
+from eventstore.log.past import Link, encode_past, past_under
 from eventstore.log.reading import HasDatabase, ReadTransaction, find_existing, hidden_key
 from eventstore.log.row import chained, new_salt
 from eventstore.log.seal import RowCodec, mark_of
@@ -32,7 +32,6 @@ __all__ = [
     "WriteTransaction",
     "begin_new",
     "check_plain",
-    "past_under",
     "project",
 ]
 
@@ -210,15 +209,6 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         return self._known_codec
-
-
-def past_under(transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None) -> Conversation:
-    """Store the names and salts of copied events under another data key. Return the conversation with it."""
-    if found.past is None:
-        return found
-    past = encode_past(decode_past(found.past, key), new)
-    transaction.change(found.key, changes.NewPast(past, found.parent_version or 0))
-    return found._replace(past=past)
 
 
 def begin_new(

@@ -16,7 +16,7 @@ from eventstore.log.database import Database, paged, start_after
 from eventstore.log.generation import tombstones_before
 from eventstore.log.importing import CHUNK as CHUNK
 from eventstore.log.importing import StagedWriter, chunked, stored_rows
-from eventstore.log.past import Link, follows
+from eventstore.log.past import Link, follows, links_of
 from eventstore.log.reading import ReadTransaction, find_again
 from eventstore.log.row import PLAIN, checksum, checksum_seed, from_microseconds, is_redacted, link_of, not_erased
 from eventstore.log.seal import RowCodec
@@ -102,7 +102,7 @@ def _found_with_links(
     found = source.find(reader, conversation)
     if found is None:
         return None, (), ()
-    return found, () if found.erasure is not None else source.links(reader, found), tombstones_before(reader, found)
+    return found, () if found.erasure is not None else links_of(source, reader, found), tombstones_before(reader, found)
 
 
 def tombstones(source: Database, conversation: str) -> list[CopiedConversation]:

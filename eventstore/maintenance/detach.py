@@ -11,6 +11,7 @@ from functools import partial
 
 from eventstore.errors import CorruptEvent
 from eventstore.log.database import Database
+from eventstore.log.past import links_of
 from eventstore.log.row import checksum, checksum_seed, not_erased, sound
 from eventstore.log.staging import REST_S
 from eventstore.log.writing import WriteTransaction
@@ -55,7 +56,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
         for newest in transaction.records(part.key, None, 0, _PROJECTIONS_MAX):
             shared = [record for record in writing.records(newest.projection) if record.version <= begins]
             writing.put_records(newest.projection, shared)
-    writing.keep_past(database.links(transaction, found), begins)
+    writing.keep_past(links_of(database, transaction, found), begins)
     writing.place_past(begins)
     writing.end()
     return None

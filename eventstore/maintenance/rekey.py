@@ -19,11 +19,10 @@ from eventstore.codec_json import size_of
 from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
 from eventstore.log.database import Database, encrypted, start_after, translated
 from eventstore.log.keys import DataKey
-from eventstore.log.past import decode_past, follows
+from eventstore.log.past import decode_past, follows, past_under
 from eventstore.log.row import border, link_of
 from eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from eventstore.log.staging import REST_S, staged_keys
-from eventstore.log.writing import past_under
 from eventstore.maintenance.damage import (
     Unlisted,
     Unreadable,

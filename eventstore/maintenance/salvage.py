@@ -19,9 +19,9 @@ from eventstore.arguments import YEAR_10000
 from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
-from eventstore.log.database import Database, Segment, translated
+from eventstore.log.database import Database, translated
 from eventstore.log.importing import chunked
-from eventstore.log.past import Link, follows
+from eventstore.log.past import Link, Segment, follows, links_of, past_of
 from eventstore.log.row import PLAIN, link_of, new_salt
 from eventstore.log.seal import RowCodec
 from eventstore.log.writing import check_plain
@@ -118,9 +118,9 @@ def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], t
             whole = source.find_key(reader, found.key)
             if whole is None:
                 return (), ()
-            past = source.past(reader, whole)
+            past = past_of(source, reader, whole)
             try:
-                return past, source.links(reader, whole)
+                return past, links_of(source, reader, whole)
             except EventStoreError:
                 return past, ()
     except EventStoreError:

@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
-from eventstore.log.database import Database, Segment, paged, start_after, translated
+from eventstore.log.database import Database, paged, start_after, translated
 from eventstore.log.generation import tombstones_before
-from eventstore.log.past import Link, decode_past
+from eventstore.log.past import Link, Segment, decode_past, past_of
 from eventstore.log.row import PLAIN, NotAsWritten, border, is_redacted
 from eventstore.log.seal import RowCodec
 from eventstore.log.staging import staged_keys
@@ -284,7 +284,7 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
 
     def past_and_ancestors(reader: Reader) -> tuple[Sequence[Segment], list[Conversation | None]]:
         whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
-        past = () if whole is None else database.past(reader, whole)
+        past = () if whole is None else past_of(database, reader, whole)
         return past, [database.find_key(reader, part.key) for part in past]
 
     try:
