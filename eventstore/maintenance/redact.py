@@ -42,8 +42,6 @@ from eventstore.store import Store
 
 _PAGE = 1_000
 _PATIENCE_S = 60.0
-_KEPT = ("views", ATTRIBUTES)
-"""Projections whose records a redaction keeps: records of Views hold only numbers, and attributes are listed again."""
 _PROJECTIONS_MAX = 1_000
 _name = itemgetter(0)
 _V0 = "openhands-v0"
@@ -338,9 +336,11 @@ def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, Recall
 
 
 def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, redacted: Sequence[int]) -> None:
-    """Delete the records of projections for a conversation, and list the conversation with its present attributes."""
+    """Delete the records of projections for a conversation, which make them again, and list it with its present
+    attributes.
+    """
     for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
-        if newest.projection not in _KEPT:
+        if newest.projection != ATTRIBUTES:
             writing.delete_records(newest.projection)
     if any(
         isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed
