@@ -17,19 +17,19 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgumen
 from eventstore.events import NOT_RECORDED, Event, is_structural
 from eventstore.log import origins
 from eventstore.log.appending import Appending
-from eventstore.log.database import Database, paged, translated, unavailable
+from eventstore.log.database import Database, behind, paged, translated, unavailable
 from eventstore.log.forking import begin_fork
 from eventstore.log.generation import Generation, tombstones_before
 from eventstore.log.importing import ingest
 from eventstore.log.pages import PAGE, pages, pages_back
-from eventstore.log.reading import ReadTransaction, find_begun, read_existing
+from eventstore.log.reading import HIDDEN_KEYS, ReadTransaction, find_begun, read_existing
 from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
 from eventstore.log.row import dense_events, from_microseconds
 from eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.log.writing import InlineProjection, WriteTransaction
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import HIDDEN_KEYS, Conversation
+from eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 
@@ -54,6 +54,8 @@ class Store:
         whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
         self.database = Database(recorder, settings, clock)
+        self.path = recorder.path
+        """The file of the store; None for a store on a server or in memory."""
         self.database.record_limit(event_bytes_max)
         self._own_clock = clock is None
         self._projections: tuple[InlineProjection, ...] = ()
@@ -292,10 +294,9 @@ class Store:
     def _unconfirmed(self, page: Sequence[Conversation]) -> dict[int, Sequence[str]]:
         """Return the read models that have not come to the erasures of these conversations."""
         at = {found.key: found.erasure.position or 0 for found in page if found.erasure is not None}
-        query = self.database.query
-        if not at or not query(lambda reader: reader.trackings_behind(max(at.values()))):
+        if not at:
             return {}
-        return query(lambda reader: {key: reader.trackings_behind(each) for key, each in at.items()})
+        return self.database.query(lambda reader: {key: behind(reader, each) for key, each in at.items()})
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

@@ -25,7 +25,6 @@ from eventstore import (
 from eventstore.arguments import text
 from eventstore.documents.listing import RecentConversations, recent_conversations
 from eventstore.log.origins import find
-from eventstore.recorders.base import RecorderOfFile
 from foldlog.history import History, described
 from projections import Views
 
@@ -279,8 +278,7 @@ class Histories:
         self.close()
 
     def __repr__(self) -> str:
-        recorder = self.store.database.recorder
-        return f"<Histories in {recorder.path if isinstance(recorder, RecorderOfFile) else type(recorder).__name__}>"
+        return f"<Histories in {self.store.path or type(self.store.database.recorder).__name__}>"
 
 
 def _made(condenser: ChosenCondenser) -> Condenser:

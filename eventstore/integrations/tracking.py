@@ -12,6 +12,7 @@ from eventsourcing.persistence import Tracking, TrackingRecorder
 from eventstore.log.database import Database
 from eventstore.log.seal import RowCodec
 from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.changes import NewRecords
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Record
 
@@ -101,4 +102,5 @@ class TrackingView(StoreTracking):
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
         """Keep records of this view, within a transaction; one of the same version is replaced."""
-        transaction.put_records(name, _OF_VIEWS, [_VIEW_CODEC.encoded_record(name, record) for record in records])
+        encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
+        transaction.change(_OF_VIEWS, NewRecords(name, encoded))

@@ -6,6 +6,7 @@ its rows after a read and before an insert. In a store without keys a codec is a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -108,7 +109,7 @@ class Database:
         if known is None or known.era is None:
             return None
         try:
-            return known.plain if self.recorder.era() == known.era else None
+            return known.plain if self.recorder.value("era") == str(known.era) else None
         except RecorderError as error:
             raise unavailable(error) from error
 
@@ -288,6 +289,11 @@ def paged(
         if len(items) < size:
             return
         after = name(items[-1])
+
+
+def behind(reader: Reader, position: int) -> list[str]:
+    """Return the read models and projections that have not reached a position."""
+    return [name for name, reached in json.loads(reader.value("trackings")) if reached < position]
 
 
 @contextmanager

@@ -22,9 +22,11 @@ from eventstore.log.database import translated
 from eventstore.log.reading import HasDatabase, ReadTransaction, find_begun
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
+from eventstore.recorders.types import RecalledKey
 
-RESERVED = SOURCE_KEYS[:-1]
+_SOURCE_KEYS = "foldlog:source:"
+"""The beginning of keys that are found over all conversations: a database has an index for these."""
+RESERVED = _SOURCE_KEYS[:-1]
 """The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""
 _INDEXED = RESERVED + "s"
 """The key that says that a conversation is indexed."""
@@ -63,7 +65,7 @@ def source_key(format: str, source_id: Any) -> str | None:
     if source_id is None:
         return None
     text = f"{format}\0{source_id!r}".encode("utf-8", "surrogatepass")
-    return SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
+    return _SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
 
 
 def is_of_index(idempotency_key: str) -> bool:

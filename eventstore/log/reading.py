@@ -19,17 +19,19 @@ from eventstore.log.past import Segment, past_of, within
 from eventstore.log.results import Border
 from eventstore.log.row import beginning_with_an_event, dense_events, event_of, not_erased, sound
 from eventstore.log.seal import RowCodec, any_damaged, dense_events_of, events_of_stored, joined
-from eventstore.recorders.base import Reader
-from eventstore.recorders.types import (
-    HIDDEN_KEYS,
-    Conversation,
-    Only,
-    RecalledKey,
-    Record,
-    Row,
-)
+from eventstore.recorders.base import Only, Reader
+from eventstore.recorders.types import Conversation, RecalledKey, Record, Row
 
-__all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "read_existing", "reading"]
+__all__ = [
+    "HIDDEN_KEYS",
+    "HasDatabase",
+    "ReadTransaction",
+    "find_begun",
+    "find_existing",
+    "hidden_key",
+    "read_existing",
+    "reading",
+]
 
 T = TypeVar("T")
 
@@ -40,6 +42,9 @@ _id_of, _stop_of, _codec_of = attrgetter("id"), attrgetter("stop"), attrgetter("
 _has_records = attrgetter("has_records")
 _shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
 _ANY_VERSION = 2**62
+_DOCUMENTS = "document_changes"
+HIDDEN_KEYS = "foldlog:redacted:"
+"""The beginning of idempotency keys that a redaction replaced by a keyed hash."""
 _HIDDEN_KEY_BYTES = 24
 _HIDDEN = "from it on, a condensation or a request cannot be found"
 
@@ -309,11 +314,11 @@ class ReadTransaction:
         row, last = self._beside.get(version - 1, (None, None))
         if row is not None and isinstance(last, DocumentChanges):
             return row.head, last
-        rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, "documents"))
+        rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, kind=_DOCUMENTS))
         for part in reversed(self.past):
             if rows:
                 break
-            found = self._reader.rows(part.key, 0, min(version, part.stop), 1, "documents")
+            found = self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS)
             rows = part.codec.decoded(found, self._database) if found else ()
         if not rows:
             return None
@@ -329,7 +334,7 @@ class ReadTransaction:
         """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest first."""
         stop = self.version
         first = max(self._whole("start", start), self._begins)
-        while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, "documents")):
+        while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, kind=_DOCUMENTS)):
             for row in rows:
                 event = event_of(self.conversation, row)
                 if isinstance(event, DocumentChanges):
@@ -417,7 +422,7 @@ class ReadTransaction:
         recalled = self._reader.recalled(self.found.key, idempotency_key, 1, exactly=True)
         if not recalled and self.found.redactions:
             hidden = hidden_key(self._salt, idempotency_key)
-            recalled = self._reader.recalled(self.found.key, hidden, 1, exactly=True)
+            recalled = [(name, each) for _, name, each in self._reader.recalled_among(self.found.key, [hidden])]
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 

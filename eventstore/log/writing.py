@@ -56,7 +56,7 @@ class WriteTransaction(ReadTransaction):
         codec = self._codec_to_write()
         self._without_records -= {projection}
         encoded = [codec.encoded_record(projection, record) for record in records]
-        self._reader.put_records(projection, self.found.key, encoded)
+        self._reader.change(self.found.key, changes.NewRecords(projection, encoded))
 
     @property
     def database(self) -> Database:
@@ -74,7 +74,7 @@ class WriteTransaction(ReadTransaction):
         self._reader.change(found.key, changes.NewListing(found.updated_at or found.created_at, version, listed))
 
     def delete_records(self, projection: str) -> None:
-        self._reader.put_records(projection, self.found.key, (), replace_all=True)
+        self._reader.change(self.found.key, changes.NewRecords(projection, (), replace_all=True))
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
@@ -121,7 +121,8 @@ class WriteTransaction(ReadTransaction):
     def remember(self, idempotency_key: str, recalled: RecalledKey) -> None:
         """Store what a new idempotency key stands for."""
         codec = self._codec_to_write()
-        self._reader.remember(self.found.key, idempotency_key, codec.proved(idempotency_key, recalled))
+        proved = codec.proved(idempotency_key, recalled)
+        self._reader.change(self.found.key, changes.RememberedKey(idempotency_key, proved))
         if codec.data_key is not None:
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
@@ -144,9 +145,10 @@ class WriteTransaction(ReadTransaction):
         hidden = hidden_key(self._salt, idempotency_key)
         self._reader.change(self.found.key, changes.ForgottenKey(idempotency_key))
         self._changed = True
-        if self._reader.recalled(self.found.key, hidden, 1, exactly=True):
+        if self._reader.recalled_among(self.found.key, [hidden]):
             return  # two events have the same source id
-        self._reader.remember(self.found.key, hidden, codec.proved(hidden, recalled._replace(proof=None)))
+        proved = codec.proved(hidden, recalled._replace(proof=None))
+        self._reader.change(self.found.key, changes.RememberedKey(hidden, proved))
         if codec.data_key is not None and recalled.proof is None:
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))

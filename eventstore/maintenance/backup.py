@@ -16,7 +16,8 @@ from eventstore.log.staging import delete_rows
 from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.new_file import new_beside, sync
 from eventstore.maintenance.verify import Verdict, verdicts
-from eventstore.recorders.base import Recorder, RecorderOfFile
+from eventstore.recorders.base import Recorder
+from eventstore.recorders.errors import StillRead
 from eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
@@ -56,7 +57,7 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     read twice.
     """
     database = store.database
-    recorder = _of_file(database, "backed up", "pg_dump does it")
+    recorder, _ = _of_file(database, "backed up", "pg_dump does it")
     target = Path(path)
     if target.exists():
         raise InvalidOption(f"{path} exists already; give the backup a name of its own")
@@ -94,21 +95,22 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
     """
     database = store.database
     with translated():
-        file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
-        before = _size(file.path)
+        recorder, path = _of_file(database, "vacuumed", "VACUUM does it")
+        before = _size(path)
         stale = _stale(recorder, database.now() - _STALE_US)
-        for key in (*file.left_of_erased(), *stale):
+        for key in (*map(int, recorder.value("left_of_erased").split()), *stale):
             delete_rows(recorder, key)
         pending = recorder.value("bytes_pending") != ""
-        returned = file.compact(patience_s if pending else 0)
-        if pending and not returned:
-            still_read = StoreUnavailable(
-                f"{file.path} is rewritten, but the deleted bytes are still in the files, because a reader that was "
-                f"opened before is still open; end it and run 'foldlog vacuum' again"
-            )
-            still_read.unfinished = True
-            raise still_read
-        return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "", returned)
+        returned = True
+        try:
+            recorder.compact(patience_s if pending else 0)
+        except StillRead as error:
+            if pending:
+                still_read = StoreUnavailable(f"{error}; end it and run 'foldlog vacuum' again")
+                still_read.unfinished = True
+                raise still_read from error
+            returned = False
+        return Vacuumed(len(stale), before, _size(path), recorder.value("bytes_pending") != "", returned)
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:
@@ -116,10 +118,12 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
     return [found.key for found in staged_conversations(recorder) if (found.updated_at or found.created_at) < before]
 
 
-def _of_file(database: Database, done: str, instead: str) -> RecorderOfFile:
-    if not isinstance(database.recorder, RecorderOfFile):
+def _of_file(database: Database, done: str, instead: str) -> tuple[Recorder, str]:
+    """Return the recorder and its file."""
+    recorder = database.recorder
+    if recorder.path is None:
         raise InvalidOption(f"only a store in a SQLite file can be {done}; on a PostgreSQL server {instead}")
-    return database.recorder
+    return recorder, recorder.path
 
 
 def _size(path: str) -> int:

@@ -6,7 +6,6 @@ events. Followers read the erasure as an entry, an ``Erased`` with a position of
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -21,7 +20,7 @@ from eventstore.errors import (
     VersionConflict,
 )
 from eventstore.log import origins
-from eventstore.log.database import Database, paged, start_after, translated, unavailable
+from eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
 from eventstore.log.results import ConversationRow, listed
 from eventstore.log.staging import delete_rows, discard_staged
 from eventstore.maintenance.detach import detach
@@ -31,7 +30,6 @@ from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
 
 _PAGE = 1_000
-_RETRY_S = 0.05
 
 
 def erase(
@@ -148,7 +146,7 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
     """Return the read models that have not come to the erasure of the conversation with this key."""
     found = reader.conversation(key)
     position = None if found is None or found.erasure is None else found.erasure.position
-    return () if position is None else reader.trackings_behind(position)
+    return () if position is None else behind(reader, position)
 
 
 def _names(reader: Reader, key: int) -> list[str]:
@@ -185,21 +183,18 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
     The call waits up to ``patience_s`` seconds for open transactions, then raises ``StoreUnavailable``, as it does
     where the disk refuses. The error is ``unfinished``.
     """
-    until = time.monotonic() + patience_s
-    while True:
-        try:
-            return recorder.purge()
-        except StillRead as error:
-            if time.monotonic() >= until:
-                waiting = StoreUnavailable(
-                    f"{what_is_done}, but the deleted bytes are still in the files, because a reader that was opened "
-                    f"before is still open; end it and run the same command again"
-                )
-                waiting.unfinished = True
-                raise waiting from error
-        except RecorderError as error:
-            raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
-        time.sleep(_RETRY_S)
+    still_there = f"{what_is_done}, but the deleted bytes are still in the files"
+    try:
+        return recorder.compact(patience_s) if recorder.on_server else recorder.value("bytes_pending") == ""
+    except StillRead as error:
+        waiting = StoreUnavailable(
+            f"{still_there}, because a reader that was opened before is still open; end it and run the same command "
+            f"again"
+        )
+        waiting.unfinished = True
+        raise waiting from error
+    except RecorderError as error:
+        raise unfinished(still_there, error) from error
 
 
 def unfinished(done: str, error: RecorderError) -> EventStoreError:

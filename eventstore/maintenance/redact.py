@@ -30,7 +30,7 @@ from eventstore.events import (
 )
 from eventstore.log import origins
 from eventstore.log.attributes import list_again
-from eventstore.log.database import Database, paged, translated
+from eventstore.log.database import Database, behind, paged, translated
 from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.row import PLAIN, checksum, checksum_seed, commitment_of, from_microseconds, sound, stored_event_of
@@ -126,7 +126,7 @@ def redact(
         gone = complete and purge(database.recorder, _PATIENCE_S, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
         newest = int(database.recorder.value("last_position")) if position is None else position
-        unconfirmed = database.recorder.query(lambda reader: reader.trackings_behind(newest))
+        unconfirmed = database.recorder.query(lambda reader: behind(reader, newest))
     first = done.receipts[_recorded_id(event_id)]
     return RedactionReceipt(
         conversation,

@@ -32,7 +32,7 @@ from eventstore.maintenance.damage import (
 )
 from eventstore.maintenance.erase import purge, unfinished
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.changes import NewForm, NewKey, NewMark
+from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewRecords, RememberedKey
 from eventstore.recorders.errors import KeyReplaced, RecorderError
 from eventstore.recorders.types import Conversation, Row
 from eventstore.store import Store
@@ -312,7 +312,7 @@ class _Change:
         page = transaction.records(found.key, name, after, _ROWS_MAX)
         decoded = [codec.decoded_record(name, record) for record in page]
         sound = [target.encoded_record(name, record) for record in decoded if record is not None]
-        transaction.put_records(name, found.key, sound)
+        transaction.change(found.key, NewRecords(name, sound))
         return page[-1].version if page else None
 
     def _change_keys(self, codec: RowCodec, target: RowCodec) -> None:
@@ -330,7 +330,8 @@ class _Change:
                 problem = f"idempotency key {name!r} was changed without the key of the conversation"
                 raise CorruptEvent(found.id, recalled.first_id, problem)
             if (recalled.proof is None) != (target.data_key is None):
-                transaction.remember(found.key, name, target.proved(name, recalled), again=True)
+                again = RememberedKey(name, target.proved(name, recalled), again=True)
+                transaction.change(found.key, again)
                 proved += 1
         self._set_mark(transaction, found, target.data_key, mark._replace(keys=mark.keys + proved))
         return start_after(page[-1][0]) if page else None

@@ -9,9 +9,8 @@ from contextlib import suppress
 from eventstore.arguments import whole
 from eventstore.errors import InvalidOption
 from eventstore.log.database import translated
-from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.errors import IntegrityError
-from eventstore.recorders.server import RecorderOnServer, Status
+from eventstore.recorders.server import Status
 from eventstore.store import Store
 
 
@@ -20,11 +19,11 @@ def follower_status(store: Store) -> Status:
 
     Raises ``InvalidOption`` where the store is not on a server; there, nothing holds followers back.
     """
-    recorder = store.database.recorder
-    if not isinstance(recorder, RecorderOnServer):
-        raise InvalidOption("follower status exists only for PostgreSQL stores")
     with translated():
-        return recorder.status()
+        status = store.database.recorder.status()
+    if status is None:
+        raise InvalidOption("follower status exists only for PostgreSQL stores")
+    return status
 
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
@@ -47,8 +46,11 @@ def lost_after(store: Store, position: int) -> int | None:
     and resumes after its own position: no position is given twice. On a PostgreSQL server: None.
     """
     whole("position", position)
-    recorder = store.database.recorder
-    if not position or not isinstance(recorder, RecorderOfFile):
+    if not position or store.path is None:
         return None
-    with translated():
-        return recorder.lost_after(position)
+    epochs, newest = store.database.query(lambda reader: (reader.value("epochs"), int(reader.value("last_position"))))
+    numbers = list(map(int, epochs.split()))
+    for first, last_before in zip(numbers[::2], numbers[1::2], strict=True):
+        if last_before < position < first:  # another file gave it, after the copy
+            return last_before
+    return newest if position > newest else None

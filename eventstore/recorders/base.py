@@ -8,16 +8,16 @@ Recorders raise the errors of ``eventstore.recorders.errors``, with the driver's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Literal, Protocol, TypeVar
 
 from eventstore.recorders.changes import Change
+from eventstore.recorders.server import Status
 from eventstore.recorders.types import (
     Beginning,
     Conversation,
     ListedConversation,
-    Only,
     Place,
     PlacedRow,
     RecalledKey,
@@ -27,6 +27,9 @@ from eventstore.recorders.types import (
 from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
+
+Only = Literal["all", "structural"]
+"""The rows to read."""
 
 PATIENCE_S: Final = 60.0
 """The default time for which a call waits for other writers, or for a server that is unreachable."""
@@ -53,9 +56,11 @@ class Reader(Protocol):
         bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
 
-    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id; rows of kind ``document_changes``
-        come newest first. Cost: the rows returned.
+    def rows(
+        self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
+    ) -> Sequence[Row]:
+        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. With ``kind``, one that the schema
+        has an index for, return the rows of this kind, the newest first. Cost: the rows returned.
         """
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
@@ -88,7 +93,7 @@ class Reader(Protocol):
     ) -> Sequence[tuple[int, str, RecalledKey]]:
         """Return those of these idempotency keys that are stored, each with its conversation.
 
-        Without a conversation: the stored keys of all conversations, for keys that begin with ``SOURCE_KEYS``.
+        Without a conversation: those of all conversations, for keys that the schema has such an index for.
         """
 
     def id_from(self, start: str) -> str | None:
@@ -110,9 +115,6 @@ class Reader(Protocol):
         ``before`` is the moment and the key of the last conversation of the previous page. Cost: the conversations that
         have the first digest, down to the last one returned.
         """
-
-    def trackings_behind(self, position: int) -> Sequence[str]:
-        """Return the applications of the eventsourcing library whose projections have not reached a position."""
 
 
 class Transaction(Reader, Protocol):
@@ -142,7 +144,7 @@ class Transaction(Reader, Protocol):
 
     def change(self, key: int, change: Change) -> None:
         """Change a conversation that exists. Raises ``IntegrityError``, here or at the commit, where a ``NewKey`` names
-        a wrapped key that is not the present one.
+        a wrapped key that is not the present one, and where a ``RememberedKey`` is stored already.
         """
 
     def delete(self, key: int, limit: int) -> bool:
@@ -150,14 +152,6 @@ class Transaction(Reader, Protocol):
         data kept beside them; then a staged conversation itself is deleted too. Any other conversation is left as it
         is.
         """
-
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
-        """Store what a new idempotency key stands for. With ``again``, store a new proof for a key that exists; without
-        it, such a key raises ``IntegrityError``.
-        """
-
-    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        """Keep records. A record of the same version is replaced; with ``replace_all``, all others are deleted."""
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``IntegrityError``
@@ -168,6 +162,8 @@ class Transaction(Reader, Protocol):
 class Recorder(Protocol):
     """A database that holds one store."""
 
+    path: str | None
+    """The file of the store; None for a store on a server or in memory."""
     writable: bool
     on_server: bool
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
@@ -206,52 +202,37 @@ class Recorder(Protocol):
     def value(self, name: str) -> str:
         """Return a fact about the store; an empty text where it is not known.
 
-        ``uuid``; ``last_position``, the highest position that was given; ``data_version``, a number that changes when
-        another connection has committed, cheap to poll; ``bytes_pending``; ``event_bytes_max``; ``tracking NAME``, the
-        position of a projection of the eventsourcing library; ``key_ids``, the names of the wrapping keys of visible
-        conversations, with spaces between.
+        ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``; ``event_bytes_max``;
+        ``key_ids``, the names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``,
+        the position of a projection of the eventsourcing library; ``trackings``, the names and positions of all, as a
+        JSON list of pairs.
+
+        Of a file: ``left_of_erased``, the keys of erased conversations whose erasure was interrupted; ``epochs``, for
+        each epoch its first position and the last one before it (``sqlite.epochs``).
+
+        Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap
+        to poll; and ``era``, the era of write transactions (``Reader.era``) as the last commit of this process left it.
+        It is not known where a transaction is in progress or another connection has committed since, and where that is
+        not cheap to know. Cost: some system calls.
         """
 
-    def era(self) -> int | None:
-        """Return the era of write transactions (``Reader.era``) as the last commit of this process left it. None where
-        a transaction is in progress or another connection has committed since, and where that is not cheap to know.
-        Cost: some system calls.
+    def compact(self, patience_s: float) -> bool:
+        """Remove the bytes of deleted and replaced rows; a file is rewritten without them. Return False where only the
+        owner of a server's tables can do it. Raises ``StillRead`` where a reader that was opened before needs them for
+        ``patience_s`` seconds: then bytes stay pending, and a file does not shrink.
+
+        Positions stay. Readers go on; the writers of a file wait, and it needs free space of its size.
         """
 
-    def purge(self) -> bool:
-        """Remove the bytes of deleted and replaced rows. Return False where only ``compact``, or the owner of a
-        server's tables, can do it. ``StillRead`` while a reader that needs them is open: try again.
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> Recorder:
+        """Write the newest state to a new file while the store is used, and return a recorder that reads the copy.
+        ``on_progress(done, of)`` counts pages. Raises ``NotSupportedError`` where the store is not a file.
         """
 
     def check(self) -> Iterator[str]:
         """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost: all of them."""
 
+    def status(self) -> Status | None:
+        """Return which session holds the followers back, and how far they are behind; None where no server does."""
+
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class RecorderOfFile(Protocol):
-    """The additional methods of a recorder whose database is a file, which no server maintains."""
-
-    path: str
-
-    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> Recorder:
-        """Write the newest state to a new file while the store is used, and return a recorder that reads the copy.
-        ``on_progress(done, of)`` counts pages.
-        """
-
-    def lost_after(self, position: int) -> int | None:
-        """Return the last position that this file shares with the file that gave ``position``, if this file was
-        restored from an earlier backup. Return None if this file itself gave it.
-        """
-
-    def left_of_erased(self) -> Sequence[int]:
-        """Return the keys of erased conversations that still have rows, because their erasure was interrupted."""
-
-    def compact(self, patience_s: float) -> bool:
-        """Rewrite the file without the bytes of deleted and replaced rows. Return False where a reader that was opened
-        before stays open for ``patience_s`` seconds: then the file does not shrink, and bytes stay pending.
-
-        Positions stay. Readers go on; writers wait while the file is rewritten. It needs free space of the size of the
-        file.
-        """

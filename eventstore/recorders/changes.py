@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.recorders.types import Erasure, Row
+from eventstore.recorders.types import Erasure, RecalledKey, Record, Row
 
 
 class NewKey(NamedTuple):
@@ -63,6 +63,26 @@ class NewContent(NamedTuple):
     rows: Sequence[Row]
 
 
+class RememberedKey(NamedTuple):
+    """Store what a new idempotency key stands for. With ``again``, store a new proof for a key that exists; without it,
+    such a key raises ``IntegrityError``.
+    """
+
+    idempotency_key: str
+    recalled: RecalledKey
+    again: bool = False
+
+
+class NewRecords(NamedTuple):
+    """Keep records of a projection. One of the same version is replaced; with ``replace_all``, all others are deleted.
+    Those of no conversation have the key 0.
+    """
+
+    projection: str
+    records: Sequence[Record]
+    replace_all: bool = False
+
+
 class ForgottenKey(NamedTuple):
     """Delete an idempotency key, if it is stored."""
 
@@ -86,8 +106,8 @@ class MoreRedactions(NamedTuple):
 
 
 Change = (
-    NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | ForgottenKey
-    | NewListing | Erasure
+    NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | RememberedKey
+    | ForgottenKey | NewRecords | NewListing | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
 salt and key are deleted at once, and ``delete`` removes the rest.

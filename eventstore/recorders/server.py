@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 
 class Holder(NamedTuple):
@@ -41,9 +41,3 @@ class Status(NamedTuple):
     synchronous_commit: str
     standbys: str
     followers: tuple[Lag, ...]
-
-
-@runtime_checkable
-class RecorderOnServer(Protocol):
-    def status(self) -> Status:
-        """Return which session holds the followers back, and how far they are behind."""

@@ -6,17 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
-
-SOURCE_KEYS: Final = "foldlog:source:"
-"""The beginning of idempotency keys that can be found over all conversations."""
 
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
-
-HIDDEN_KEYS: Final = "foldlog:redacted:"
-"""The beginning of idempotency keys that a redaction replaced by a keyed hash."""
 
 DIGEST_BYTES: Final = 16
 """The size of a digest that stands for an attribute in lists."""
@@ -268,7 +262,3 @@ def new_store_uuid() -> str:
     up one of theirs.
     """
     return str(UUID(bytes=os.urandom(16), version=4))
-
-
-Only = Literal["all", "structural", "documents"]
-"""The rows to read: ``documents`` are the rows of kind ``document_changes``."""

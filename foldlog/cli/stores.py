@@ -10,7 +10,6 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
-from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.urls import absolute_hint, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
@@ -26,7 +25,7 @@ _FEW = 5
 
 def bytes_pending_words(store: Store, of: str) -> str:
     """Say where bytes of what was erased or replaced may still be, and what removes them."""
-    if isinstance(store.database.recorder, RecorderOfFile):
+    if store.path is not None:
         return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
     return (
         f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "

@@ -13,7 +13,6 @@ from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Re
 from eventstore.arguments import text, to_microseconds, whole
 from eventstore.log.database import translated
 from eventstore.maintenance.status import lost_after
-from eventstore.recorders.base import RecorderOfFile
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
 from foldlog.search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
@@ -31,8 +30,7 @@ _ENCRYPTED = (
 
 def index_path(store: Store) -> str | None:
     """Return the file of a store's index, beside the store's own; None where the store is in no file."""
-    recorder = store.database.recorder
-    return f"{recorder.path}.search" if isinstance(recorder, RecorderOfFile) else None
+    return None if store.path is None else f"{store.path}.search"
 
 
 class SearchIndex:

@@ -12,7 +12,7 @@ from eventstore.log.database import start_after
 from eventstore.log.staging import staged_keys
 from eventstore.maintenance.backup import _stale
 from eventstore.recorders.base import Reader, Recorder, Transaction
-from eventstore.recorders.changes import NewForm, NewKey
+from eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
@@ -59,7 +59,7 @@ def position_of(recorder: Recorder, key: int, event_id: int) -> int | None:
     """The position of an event, as an idempotency key tells it."""
 
     def work(transaction: Transaction) -> int | None:
-        transaction.remember(key, f"position {event_id}", RecalledKey(event_id, 1))
+        transaction.change(key, RememberedKey(f"position {event_id}", RecalledKey(event_id, 1)))
         return transaction.recalled(key, f"position {event_id}", 1, exactly=True)[0][1].position
 
     return recorder.transact(work)
@@ -190,8 +190,8 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
     def work(transaction: Transaction) -> None:
         transaction.insert(key, [row(1)])
         transaction.begin(Beginning("c2", 1, SALT))
-        transaction.remember(key, "turn-1", RecalledKey(0, 1))
-        transaction.put_records("views", key, [Record(1, 1, None, b"x")])
+        transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1)))
+        transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")]))
         transaction.set_value("tracking app", str(1))
         raise RuntimeError("no")
 
@@ -319,8 +319,8 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
 
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
-    recorder.transact(lambda transaction: transaction.remember(key, "turn-1", RecalledKey(0, 1)))
-    recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"x")]))
+    recorder.transact(lambda transaction: transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1))))
+    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")])))
     while not recorder.transact(lambda transaction: transaction.delete(key, 2)):
         pass
     with recorder.read() as reader:
@@ -355,7 +355,7 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
 
 def test_records_of_a_discarded_staging_go_with_it(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
-    recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"")]))
+    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", [Record(1, 1, None, b"")])))
     recorder.transact(lambda transaction: transaction.delete(key, 10))
     with recorder.read() as reader:
         assert [each.projection for each in reader.records(key, None, 0, 99)] == []
@@ -363,7 +363,9 @@ def test_records_of_a_discarded_staging_go_with_it(recorder: Recorder):
 
 def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
     one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
-    recorder.transact(lambda transaction: transaction.remember(one, "turn-\udcff\0", RecalledKey(3, 2, b"proof")))
+    recorder.transact(
+        lambda transaction: transaction.change(one, RememberedKey("turn-\udcff\0", RecalledKey(3, 2, b"proof")))
+    )
     with recorder.read() as reader:
         assert recall(reader, one, "turn-\udcff\0") == RecalledKey(3, 2, b"proof")
         assert recall(reader, two, "turn-\udcff\0") is None
@@ -372,7 +374,7 @@ def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
 def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     records = [Record(version, 1, None if version == 3 else 3, b"%d" % version) for version in (3, 7, 9)]
-    recorder.transact(lambda transaction: transaction.put_records("views", key, records))
+    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", records)))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 2) is None
         assert record_at(reader, "views", key, 3) == records[0]
@@ -382,10 +384,10 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
         assert list(reader.records(key, "views", 3, 10)) == records[1:]
         assert list(reader.records(key, "views", 0, 2)) == records[:2]
     replaced = Record(7, 2, None, b"new")
-    recorder.transact(lambda transaction: transaction.put_records("views", key, [replaced]))
+    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", [replaced])))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 8) == replaced
-    recorder.transact(lambda transaction: transaction.put_records("views", key, (), replace_all=True))
+    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", (), replace_all=True)))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 1_000) is None
 
@@ -393,7 +395,9 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
 def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     for name in ("b", "a", "é", ""):
-        recorder.transact(lambda transaction, name=name: transaction.remember(key, name, RecalledKey(0, 1)))  # type: ignore[misc]
+        recorder.transact(
+            lambda transaction, name=name: transaction.change(key, RememberedKey(name, RecalledKey(0, 1)))
+        )  # type: ignore[misc]
     with recorder.read() as reader:
         assert list(remembered(reader, key, None, 3)) == [
             ("", RecalledKey(0, 1)),
@@ -503,8 +507,8 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
 
     def beside(transaction: Transaction) -> None:
         for k in (key, other):
-            transaction.remember(k, "turn-1", RecalledKey(0, 1))
-            transaction.put_records("views", k, [Record(1, 1, None, b"x")])
+            transaction.change(k, RememberedKey("turn-1", RecalledKey(0, 1)))
+            transaction.change(k, NewRecords("views", [Record(1, 1, None, b"x")]))
 
     recorder.transact(beside)
     receipt = erase(recorder, key)
@@ -526,8 +530,8 @@ def test_a_failed_erasure_is_taken_back(recorder: Recorder):
     key = begin(recorder, "c1", [row(0), row(1, structural=True)])
 
     def work(transaction: Transaction) -> None:
-        transaction.put_records("views", key, [Record(1, 1, None, b"x")])
-        transaction.remember(key, "turn-1", RecalledKey(0, 1))
+        transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")]))
+        transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1)))
         transaction.change(key, NewForm([row(1)._replace(body=b"other")]))
         transaction.change(key, Erasure(7, "", 2, b""))
         transaction.delete(key, 10)
@@ -546,7 +550,7 @@ def test_a_failed_erasure_is_taken_back(recorder: Recorder):
 
 def test_what_is_sound_is_purged_and_checked_without_a_finding(recorder: Recorder):
     begin(recorder, "c1", [row(0)])
-    assert recorder.purge() in (True, False)
+    assert recorder.compact(0) in (True, False)
     assert list(recorder.check()) == []
 
 

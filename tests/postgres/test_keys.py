@@ -268,14 +268,14 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
         with contextlib.ExitStack() as end:
 
             def encrypt_slowly(transaction: Any) -> None:
-                put_records = transaction.put_records
+                make = transaction.change
 
                 def put_late(*records: Any) -> None:
                     erasing = end.enter_context(in_thread(lambda: erase_rows(plain, key)))
                     until(lambda: waiters(postgres_server) or not erasing.is_alive())
-                    put_records(*records)
+                    make(*records)
 
-                transaction.put_records = put_late
+                transaction.change = put_late
                 change._change_some_records(transaction, codec, target, "p", -1)
 
             database.recorder.transact(encrypt_slowly)

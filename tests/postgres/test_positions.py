@@ -27,6 +27,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.recorders.base import Recorder, Transaction
+from eventstore.recorders.changes import RememberedKey
 from eventstore.recorders.errors import DataError
 from eventstore.recorders.postgres import PostgresRecorder, positions
 from eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
@@ -58,7 +59,7 @@ def position_of(store: Store, conversation: str, event_id: int) -> int | None:
     def work(transaction: Transaction) -> int | None:
         found = transaction.conversation(conversation)
         assert found is not None
-        transaction.remember(found.key, f"position {event_id}", RecalledKey(event_id, 1))
+        transaction.change(found.key, RememberedKey(f"position {event_id}", RecalledKey(event_id, 1)))
         return transaction.recalled(found.key, f"position {event_id}", 1, exactly=True)[0][1].position
 
     return recorder_of(store).transact(work)

@@ -146,10 +146,10 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
         erasing.join(timeout=1.5)
         assert erasing.is_alive()
         with pytest.raises(OperationalError, match=r"transactions that began before may still read \d+ deleted rows"):
-            store._recorder.purge()
+            store._recorder.compact(0)
     erasing.join(timeout=10)
     assert not erasing.is_alive()
-    store._recorder.purge()
+    store._recorder.compact(0)
 
 
 def test_what_others_delete_at_the_same_time_is_not_waited_for(url: str, store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -170,7 +170,7 @@ def test_what_others_delete_at_the_same_time_is_not_waited_for(url: str, store: 
         with monkeypatch.context() as patched:
             patched.setattr(vacuuming, "_one", lambda *asked: now if len(asked) == 2 else one(*asked))
             assert vacuuming.vacuum(connection, schema) == 0
-    recorder.purge()
+    recorder.compact(0)
 
 
 @pytest.mark.parametrize(

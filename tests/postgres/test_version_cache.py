@@ -33,6 +33,7 @@ from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Transaction
+from eventstore.recorders.changes import RememberedKey
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
@@ -315,7 +316,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
         def begin(transaction: Transaction) -> int:
             key = transaction.begin(Beginning("c1", 1, b"salt")).key
             transaction.insert(key, [row(0)])
-            transaction.remember(key, "k", RecalledKey(0, 1))
+            transaction.change(key, RememberedKey("k", RecalledKey(0, 1)))
             return key
 
         def recalled(transaction: Transaction) -> RecalledKey | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from eventstore.recorders.base import Only
 from eventstore.recorders.postgres.binary import BIGINT, BYTEA, array, bigint, smallint, text_bytes, to_text
 from eventstore.recorders.postgres.results import (
     TRUE,
@@ -27,7 +29,6 @@ from eventstore.recorders.types import (
     Ancestor,
     Conversation,
     ListedConversation,
-    Only,
     PlacedRow,
     RecalledKey,
     Record,
@@ -36,7 +37,7 @@ from eventstore.recorders.types import (
 )
 
 _NO_POSITION: Final = 2**63 - 1
-_ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}
+_ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows"}
 
 
 class PostgresReader:
@@ -82,10 +83,11 @@ class PostgresReader:
             result = self._ask(statement, text_bytes(start), bigint(limit))
         return [conversation_at(result, n) for n in range(result.ntuples)]
 
-    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
-        return self._whole(
-            rows_of(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit))), key
-        )
+    def rows(
+        self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
+    ) -> Sequence[Row]:
+        statement = _ROWS[only] if kind is None else f"rows_of_{kind}"
+        return self._whole(rows_of(self._ask(statement, bigint(key), bigint(start), bigint(stop), bigint(limit))), key)
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
         firsts = array(BIGINT, [bigint(interval[0]) for interval in intervals])
@@ -131,6 +133,10 @@ class PostgresReader:
             return str(integer_at(self._ask("last_position"), 0, 0))
         if name == "data_version":
             return str(integer_at(self._ask("data_version"), 0, 0))
+        if name == "trackings":
+            result = self._ask("trackings")
+            value = values(result)
+            return json.dumps([(to_text(value(n, 0)), unsigned(value(n, 1))) for n in range(result.ntuples)])
         if name == "key_ids":
             result = self._ask("key_ids")
             return b" ".join(values(result)(n, 0) for n in range(result.ntuples)).decode()
@@ -193,10 +199,6 @@ class PostgresReader:
             )
             for n in range(result.ntuples)
         ]
-
-    def trackings_behind(self, position: int) -> Sequence[str]:
-        result = self._ask("trackings_behind", bigint(position))
-        return [to_text(values(result)(n, 0)) for n in range(result.ntuples)]
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
@@ -19,6 +19,7 @@ from eventstore.recorders.base import PATIENCE_S, Transaction
 from eventstore.recorders.errors import (
     IntegrityError,
     InterfaceError,
+    NotSupportedError,
     OperationalError,
     ReadOnly,
     RecorderError,
@@ -46,7 +47,7 @@ _log = logging.getLogger("eventstore")
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""
-_PURGE_PAUSE_S: Final = 1.0
+_VACUUM_PAUSE_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
@@ -74,6 +75,7 @@ class PostgresRecorder:
     ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
     """
 
+    path: str | None = None
     on_server = True
 
     def __init__(
@@ -175,29 +177,33 @@ class PostgresRecorder:
         return self._retried(attempt)
 
     def value(self, name: str) -> str:
+        if name == "era":
+            return ""  # only the server knows whether others have committed
         return self.query(lambda reader: reader.value(name))
 
-    def era(self) -> int | None:
-        return None  # only the server knows whether others have committed
-
-    def purge(self) -> bool:
+    def compact(self, patience_s: float) -> bool:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
         its archive and in backups until these are deleted. Only a conversation whose key is erased is unreadable there.
 
         Return False where this role may not vacuum. Raises ``StillRead`` where an older transaction may still read
-        them. Cost: a look at every page of the tables that is not all visible, and at their indices.
+        them after ``patience_s`` seconds. Cost: a look at every page of the tables that is not all visible, and at
+        their indices.
         """
+        until = time.monotonic() + patience_s
         try:
-            readable = self._patiently(lambda connection: status.vacuum(connection, self._schema))
+            while readable := self._patiently(lambda connection: status.vacuum(connection, self._schema)):
+                if time.monotonic() >= until:
+                    raise StillRead(
+                        f"{self._server}: transactions that began before may still read {readable:,} deleted rows; try "
+                        f"again when they have ended"
+                    )
+                time.sleep(_VACUUM_PAUSE_S)  # each time costs something
         except status.MayNotVacuum:
             return False
-        if readable:
-            time.sleep(_PURGE_PAUSE_S)  # it will be asked again, and each time costs something
-            raise StillRead(
-                f"{self._server}: transactions that began before may still read {readable:,} deleted rows; try again "
-                f"when they have ended"
-            )
         return True
+
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> NoReturn:
+        raise NotSupportedError(f"{self._server} is not copied to {path}: pg_dump does it")
 
     def check(self) -> Iterator[str]:
         """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of

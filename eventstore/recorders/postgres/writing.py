@@ -28,7 +28,6 @@ from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
 from eventstore.recorders.types import (
-    HIDDEN_KEYS,
     Beginning,
     Conversation,
     Erasure,
@@ -170,7 +169,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         return True
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
-        if exactly and self._unchecked and not start.startswith(HIDDEN_KEYS):
+        if exactly and self._unchecked:
             # The conversation is as we left it. If the key exists, the writer that remembers it now is refused.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
@@ -206,6 +205,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case changes.NewContent(rows):
                 self._met.pop(key, None)
                 self._replace("redact_rows", key, rows, array(BYTEA, [row.proof for row in rows]))
+            case changes.RememberedKey(idempotency_key, recalled, again):
+                self._remember(key, idempotency_key, recalled, again)
+            case changes.NewRecords(projection, records, replace_all):
+                self._put_records(projection, key, records, replace_all)
             case changes.ForgottenKey(idempotency_key):
                 self._write("forget_key", bigint(key), text_bytes(idempotency_key))
             case changes.MoreRedactions(count):
@@ -245,7 +248,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._write("forget_records", bigint(key))
         return True
 
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
+    def _remember(self, key: int, idempotency_key: str, recalled: RecalledKey, again: bool) -> None:
         first_id, events, proof, _ = recalled
         if again:
             self._write("prove", bigint(key), text_bytes(idempotency_key), proof)
@@ -253,7 +256,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._taken_for_new.discard((key, idempotency_key))
         self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events), proof)
 
-    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
+    def _put_records(self, projection: str, key: int, records: Iterable[Record], replace_all: bool) -> None:
         if replace_all:
             self._write("delete_records", text_bytes(projection), bigint(key))
         for version, code, base, body, encoding, checksum, _ in records:

@@ -39,14 +39,3 @@ def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
 def mark_copy(connection: sqlite3.Connection) -> None:
     """Mark this file as a copy: its first writer then begins an epoch, even if the file gets the inode of its store."""
     connection.execute(SQL["set_file"], (_A_COPY,))
-
-
-def lost_after(connection: sqlite3.Connection, position: int) -> int | None:
-    """Return the last position before the epoch that began above ``position``, where another file gave ``position``
-    after the copy; None if this file gave it. Without an epoch, return the last position of all.
-    """
-    for name, last in connection.execute(SQL["epochs"]):
-        if int(last) < position < int(name.removeprefix(b"epoch ")):
-            return int(last)
-    last = a_position(connection.execute(SQL["last_position"]))
-    return last if position > last else None

@@ -47,10 +47,6 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
     return True
 
 
-def left_of_erased(reader: sqlite3.Connection) -> list[int]:
-    return [key for (key,) in reader.execute(SQL["left_of_erased"])]
-
-
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
     """Write the log back as far as readers and writers allow. Return its pages, and those that were written back."""
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError
+from eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError, NotSupportedError
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.sqlite.errors import is_ours, translate, translated
@@ -30,6 +30,7 @@ _NAME = "memory:"
 class MemoryRecorder:
     """A recorder on one connection, with one lock for all: a reader sees the store as it is while it holds the lock."""
 
+    path: str | None = None
     writable = True
     on_server = False
 
@@ -93,19 +94,29 @@ class MemoryRecorder:
 
     def value(self, name: str) -> str:
         with self._lock:
-            self._open()
-            facts = {"uuid": self._uuid, "data_version": str(self._commits), "bytes_pending": ""}  # none is on a disk
-            return facts[name] if name in facts else self._reader().value(name)
+            in_transaction = self._open().in_transaction
+            match name:
+                case "uuid":
+                    return self._uuid
+                case "data_version":
+                    return str(self._commits)
+                case "era":
+                    return "" if in_transaction else str(self._transaction.era)
+                case "bytes_pending":
+                    return ""  # none is on a disk
+            return self._reader().value(name)
 
-    def era(self) -> int | None:
-        with self._lock:
-            return None if self._open().in_transaction else self._transaction.era
+    def compact(self, patience_s: float) -> bool:
+        return True  # no bytes are on a disk
 
-    def purge(self) -> bool:
-        return True  # none is on a disk
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> NoReturn:
+        raise NotSupportedError(f"a store in memory is not copied to {path}: copy its histories to another store")
 
     def check(self) -> Iterator[str]:
         return iter(())  # nor are there files
+
+    def status(self) -> None:
+        return None
 
     def close(self) -> None:
         if mark_of(self._uuid) in INSIDE:

@@ -20,8 +20,6 @@ _PATIENCE_S: Final = 5.0
 class Forkable(Protocol):
     """An object with connections to a file."""
 
-    path: str
-
     def rest(self, patience_s: float) -> bool:
         """Close all connections and open none until ``resume``. Return False if some stay in use."""
 
@@ -40,6 +38,11 @@ _inherited: set[tuple[int, int]] = set()
 def watch(forkable: Forkable) -> None:
     """Close the connections of this object before every fork, for as long as it lives."""
     _watched.add(forkable)
+
+
+def refuse(path: str) -> None:
+    """Have this process never open a file: connections of its parent's threads are left half open."""
+    _inherited.add(identity(path))
 
 
 def check_not_inherited(path: str) -> None:
@@ -64,8 +67,6 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for forkable, rested in _resting.items():
-        if not rested:
-            _inherited.add(identity(forkable.path))
         forkable.renew_in_child(inherited=not rested)
     _resting.clear()
 

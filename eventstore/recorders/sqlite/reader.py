@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from eventstore.recorders.base import Only
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.statements import statements
 from eventstore.recorders.types import (
@@ -20,7 +22,6 @@ from eventstore.recorders.types import (
     Conversation,
     Erasure,
     ListedConversation,
-    Only,
     PlacedRow,
     RecalledKey,
     Record,
@@ -35,11 +36,7 @@ _FEW: Final = 16
 _id: Final = itemgetter(0)
 _new = tuple.__new__  # what Ancestor(...) calls, without the call around it
 _POSITION_MAX: Final = 2**63 - 1
-_ROWS: Final[dict[Only, str]] = {
-    "all": SQL["rows"],
-    "structural": SQL["structural_rows"],
-    "documents": SQL["documents_rows"],
-}
+_ROWS: Final[dict[Only, str]] = {"all": SQL["rows"], "structural": SQL["structural_rows"]}
 
 
 class SQLiteReader:
@@ -64,6 +61,12 @@ class SQLiteReader:
             return "" if found is None else str(found)
         if name == "last_position":
             return str(self._last_position())
+        if name == "trackings":
+            return json.dumps([(as_text(name), position) for name, position in self._execute(SQL["trackings"])])
+        if name == "left_of_erased":
+            return " ".join([str(key) for (key,) in self._execute(SQL["left_of_erased"])])
+        if name == "epochs":
+            return " ".join([f"{as_text(first)[6:]} {as_text(last)}" for first, last in self._execute(SQL["epochs"])])
         if name == "key_ids":
             # A damaged one names a key too: that none is in use would let plain text be written.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._execute(SQL["key_ids"]))
@@ -107,8 +110,11 @@ class SQLiteReader:
             rows = self._execute(SQL["staged_conversations" if staged else "conversations"], (bound(start), limit))
         return [self._found(row) for row in rows.fetchall()]
 
-    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
-        return self._whole(as_rows(self._execute(_ROWS[only], (key, start, stop, limit))), key)
+    def rows(
+        self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
+    ) -> Sequence[Row]:
+        statement = _ROWS[only] if kind is None else SQL[f"rows_of_{kind}"]  # such as rows_of_document_changes
+        return self._whole(as_rows(self._execute(statement, (key, start, stop, limit))), key)
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
         number = len(intervals)
@@ -201,9 +207,6 @@ class SQLiteReader:
             ))
             for key, name, created_at, encrypted, at, version, since, code, base, body, encoding, checksum in rows
         ]  # fmt: skip
-
-    def trackings_behind(self, position: int) -> Sequence[str]:
-        return [as_text(name) for (name,) in self._execute(SQL["trackings_behind"], (position,))]
 
     def _whole(self, rows: list[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
         """Return rows with their attachments; most rows have none."""

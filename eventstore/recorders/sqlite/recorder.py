@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
-from eventstore.recorders.errors import DatabaseError, ReadOnly
+from eventstore.recorders.errors import DatabaseError, ReadOnly, StillRead
 from eventstore.recorders.group_commit import CommitQueue
 from eventstore.recorders.nesting import INSIDE, mark_of, nested
-from eventstore.recorders.sqlite import epochs, maintenance, process_forks, schema
+from eventstore.recorders.sqlite import maintenance, process_forks, schema
 from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
@@ -72,7 +72,8 @@ class SQLiteRecorder:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._file = StoreFile(path)
-        self.path = self._file.path
+        self.path: str | None = self._file.path
+        self._path = self._file.path
         self.writable = writable
         self._durable = durable
         self._patience_s = patience_s
@@ -108,19 +109,22 @@ class SQLiteRecorder:
             return work(SQLiteReader(connection, self._file.check))
 
     def value(self, name: str) -> str:
+        if name == "era":
+            return self._era()
         if name == "data_version":
             return str(self._data_version())
         with _ReadTransaction(self, "read") as connection:
             return SQLiteReader(connection).value(name)
 
-    def era(self) -> int | None:
+    def _era(self) -> str:
         self._file.check_open()
         try:
             self._file.check()
         except BaseException as error:
-            raise_translated(error, f"read {self.path}")
+            raise_translated(error, f"read {self._path}")
             raise
-        return None if self._lock is None else self._writing.era()
+        era = None if self._lock is None else self._writing.era()
+        return "" if era is None else str(era)
 
     def _data_version(self) -> int:
         self._file.check_open()
@@ -133,13 +137,10 @@ class SQLiteRecorder:
                 # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
                 return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
         except BaseException as error:
-            raise_translated(error, f"read {self.path}")
+            raise_translated(error, f"read {self._path}")
             raise
 
     # -- the file as a whole ------------------------------------------------------------------------------------------
-
-    def purge(self) -> bool:
-        return self.value("bytes_pending") == ""
 
     def check(self) -> Iterator[str]:
         with _ReadTransaction(self, "check") as connection:
@@ -150,16 +151,8 @@ class SQLiteRecorder:
             maintenance.copy(connection, path, on_progress)
         return SQLiteRecorder(path, writable=False)
 
-    def lost_after(self, position: int) -> int | None:
-        with _ReadTransaction(self, "read") as connection:
-            return epochs.lost_after(connection, position)
-
-    def left_of_erased(self) -> Sequence[int]:
-        with _ReadTransaction(self, "read") as connection:
-            return maintenance.left_of_erased(connection)
-
     def compact(self, patience_s: float) -> bool:
-        with translated(f"compact {self.path}"):
+        with translated(f"compact {self._path}"):
             with self._alone() as connection:
                 pending = maintenance.rewrite(connection)
             until = time.monotonic() + patience_s
@@ -168,8 +161,14 @@ class SQLiteRecorder:
                     if maintenance.empty_log(connection, pending):
                         return True
                 if time.monotonic() >= until:
-                    return False
+                    raise StillRead(
+                        f"{self._path} is rewritten, but the deleted bytes are still in the files, because a reader "
+                        f"that was opened before is still open"
+                    )
                 time.sleep(_RETRY_S)
+
+    def status(self) -> None:
+        return None
 
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.
@@ -178,7 +177,7 @@ class SQLiteRecorder:
         does not end within the patience; the recorder then closes when that write ends.
         """
         if mark_of(self._database) in INSIDE:
-            raise nested(self.path)
+            raise nested(self._path)
         self._close_because("it was closed")
         self._checkpoints.stop(self._patience_s)
         self._close_poller()
@@ -206,6 +205,7 @@ class SQLiteRecorder:
 
     def renew_in_child(self, *, inherited: bool) -> None:
         if inherited:
+            process_forks.refuse(self._path)
             self._close_because("it was in use in another thread when this process was forked")
         if self._lock is not None:
             self._lock.renew_in_child()
@@ -235,7 +235,7 @@ class SQLiteRecorder:
             patience_s=self._patience_s,
             close_recorder=self._close_because,
         )
-        self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
+        self._queue = CommitQueue(self._writing, database=self._database, name=self._path, patience_s=self._patience_s)
 
     def _connect(self) -> sqlite3.Connection:
         return self._file.connect(self._open_reader)
@@ -247,21 +247,21 @@ class SQLiteRecorder:
         return self._file.connect(partial(open_writer, durable=self._durable, patience_s=self._patience_s))
 
     def _open(self, create: bool) -> None:
-        status = status_of(self.path)
-        check_is_file(self.path, status)
-        has_content = status is not None and not is_empty(self.path, status)
+        status = status_of(self._path)
+        check_is_file(self._path, status)
+        has_content = status is not None and not is_empty(self._path, status)
         if status is None or not status.st_size:
-            check_not_moved(self.path)
+            check_not_moved(self._path)
         if not create and status is not None and not has_content:
             raise DatabaseError(
-                f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'"
+                f"{self._path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'"
             )
         look = self._look() if has_content else None  # first: no file is made beside what is not a store
         if self.writable:
             if create and status is None:
-                status = create_private(self.path)
-            lock = WriteLock(self.path, self._patience_s)
-            self._database = _named(self.path, status)
+                status = create_private(self._path)
+            lock = WriteLock(self._path, self._patience_s)
+            self._database = _named(self._path, status)
             self._begin_writing(lock)
             self._lock = lock
         look = look or self._look()
@@ -269,9 +269,9 @@ class SQLiteRecorder:
         if is_current and (has_log or not self.writable):
             return
         if not self.writable:
-            raise DatabaseError(f"{self.path} is empty or of an older schema; {_TO_WRITE}, once")
+            raise DatabaseError(f"{self._path} is empty or of an older schema; {_TO_WRITE}, once")
         with self._alone() as connection:
-            schema.migrate(connection, self.path, self._file.inode)
+            schema.migrate(connection, self._path, self._file.inode)
         with self._readers.connection() as reader:  # opens the log that was made just now, while it has its name
             reader.execute("PRAGMA schema_version").fetchone()
 
@@ -282,16 +282,16 @@ class SQLiteRecorder:
         try:
             connection = self._connect()
         except sqlite3.OperationalError as error:
-            if self.writable and is_on_read_only_disk(self.path):  # SQLite says only that it cannot open the file
-                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
+            if self.writable and is_on_read_only_disk(self._path):  # SQLite says only that it cannot open the file
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self._path) from error
             raise
         try:
-            is_current = schema.is_current(connection, self.path)
+            is_current = schema.is_current(connection, self._path)
         except BaseException:
             connection.close()
             raise
         self._readers.add(connection)
-        return is_current, os.path.exists(f"{self.path}-wal")
+        return is_current, os.path.exists(f"{self._path}-wal")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
@@ -308,7 +308,7 @@ class SQLiteRecorder:
 
     def _refuse_to_write(self) -> NoReturn:
         self._file.check_open()
-        raise ReadOnly(f"{self.path} is open for reading only; {_TO_WRITE}")
+        raise ReadOnly(f"{self._path} is open for reading only; {_TO_WRITE}")
 
     def _close_because(self, reason: str) -> None:
         if self._file.closed_because is None:
@@ -341,7 +341,7 @@ class _ReadTransaction(Use):
         try:
             connection = self._readers.take(self)
             connection.execute("BEGIN")
-            check_unchanged(connection, recorder.path)
+            check_unchanged(connection, recorder._path)
         except BaseException as error:
             self._end(error)
             raise
@@ -358,11 +358,11 @@ class _ReadTransaction(Use):
                 self.connection.rollback()
         except BaseException as another:
             self._readers.give_back(self, sound=False)
-            raise_translated(another, f"{self._doing} {self._recorder.path}")
+            raise_translated(another, f"{self._doing} {self._recorder._path}")
             raise
         self._readers.give_back(self, sound=not isinstance(error, sqlite3.Error))
         if error is not None:
-            raise_translated(error, f"{self._doing} {self._recorder.path}")
+            raise_translated(error, f"{self._doing} {self._recorder._path}")
 
 
 def _named(path: str, status: os.stat_result | None) -> str:

@@ -7,7 +7,7 @@ that they left, so that an append after one of the same process need not ask for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, count, islice, repeat
 from operator import attrgetter
@@ -22,8 +22,6 @@ from eventstore.recorders.types import (
     Conversation,
     Erasure,
     Place,
-    RecalledKey,
-    Record,
     Row,
     unplaced,
 )
@@ -115,16 +113,29 @@ class SQLiteTransaction(SQLiteReader):
             self._execute(SQL["reserve_positions"], (position,))
 
     def change(self, key: int, change: changes.Change) -> None:
-        if type(change) is changes.NewMark:
-            self._execute(SQL["set_mark"], (change.mark, key))
-            self.era = next(_eras)
-            return
-        if type(change) is changes.Grown:
-            self._execute(SQL["grow_fork"], (key,))
-            return
-        if type(change) is changes.NewListing:
-            self._list_as(key, *change)
-            return
+        match change:
+            case changes.NewMark(mark):
+                self._execute(SQL["set_mark"], (mark, key))
+                self.era = next(_eras)
+            case changes.RememberedKey(idempotency_key, recalled, again):
+                first_id, events, proof, _ = recalled
+                if again:
+                    self._execute(SQL["prove"], (proof, key, bound(idempotency_key)))
+                else:
+                    self._execute(SQL["remember"], (key, bound(idempotency_key), first_id, events, proof))
+            case changes.NewRecords(projection, records, replace_all):
+                if replace_all:
+                    self._execute(SQL["delete_records"], (projection, key))
+                self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
+            case changes.NewListing(at, version, digests):
+                self._list_as(key, at, version, digests)
+            case changes.Grown():
+                self._execute(SQL["grow_fork"], (key,))
+            case _:
+                self._remake(key, change)
+
+    def _remake(self, key: int, change: changes.Change) -> None:
+        """Make a change that leaves bytes behind, or by which an earlier answer is wrong."""
         self.forget()
         self._leave_bytes()
         match change:
@@ -178,17 +189,6 @@ class SQLiteTransaction(SQLiteReader):
         ]
         self._executemany(SQL["redact_row" if redacted else "replace_row"], values)
         self._attach_again(key, rows)
-
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
-        if again:
-            self._execute(SQL["prove"], (recalled.proof, key, bound(idempotency_key)))
-        else:
-            self._execute(SQL["remember"], (key, bound(idempotency_key), *recalled[:3]))
-
-    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        if replace_all:
-            self._execute(SQL["delete_records"], (projection, key))
-        self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from eventstore import EventStoreError, Store
 from eventstore.maintenance.backup import Vacuumed
 from eventstore.maintenance.backup import vacuum as vacuum_store
-from eventstore.recorders.base import RecorderOfFile
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
@@ -55,7 +54,7 @@ def bytes_stay_pending(store: Store, pending: bool, done: str, *, no_vacuum: boo
     """Vacuum a store in a file, if bytes of what was erased are ``pending`` in it. Return whether they still are.
     ``done`` says what was erased, if the vacuum fails.
     """
-    if not pending or no_vacuum or not isinstance(store.database.recorder, RecorderOfFile):
+    if not pending or no_vacuum or store.path is None:
         return pending
     try:
         return vacuumed(store).bytes_pending

@@ -178,7 +178,7 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
 ORDER BY id LIMIT $4::bigint
 
--- name: documents_rows
+-- name: rows_of_document_changes
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND kind = 'document_changes'::bytea
 ORDER BY id DESC LIMIT $4::bigint
@@ -491,8 +491,8 @@ WITH RECURSIVE used (key_id) AS (
 )
 SELECT key_id FROM used WHERE key_id IS NOT NULL
 
--- name: trackings_behind
-SELECT application FROM {schema}.tracking GROUP BY application HAVING max(notification_id) < $1::bigint ORDER BY application
+-- name: trackings
+SELECT application, max(notification_id) FROM {schema}.tracking GROUP BY application ORDER BY application
 
 -- name: forget_tracking
 DELETE FROM {schema}.tracking WHERE application = $1::bytea

@@ -149,7 +149,7 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
--- name: documents_rows
+-- name: rows_of_document_changes
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
 FROM events INDEXED BY events_of_documents
 WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT ?
@@ -369,8 +369,8 @@ WITH RECURSIVE used (key_id) AS (
 )
 SELECT key_id FROM used WHERE key_id IS NOT NULL
 
--- name: trackings_behind
-SELECT application FROM tracking GROUP BY application HAVING max(notification_id) < ? ORDER BY application
+-- name: trackings
+SELECT application, max(notification_id) FROM tracking GROUP BY application ORDER BY application
 
 -- name: facts_to_salvage
 SELECT name, value FROM store WHERE name = 'event_bytes_max'
