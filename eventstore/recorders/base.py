@@ -91,9 +91,11 @@ class Reader(Protocol):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return those of these idempotency keys that are stored, each with its conversation.
+        """Return those of these idempotency keys that are stored, each with its conversation and the position of its
+        first event.
 
-        Without a conversation: those of all conversations, for keys that the schema has such an index for.
+        Without a conversation: those of all conversations, without positions, for keys that the schema has such an
+        index for.
         """
 
     def id_from(self, start: str) -> str | None:

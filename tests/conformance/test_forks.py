@@ -28,7 +28,6 @@ from eventstore.log.reading import reading
 from eventstore.log.row import border, link
 from eventstore.log.seal import WriteSettings
 from eventstore.maintenance import detach as detachment
-from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
@@ -161,7 +160,7 @@ def test_an_interrupted_erasure_with_forks_is_finished_when_it_is_run_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(staging, "CHUNK", 1)
-        patched.setattr(erasure.time, "sleep", interrupted)
+        patched.setattr(staging.time, "sleep", interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             erase(store, "c", reason="asked for", with_forks=True)
     assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [UNFINISHED]

@@ -291,21 +291,24 @@ WITH again AS (
 DELETE FROM {schema}.listed l USING again, generate_series(0, length(again.digests) / 16 - 1) n
 WHERE l.digest = substring(again.digests, 16 * n + 1, 16) AND l.at = again.at AND l.conversation = $1::bigint
 
--- name: recall
-SELECT k.first_id, k.events, k.proof, (
+-- part: recalled_key
+k.first_id, k.events, k.proof, (
     SELECT coalesce(e.position, (
         SELECT p.first_position + e.id - p.first_id FROM {schema}.publications p
         WHERE p.conversation = e.conversation AND p.first_id <= e.id ORDER BY p.first_id DESC LIMIT 1))
     FROM {schema}.events e WHERE e.conversation = k.conversation AND e.id = k.first_id)
-FROM {schema}.idempotency_keys k WHERE k.conversation = $1::bigint AND sha256(k.key) = sha256($2::bytea)
+FROM {schema}.idempotency_keys k WHERE k.conversation = $1::bigint
+
+-- name: recall
+SELECT {recalled_key} AND sha256(k.key) = sha256($2::bytea)
 
 -- name: recalled
 SELECT key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
 WHERE conversation = $1::bigint AND key >= $2::bytea ORDER BY key LIMIT $3::bigint
 
 -- name: recalled_among
-SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
-WHERE conversation = $1::bigint AND sha256(key) IN (SELECT sha256(name) FROM unnest($2::bytea[]) AS name)
+SELECT k.conversation, k.key, {recalled_key}
+    AND sha256(k.key) IN (SELECT sha256(name) FROM unnest($2::bytea[]) AS name)
 
 -- name: recalled_anywhere
 SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
