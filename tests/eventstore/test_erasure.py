@@ -168,7 +168,7 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
 
     with open_store(url) as store:
         with monkeypatch.context() as patched:
-            patched.setattr("eventstore.stored.staging.time.sleep", killed)
+            patched.setattr("eventstore.log.staging.time.sleep", killed)
             with pytest.raises(_Killed):
                 erase(store, "secret", reason="asked to")
         with pytest.raises(ConversationErased):
