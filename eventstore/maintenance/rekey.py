@@ -4,8 +4,8 @@ Each conversation is changed alone, in small transactions: first its key, so tha
 rows, then the records and idempotency keys beside them. Until the end, the conversation's mark says which rows may
 still be in the old form. Heads do not change. A change that was stopped resumes when it is run again.
 
-Before a row is changed, it is compared with its place in the hash chain. Before a transaction is committed, its rows
-are read back and compared with the former rows: a row that does not read the same is never replaced.
+Before a row is changed, it is compared with its place in the hash chain, and its new form with its former one: a row
+that would not read the same is never replaced.
 """
 
 from __future__ import annotations
@@ -255,8 +255,9 @@ class _Change:
                         changed.append((plain, new))
             if there != stop:
                 raise CorruptEvent(self._found.id, there, "it is missing")
+            self._check(target, changed)
             if changed or stop > codec.mark.pending_from:
-                replace = partial(self._replace, target=target, changed=changed, stop=stop)
+                replace = partial(self._replace, target=target, changed=[new for _, new in changed], stop=stop)
                 redactions = self._recorder.transact(replace)
                 if redactions != self._found.redactions:  # what was read may be redacted now: read it again
                     self._found = self._found._replace(redactions=redactions)
@@ -269,27 +270,25 @@ class _Change:
             if changed:
                 time.sleep(REST_S)
 
-    def _replace(
-        self, transaction: Transaction, target: RowCodec, changed: Sequence[tuple[Row, Row]], stop: int
-    ) -> int:
+    def _replace(self, transaction: Transaction, target: RowCodec, changed: Sequence[Row], stop: int) -> int:
         """Write rows in their new form, unless rows were redacted since they were read. Return how many are now."""
         found, mark = self._current(transaction)
         if found.redactions != self._found.redactions:
             return found.redactions
         if changed:
-            transaction.change(found.key, NewForm([new for _, new in changed]))
-            self._read_back(transaction, target, [plain for plain, _ in changed])
+            transaction.change(found.key, NewForm(changed))
         if target.data_key is not None and not self.damaged and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
         return found.redactions
 
-    def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
-        """Raise ``StoreUnusable``, which rolls the transaction back, unless the rows read as before."""
-        first, last = plain[0].id, plain[-1].id
-        wanted = {row.id: row._replace(checksum=0) for row in plain}
-        back = [row for row in transaction.rows(self._found.key, first, last + 1, last + 1 - first) if row[0] in wanted]
-        came = {row.id: row._replace(checksum=0) for row in target.decoded(back, self._database)}
-        if came != wanted:
+    def _check(self, target: RowCodec, changed: Sequence[tuple[Row, Row]]) -> None:
+        """Raise ``StoreUnusable`` unless rows in their new form read as before. Nothing is written then."""
+        back = target.decoded([new for _, new in changed], self._database)
+        if any(
+            one._replace(checksum=0) != plain._replace(checksum=0)
+            for one, (plain, _) in zip(back, changed, strict=True)
+        ):
+            first, last = changed[0][0].id, changed[-1][0].id
             raise StoreUnusable(
                 f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
                 f"they were not changed; run 'foldlog verify', and report this"
@@ -361,9 +360,9 @@ class _Change:
             (row, target.encoded_again(stored, row, codec, None, self._database))
             for stored, row in zip(some, codec.decoded(some, self._database), strict=True)
         ]
+        self._check(target, new)
         if new:
             transaction.change(found.key, NewForm([row for _, row in new]))
-            self._read_back(transaction, target, [row for row, _ in new])
         assert codec.data_key is not None  # otherwise nothing was pending
         past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))

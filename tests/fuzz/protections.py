@@ -218,9 +218,9 @@ PROTECTIONS = {
         f"{_REKEY} -k not_given and memory",
     ),
     "read-back": Protection(
-        "what is rewritten is read back before it is committed",
-        "eventstore:_Change._read_back",
-        Never("wanted"),
+        "a new form that does not read the same is not written",
+        "eventstore:_Change._check",
+        Never("back"),
         f"{_REKEY} -k taken_back and memory",
     ),
     "rekey-chain": Protection(
