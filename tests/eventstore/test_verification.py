@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from eventstore import CondensationRequest, Message, open_store
 from eventstore.log import row as hash_chain
 from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.types import Row, as_rows
+from foldlog.histories import Histories
 
 NAMES = ("a", "b")
 LENGTH = 12
@@ -317,15 +318,60 @@ def test_a_count_of_positions_that_is_a_text_is_found(path: Path):
     assert [str(each) for each in of_the_database.findings] == ["the number of recorded events cannot be read"]
 
 
+def test_an_index_with_an_entry_too_many_is_named(path: Path):
+    """The index still knows an event that the table no longer has, as after an interrupted repair."""
+    with index_described_as(path, f"id <> {LENGTH - 1}") as connection:
+        connection.execute(f"DELETE FROM events WHERE {of('a', LENGTH - 1)}")
+    assert "wrong # of entries in index events_by_id" in found(path)[""]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE listing SET at = at + 1",
+        "UPDATE listing SET version = version + 1",
+        "UPDATE listing SET digests = CAST(digests || zeroblob(16) AS BLOB)",
+        "UPDATE listing SET digests = randomblob(16)",
+        "UPDATE listed SET at = at + 1",
+        "DELETE FROM listed WHERE digest = zeroblob(16)",
+        "INSERT INTO listed SELECT randomblob(16), at, conversation FROM listing",
+        "INSERT INTO listed VALUES (zeroblob(16), 1, 99)",
+        "INSERT INTO listing VALUES (99, 1, 1, zeroblob(16))",
+    ],
+)
+def test_lists_that_contradict_their_conversations_are_found(path: Path, change: str):
+    with open_store(f"sqlite:///{path}") as store:
+        Histories(store).create("c", {"team": "red"})
+        assert len(Histories(store).recent().conversations) == len(NAMES) + 1
+    assert found(path) == {}
+    spoil(path, change)
+    (finding,) = found(path)[""]
+    assert "the lists of conversations by attribute and activity contradict" in finding
+
+
 def lose_entry(path: Path, event_id: int) -> None:
     """Take the entries of the events with this id out of their index, which the file does not say."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'").fetchone()[0]
         connection.execute("DROP INDEX events_by_id")
         connection.execute(f"{sql} WHERE id <> {event_id}")
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events_by_id'", (sql,))
-        connection.execute("PRAGMA writable_schema = RESET")
+        describe_index(connection, sql)
+
+
+@contextmanager
+def index_described_as(path: Path, where: str) -> Iterator[sqlite3.Connection]:
+    """Meanwhile the file says that the index of events has only those that fulfil a condition."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'").fetchone()[0]
+        describe_index(connection, f"{sql} WHERE {where}")
+        yield connection
+        describe_index(connection, sql)
+
+
+def describe_index(connection: sqlite3.Connection, sql: str) -> None:
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events_by_id'", (sql,))
+    connection.execute("PRAGMA writable_schema = RESET")
 
 
 @pytest.mark.parametrize("column", ["head", "kind", "body", "checksum", "recorded_at", "shown_before"])

@@ -79,6 +79,12 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     if lonely:
         yield f"{lonely} values that stood beside events belong to no event"
+    otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
+    if otherwise:
+        yield (
+            f"the lists of conversations by attribute and activity contradict the events of {otherwise} conversations; "
+            f"the events are not concerned, and a copy of the store ('foldlog copy') makes the lists again"
+        )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
         yield f"conversation {hidden!r} is hidden, as if it were still being imported, but it was visible before"

@@ -345,6 +345,19 @@ INSERT OR IGNORE INTO listed (digest, at, conversation) VALUES (?, ?, ?)
 -- name: delete_listed
 DELETE FROM listed WHERE digest = ? AND at = ? AND conversation = ?
 
+-- name: lists_that_contradict
+WITH entries AS (SELECT conversation, count(*) AS number FROM listed GROUP BY conversation)
+SELECT count(*) FROM (
+    SELECT l.conversation FROM listing l
+    LEFT JOIN conversations c ON c.key = l.conversation LEFT JOIN entries n ON n.conversation = l.conversation
+    WHERE c.key IS NULL OR c.erased_at IS NOT NULL OR coalesce(n.number, 0) <> length(l.digests) / 16
+    OR (l.version > coalesce(c.parent_version, 0) AND NOT EXISTS (
+        SELECT 1 FROM events e WHERE e.conversation = l.conversation AND e.id = l.version - 1 AND e.recorded_at = l.at
+    ))
+    UNION SELECT d.conversation FROM listed d LEFT JOIN listing l ON l.conversation = d.conversation
+    WHERE l.at IS NOT d.at OR instr(l.digests, d.digest) % 16 <> 1
+)
+
 -- name: delete_listing
 DELETE FROM listing WHERE conversation = ?
 
