@@ -107,11 +107,12 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
     return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
 
 
-def explain_difference(before: View, after: View, structural: Structural) -> Difference:
+def explain_difference(before: View, after: View, structural: Structural, structural_count: int) -> Difference:
     """Return what changed from one View to another, given the structural events of their conversation.
 
-    Cost: both Views, and the structural events between them, once, or twice where one is a retraction. For each of
-    these, the events of the first View that are not explained yet.
+    ``structural_count`` is the number of structural events between them. Cost: both Views, and the structural events
+    up to the one that removed the last of ``left``; all between the Views, once, or twice, where some are not
+    condensations. For each of these, the events of the first View that are not explained yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = tuple(event for event in before if event.id not in ids_after)
@@ -119,10 +120,12 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
     def between() -> Iterator[Event]:
         return takewhile(lambda one: one.id < after.version, structural(before.version))
 
-    summarized: Sequence[Summarized] | None = () if not left else _summarized(left, between())
+    # a retraction adds a structural event and no condensation
+    condensed_only = len(after.condensations) - len(before.condensations) == structural_count
+    summarized: Sequence[Summarized] | None = _summarized(left, between(), condensed_only) if left else ()
     if summarized is None:
         kept = intervals_kept(between(), after.version)
-        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)))
+        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)), condensed_only=True)
     return Difference(
         before=before.version,
         after=after.version,
@@ -132,9 +135,11 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
     )
 
 
-def _summarized(left: Sequence[Event], structural: Iterable[Event]) -> Sequence[Summarized] | None:
+def _summarized(
+    left: Sequence[Event], structural: Iterable[Event], condensed_only: bool
+) -> Sequence[Summarized] | None:
     """Return the condensations with a summary that forgot events in ``left``; None where a retraction is among the
-    structural events: it may have taken one of them back.
+    structural events: it may have taken one of them back. ``condensed_only``: none of them is.
     """
     summarized: list[Summarized] = []
     remaining = left
@@ -142,6 +147,8 @@ def _summarized(left: Sequence[Event], structural: Iterable[Event]) -> Sequence[
         if isinstance(action, Retraction):
             return None
         if not remaining:
+            if condensed_only:
+                break
             continue  # a retraction may come yet
         forgets = forgetting(action)
         taken = tuple(event for event in remaining if forgets(event))

@@ -200,12 +200,14 @@ class Views:
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
-        ``current`` raises. Cost: two Views, and the structural events in between.
+        ``current`` raises. Cost: two Views, and the structural events in between, where they all are condensations
+        only up to the one that removed the last event of ``left``.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
         def explained(reading: ReadTransaction) -> Difference:
-            return explain_difference(*views, partial(reading.structural_events, stop=after))
+            count = reading.structural_before(after) - reading.structural_before(before)
+            return explain_difference(*views, partial(reading.structural_events, stop=after), count)
 
         return self._store.query(conversation, explained)
 

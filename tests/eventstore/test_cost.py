@@ -136,7 +136,7 @@ def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], ste
     assert costs[1] <= TOLERANCE * costs[0], f"{costs[0]} instructions at {SHORT} events, {costs[1]} at {LONG}"
 
 
-def test_why_of_an_early_event_reads_the_revisions_and_not_the_condensations(stores: list[Store]):
+def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores: list[Store]):
     """Each condensation of the chain forgets the summary of the one before, down to the newest."""
     _, store = stores
     views = Views(store)
@@ -144,20 +144,20 @@ def test_why_of_an_early_event_reads_the_revisions_and_not_the_condensations(sto
     version = store.version("chain")
     with reading(store, "chain") as snapshot:
         before = Counting.steps
-        revisions = sum(1 for _ in snapshot.records("views"))
+        condensations = sum(1 for _ in snapshot.structural_events())
         once = Counting.steps - before
         answer = views.why("chain", 1)
         spent = Counting.steps - before - once
         before = Counting.steps
         last = views.why("chain", version - 2)
         of_the_last = Counting.steps - before
-    assert revisions == LONG // 5
+    assert condensations == LONG // 5
     assert answer.by is not None
     assert answer.by.id == 4
     assert answer.stands_in is not None
     assert answer.stands_in.summary_of == version - 1
     assert answer.stands_in == last.stands_in
-    assert spent - of_the_last <= TOLERANCE * once, f"{once} to read the revisions, {spent} to follow the event"
+    assert spent - of_the_last <= TOLERANCE * once, f"{once} to read the condensations, {spent} to follow the event"
 
 
 def test_a_difference_reads_the_condensations_that_took_something(stores: list[Store]):
