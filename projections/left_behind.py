@@ -1,13 +1,13 @@
 """Find the events that are left behind: they stay when a condensation forgets another part of their unit.
 
 ``left_behind_by_ids`` is the definition, applied to one condensation after the other. The forgotten events are nearly
-always one piece of the View, and then the open calls at its borders decide: ``left_behind_by_piece``. In a long fold
-only the events that are still shown at its end matter: ``Ties`` say whether they certainly shared no unit with others.
+always one piece of the View, and then the open calls at its borders decide: ``left_behind_by_piece``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 from eventstore import Action, Event, Observation
 from projections.units import UNSEEN, units
@@ -41,8 +41,7 @@ def left_behind_by_piece(events: Sequence[Event], left_behind: Set[int], start: 
     head, piece, tail = events[:start], events[start:stop], events[stop:]
     if left_behind:
         head, piece, tail = ([event for event in part if event.id not in left_behind] for part in (head, piece, tail))
-    is_bound = any(part and part[-1].stays_with_next for part in (head, piece))
-    answers = None if is_bound else _answers_parted(head, piece, tail)
+    answers = _answers_parted(head, piece, tail)
     if answers is None:
         return left_behind_by_ids(events, left_behind, {event.id for event in events[start:stop]})
     return answers
@@ -52,60 +51,71 @@ def _answers_parted(head: Sequence[Event], piece: Sequence[Event], tail: Sequenc
     """Return the ids of the observations in the tail for calls in the piece; None if other events may be left
     behind.
     """
-    open_calls = _OpenCalls()
-    if not open_calls.read(head, ()) or open_calls.waiting:
+    if (head and head[-1].stays_with_next) or (piece and piece[-1].stays_with_next):
+        return None
+    of_head = _read_calls(head, frozenset())
+    if of_head is None or of_head.waiting:
         return None  # the observation of a call in the head may be in the piece
     responses = {event.response_id for part in (head, tail) for event in part if type(event) is Action}
-    if not open_calls.read(piece, responses):
+    of_piece = _read_calls(piece, responses - {None})
+    if of_piece is None:
         return None
-    if open_calls.thinking and (_is_in_loop(head, piece) or _is_in_loop([*head, *piece], tail)):
+    thinking = of_head.thinking or of_piece.thinking
+    if thinking and (_is_in_loop(head, piece) or _is_in_loop([*head, *piece], tail)):
         return None
-    return open_calls.answers(tail) if open_calls.waiting else set()
+    return _answers(tail, of_piece.waiting) if of_piece.waiting else set()
 
 
-class _OpenCalls:
-    """Calls that wait for an observation, by call id or else by the action's id, while events are read in order."""
+class _Calls(NamedTuple):
+    """The calls of some events: those that wait for an observation at the end, by call id or else by the action's id,
+    and whether an action has thinking.
+    """
 
-    def __init__(self) -> None:
-        self.waiting: list[str | int | None] = []
-        self.thinking = False
+    waiting: list[str | int | None]
+    thinking: bool
 
-    def read(self, events: Sequence[Event], elsewhere: Collection[str | None]) -> bool:
-        """Return False if a response has calls elsewhere too, or an observation may belong to one of several calls."""
-        waiting = self.waiting
-        for event in events:
-            if type(event) is Action:
-                call_id, response_id = event.call_id, event.response_id
-                waiting.append(event.id if call_id is None else call_id)
-                if response_id is not None and response_id in elsewhere:
-                    return False
-                if event.thinking:
-                    self.thinking = True
-            elif type(event) is Observation:
-                call_id = event.call_id
-                call = event.cause if call_id is None else call_id
-                if call in waiting:
-                    waiting.remove(call)
-                elif call_id is None and self._may_wait_by_call_id():
-                    return False
-        return True
 
-    def answers(self, events: Sequence[Event]) -> set[int] | None:
-        """Return the ids of the observations of the calls that wait; None if one may belong to several calls."""
-        answers: set[int] = set()
-        for event in events:
-            if type(event) is Observation:
-                call = event.cause if event.call_id is None else event.call_id
-                if call in self.waiting:
-                    self.waiting.remove(call)
-                    answers.add(event.id)
-                elif event.call_id is None and self._may_wait_by_call_id():
-                    return None
-        return answers
+def _read_calls(events: Sequence[Event], elsewhere: Set[str | None]) -> _Calls | None:
+    """Return the calls of ``events``. Return None if one of their responses has calls elsewhere too, or an observation
+    may belong to one of several calls.
+    """
+    waiting: list[str | int | None] = []
+    thinking = False
+    for event in events:
+        if type(event) is Action:
+            call_id = event.call_id
+            waiting.append(event.id if call_id is None else call_id)
+            if event.response_id in elsewhere:
+                return None
+            if event.thinking:
+                thinking = True
+        elif type(event) is Observation:
+            call_id = event.call_id
+            call = event.cause if call_id is None else call_id
+            if call in waiting:
+                waiting.remove(call)
+            elif call_id is None and _may_wait_by_call_id(waiting):
+                return None
+    return _Calls(waiting, thinking)
 
-    def _may_wait_by_call_id(self) -> bool:
-        """Return whether an observation without a call id may belong to a call that waits by its call id."""
-        return any(isinstance(call, str) for call in self.waiting)
+
+def _answers(events: Sequence[Event], waiting: list[str | int | None]) -> set[int] | None:
+    """Return the ids of the observations of the calls that wait; None if one may belong to several calls."""
+    answers: set[int] = set()
+    for event in events:
+        if type(event) is Observation:
+            call = event.cause if event.call_id is None else event.call_id
+            if call in waiting:
+                waiting.remove(call)
+                answers.add(event.id)
+            elif event.call_id is None and _may_wait_by_call_id(waiting):
+                return None
+    return answers
+
+
+def _may_wait_by_call_id(waiting: Sequence[str | int | None]) -> bool:
+    """Return whether an observation without a call id may belong to a call that waits by its call id."""
+    return any(isinstance(call, str) for call in waiting)
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
