@@ -13,17 +13,18 @@ from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
 from eventstore.codec_json import size_of
 from eventstore.conversation import AnyVersion
-from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, InvalidEvent
+from eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
 from eventstore.events import NOT_RECORDED, Event, is_structural
 from eventstore.log import origins
 from eventstore.log.appending import Appending
 from eventstore.log.database import Database, behind, paged, translated, unavailable
+from eventstore.log.following import follow
 from eventstore.log.forking import begin_fork
 from eventstore.log.generation import Generation, tombstones_before
 from eventstore.log.importing import ingest
-from eventstore.log.pages import PAGE, pages, pages_back
+from eventstore.log.pages import PAGE, events_back, pages
 from eventstore.log.reading import HIDDEN_KEYS, ReadTransaction, find_begun, read_existing
-from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed, recorded
+from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.log.row import dense_events, from_microseconds
 from eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.log.writing import InlineProjection, WriteTransaction
@@ -151,9 +152,8 @@ class Store:
         erased while the events are read. Raises ``CorruptEvent`` where an event is missing or unreadable: a history is
         never returned incomplete without an error. Cost: the events yielded, read a page at a time.
         """
-        if reverse:
-            return chain.from_iterable(pages_back(self.database, conversation, *_range(start, stop)))
-        return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), ReadTransaction.page))
+        read = events_back if reverse else ReadTransaction.page
+        return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), read, reverse=reverse))
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the events that ``events`` yields, each with the store's clock when it was recorded."""
@@ -199,22 +199,7 @@ class Store:
         whole("after_position", after_position)
         if limit is not None:
             whole("limit", limit)
-        return self._follow(after_position, limit)
-
-    def _follow(self, after_position: int, limit: int | None) -> Iterator[Recorded]:
-        yielded = 0
-        while limit is None or yielded < limit:
-            size = PAGE if limit is None else min(PAGE, limit - yielded)
-            with translated():
-                page = self.database.followed(after_position, size)
-            for each in recorded(page):
-                if isinstance(each, CorruptEvent):
-                    raise each
-                yield each
-            if len(page) < size:
-                return
-            yielded += len(page)
-            after_position = page[-1].position
+        return follow(self.database, after_position, limit)
 
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.

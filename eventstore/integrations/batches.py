@@ -30,8 +30,9 @@ from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
 from eventstore.integrations.recorders import PollingSubscription
 from eventstore.integrations.tracking import StoreRecorder, errors_of_the_library
-from eventstore.log.database import Database, DecodedRow
-from eventstore.log.results import Recorded, recorded
+from eventstore.log.database import Database
+from eventstore.log.following import DecodedRow, followed, recorded
+from eventstore.log.results import Recorded
 
 BATCH_MAX = 1_000
 
@@ -161,7 +162,7 @@ class ConversationBatches(Conversations):
 class _BatchSubscription(PollingSubscription):
     def select(self, after: int | None) -> Sequence[Notification]:
         with errors_of_the_library():
-            rows = self.store_recorder.database.followed(after or 0, BATCH_MAX)
+            rows = followed(self.store_recorder.database, after or 0, BATCH_MAX)
         if not rows:
             return ()
         last = rows[-1]

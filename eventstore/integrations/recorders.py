@@ -21,7 +21,8 @@ from eventsourcing.persistence import (
 
 from eventstore import codec
 from eventstore.integrations.tracking import StoreRecorder, StoreTracking
-from eventstore.log.database import Database, DecodedRow
+from eventstore.log.database import Database
+from eventstore.log.following import DecodedRow, placed_rows
 from eventstore.log.reading import ReadTransaction
 from eventstore.log.row import chained, from_microseconds
 from eventstore.log.writing import WriteTransaction, begin_new
@@ -106,7 +107,7 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         selected: list[Notification] = []
         with self.recorder.read() as reader:
             while len(selected) < limit:
-                page = self.recorder.database.placed_rows(reader, after, _PAGE if topics else limit)
+                page = placed_rows(self.recorder.database, reader, after, _PAGE if topics else limit)
                 selected += [
                     notification
                     for notification in map(_notification, page)

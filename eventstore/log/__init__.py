@@ -6,13 +6,14 @@ keys            wrapping keys from the environment, and the data key of a conver
 reading, writing    a conversation in a transaction; inline projections
 appending       the work of an append, of one or of several in one transaction
 attributes      the attributes under which a conversation is listed: its record and its digests
-importing       write a history into one conversation: compare, stage, publish
+importing       write a history into one conversation: compare, stage, publish; after_receipts moves its ids
 staging         conversations that are invisible until they are published; rows deleted in small transactions
 origins         the index of imported events by the id of their source
 past, forking   the past of a fork, shared or copied; begin a fork
 generation      use the id of an erased conversation again
 redacted        the parts of an event that stay when its content is erased
 pages, moment   the events of a conversation, page by page; all conversations in a transaction
+following       the whole store in the order of positions
 results         the values that a store returns
 database        conversations, transactions and keys, found through a recorder
 known           the one cache of conversations; observers of appends

@@ -10,40 +10,29 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from eventstore.arguments import to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.log.keys import DataKey, DataKeys, KeyRing
 from eventstore.log.known import Known, KnownConversations
 from eventstore.log.past import KnownPasts
-from eventstore.log.row import NotAsWritten, checksum_seed, erasure_row, present
+from eventstore.log.row import NotAsWritten, checksum_seed, present
 from eventstore.log.seal import (
-    DAMAGED,
     EVENT_BYTES_MAX,
     NOTHING_PENDING,
     Mark,
     RowCodec,
     WriteSettings,
-    any_damaged,
     read_mark,
 )
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Erasure, Row
+from eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 
 _LIMIT = "event_bytes_max"
-
-
-class DecodedRow(NamedTuple):
-    """A row as it was given to the store, with its place in the whole store."""
-
-    position: int
-    conversation: str
-    row: Row
 
 
 class Database:
@@ -191,41 +180,6 @@ class Database:
         return self.settings.keys is None or codec.is_strict
 
     # -- rows ---------------------------------------------------------------------------------------------------------
-
-    def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
-        """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
-        placed = reader.placed_rows(after_position, limit)
-        of: dict[str, list[Row]] = {}
-        for _, conversation, row in placed:
-            if not isinstance(row, Erasure):
-                of.setdefault(conversation, []).append(row)
-        decoded = {
-            conversation: iter(self._decoded_of(reader, conversation, rows)) for conversation, rows in of.items()
-        }
-        return [
-            DecodedRow(
-                position,
-                conversation,
-                erasure_row(conversation, row) if isinstance(row, Erasure) else next(decoded[conversation]),
-            )
-            for position, conversation, row in placed
-        ]
-
-    def _decoded_of(self, reader: Reader, conversation: str, stored: Sequence[Row]) -> Sequence[Row]:
-        known = self.known.get(conversation)
-        if known is not None and self.lasts(known.codec):
-            rows = known.codec.decoded(stored, self)
-            if not any_damaged(rows):
-                return rows
-        found = self.find(reader, conversation)
-        if found is None:
-            problem = b"the conversation that it belongs to does not exist"
-            return [row._replace(encoding=DAMAGED, body=problem) for row in stored]
-        return self.codec_of(found).decoded(stored, self)
-
-    def followed(self, after_position: int, limit: int) -> Sequence[DecodedRow]:
-        """Read rows as ``placed_rows``, in a read transaction of its own."""
-        return self.recorder.query(partial(self.placed_rows, after_position=after_position, limit=limit))
 
     # -- the limit ----------------------------------------------------------------------------------------------------
 

@@ -22,30 +22,53 @@ _SHORT_PAGE = 64
 
 
 def pages(
-    database: Database, name: str, start: int, stop: int, read: Callable[[ReadTransaction, int, int], Iterable[T]]
+    database: Database,
+    name: str,
+    start: int,
+    stop: int,
+    read: Callable[[ReadTransaction, int, int], Iterable[T]],
+    *,
+    reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for each page. The first, often the only one, is read with the conversation."""
+    """Yield the results of ``read`` for each page, with ``reverse`` for the last page first. The first page, often the
+    only one, is read with the conversation, at once.
+    """
 
-    def opening(reading: ReadTransaction) -> tuple[Conversation, Iterable[T]]:
-        return reading.found, page(reading, start, reading.version)
+    def opening(reading: ReadTransaction) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
+        ranges = _ranges(start, min(stop, reading.version), reverse=reverse)
+        first = next(ranges, None)
+        return reading.found, ranges, () if first is None else read(reading, *first)
 
-    def following(reader: Reader, first: int) -> Iterable[T]:
-        return page(find_again(database, reader, found), first, found.version)
-
-    def page(reading: ReadTransaction, first: int, version: int) -> Iterable[T]:
-        end = min(first + PAGE, stop, version)
-        return read(reading, first, end) if first < end else ()
+    def following(reader: Reader, first: int, end: int) -> Iterable[T]:
+        return read(find_again(database, reader, found), first, end)
 
     def all_pages() -> Iterator[Iterable[T]]:
         yield opened
-        for first in range(start + PAGE, min(stop, found.version), PAGE):
+        for first, end in ranges:
             with _named(name, first):
-                following_page = database.query(partial(following, first=first))
-            yield following_page
+                page = database.query(partial(following, first=first, end=end))
+            yield page
 
     with _named(name, start):
-        found, opened = database.query(partial(read_existing, database, name, opening))
+        found, ranges, opened = database.query(partial(read_existing, database, name, opening))
     return all_pages()
+
+
+def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
+    """Return the events of a page, the newest first."""
+    return list(reading.page(start, stop))[::-1]
+
+
+def _ranges(start: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of pages. With ``reverse`` the first one is short: most callers need only the newest events."""
+    size = _SHORT_PAGE if reverse else PAGE
+    while start < stop:
+        if reverse:
+            yield max(start, stop - size), stop
+            stop, size = stop - size, min(4 * size, PAGE)
+        else:
+            yield start, min(start + size, stop)
+            start += size
 
 
 @contextmanager
@@ -57,29 +80,3 @@ def _named(conversation: str, first: int) -> Iterator[None]:
         if not is_damage(error.__cause__):
             raise
         raise CorruptEvent(conversation, first, f"it, or an event after it, cannot be read ({error})") from error
-
-
-def pages_back(database: Database, name: str, start: int, stop: int) -> Iterator[list[Event]]:
-    """Yield pages of events, newest first. The first page is short, and read at once with the conversation."""
-
-    def opening(reading: ReadTransaction) -> tuple[Conversation, list[Event]]:
-        return reading.found, page(reading, min(stop, reading.version), _SHORT_PAGE)
-
-    def following(reader: Reader, end: int, size: int) -> list[Event]:
-        return page(find_again(database, reader, found), end, size)
-
-    def page(reading: ReadTransaction, end: int, size: int) -> list[Event]:
-        first = max(start, end - size)
-        return list(reading.page(first, end))[::-1] if first < end else []
-
-    def all_pages() -> Iterator[list[Event]]:
-        read, size = opened, _SHORT_PAGE
-        while read:
-            yield read
-            if read[-1].id <= start:
-                return
-            size = min(4 * size, PAGE)
-            read = database.query(partial(following, end=read[-1].id, size=size))
-
-    found, opened = database.query(partial(read_existing, database, name, opening))
-    return all_pages()

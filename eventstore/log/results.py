@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore.errors import CorruptEvent
 from eventstore.events import Event
-from eventstore.log.database import DecodedRow
-from eventstore.log.row import PLAIN, event_of, events_of_rows, from_microseconds
+from eventstore.log.row import from_microseconds
 from eventstore.recorders.types import Conversation
 
-__all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed", "recorded"]
-
-_row = attrgetter("row")
+__all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
 
 
 class Recorded(NamedTuple):
@@ -93,19 +88,6 @@ class Ingested(NamedTuple):
 
     added: int
     version: int
-
-
-def recorded(placed: Sequence[DecodedRow]) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of these rows, and in the place of an unreadable event the ``CorruptEvent`` that names it."""
-    rows = list(map(_row, placed))
-    events = events_of_rows(rows) if rows and all(row.encoding == PLAIN for row in rows) else None
-    for number, (position, conversation, row) in enumerate(placed):
-        try:
-            event = event_of(conversation, row, position) if events is None else events[number]
-        except CorruptEvent as error:
-            yield error
-        else:
-            yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
 
 
 def listed(

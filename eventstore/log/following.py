@@ -1,0 +1,96 @@
+"""The whole store in the order of positions: rows, and the events that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from eventstore.errors import CorruptEvent
+from eventstore.log.database import Database, translated
+from eventstore.log.results import Recorded
+from eventstore.log.row import (
+    PLAIN,
+    erasure_row,
+    event_of,
+    events_of_rows,
+    from_microseconds,
+)
+from eventstore.log.seal import DAMAGED, any_damaged
+from eventstore.recorders.base import Reader
+from eventstore.recorders.types import Erasure, Row
+
+_PAGE = 1_000
+
+
+class DecodedRow(NamedTuple):
+    """A row as it was given to the store, with its place in the whole store."""
+
+    position: int
+    conversation: str
+    row: Row
+
+
+def follow(database: Database, after_position: int, limit: int | None) -> Iterator[Recorded]:
+    """Yield the events after a position, read a page at a time: see ``Store.follow``."""
+    while limit is None or limit > 0:
+        size = _PAGE if limit is None else min(_PAGE, limit)
+        with translated():
+            page = followed(database, after_position, size)
+        for each in recorded(page):
+            if isinstance(each, CorruptEvent):
+                raise each
+            yield each
+        if len(page) < size:
+            return
+        limit = None if limit is None else limit - size
+        after_position = page[-1].position
+
+
+def followed(database: Database, after_position: int, limit: int) -> Sequence[DecodedRow]:
+    """Read rows as ``placed_rows``, in a read transaction of its own."""
+    return database.recorder.query(partial(placed_rows, database, after_position=after_position, limit=limit))
+
+
+def placed_rows(database: Database, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
+    """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
+    placed = reader.placed_rows(after_position, limit)
+    of: dict[str, list[Row]] = {}
+    for _, conversation, row in placed:
+        if not isinstance(row, Erasure):
+            of.setdefault(conversation, []).append(row)
+    decoded = {name: iter(_decoded(database, reader, name, rows)) for name, rows in of.items()}
+    return [
+        DecodedRow(
+            position,
+            conversation,
+            erasure_row(conversation, row) if isinstance(row, Erasure) else next(decoded[conversation]),
+        )
+        for position, conversation, row in placed
+    ]
+
+
+def recorded(placed: Sequence[DecodedRow]) -> Iterator[Recorded | CorruptEvent]:
+    """Yield the events of these rows, and in the place of an unreadable event the ``CorruptEvent`` that names it."""
+    rows = [each.row for each in placed]
+    events = events_of_rows(rows) if rows and all(row.encoding == PLAIN for row in rows) else None
+    for number, (position, conversation, row) in enumerate(placed):
+        try:
+            event = event_of(conversation, row, position) if events is None else events[number]
+        except CorruptEvent as error:
+            yield error
+        else:
+            yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
+
+
+def _decoded(database: Database, reader: Reader, conversation: str, stored: Sequence[Row]) -> Sequence[Row]:
+    known = database.known.get(conversation)
+    if known is not None and database.lasts(known.codec):
+        rows = known.codec.decoded(stored, database)
+        if not any_damaged(rows):
+            return rows
+    found = database.find(reader, conversation)
+    if found is None:
+        problem = b"the conversation that it belongs to does not exist"
+        return [row._replace(encoding=DAMAGED, body=problem) for row in stored]
+    return database.codec_of(found).decoded(stored, database)
