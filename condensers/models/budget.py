@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
 from condensers.models.estimate import ESTIMATE
-from eventstore import Action, Message, SystemMessage
+from condensers.models.tokens import begins_reply
+from eventstore import SystemMessage
 from projections import View
 from projections.units import units
 
@@ -126,7 +127,7 @@ def _stands_alone(view: View) -> Callable[[int], bool]:
     message.
 
     This holds if no unit has events on both sides, except for a whole tool loop; if the same system prompt is sent; and
-    if the next event is the agent's, so that no two messages of the user are merged.
+    if a reply of the model comes next, so that no two messages of the user are merged.
     """
     events, fit = view.events, view.fit_positions
     found = units(events, view.left_behind)
@@ -144,7 +145,6 @@ def _stands_alone(view: View) -> Callable[[int], bool]:
         following = bisect_left(fit, length)
         if following == len(fit):
             return True
-        event = events[fit[following]]
-        return isinstance(event, Action) or (isinstance(event, Message) and event.source == "agent")
+        return begins_reply(events[fit[following]])
 
     return stands_alone

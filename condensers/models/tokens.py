@@ -11,11 +11,10 @@ import marshal
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate, compress, count
-from operator import ne
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-from eventstore import Action, Event, SystemMessage
+from eventstore import Action, Event, Message, SystemMessage
 from projections import Rendered, View
 from projections.messages import Dialect, rendered, says_something
 
@@ -94,15 +93,12 @@ _CONVERSATIONS_KEPT = 64
 
 
 class _Measured(NamedTuple):
-    """The counts of one View: its events, which of them are sent, how many tokens each adds to the prompt, and where
-    each call id appears first.
-    """
+    """The counts of one View: its events, which of them are sent, the sums of the prompt, and the ids of its calls."""
 
     events: tuple[Event, ...]
     fit: tuple[int, ...]
-    added: tuple[int, ...]
     sums: tuple[int, ...]
-    calls: Mapping[str, int]
+    call_ids: frozenset[str]
 
 
 class PromptSums:
@@ -117,9 +113,9 @@ class PromptSums:
         """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
 
         A message of several events counts at the last of them, and so do calls with their results. So the cost of a
-        tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: a
-        comparison for each event of the View, and the rendering of the events after the part that it shares with the
-        last View.
+        tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: the
+        rendering of the events after the last View, if this View goes on from it with a reply of the model; else of
+        all.
         """
         events, fit = view.events, view.fit_positions
         # Messages that go through litellm are counted in litellm's form.
@@ -128,21 +124,20 @@ class PromptSums:
         before = self._last.get(key)
         if before is not None and before.events is events:
             return before.sums
-        # A mask makes new, equal events at each step.
-        shared = _shared(before.events, events) if before is not None else 0
-        seam = _seam(before, view, shared) if before is not None else 0
-        added = [*before.added[:seam], *[0] * (len(events) - seam)] if before else [0] * len(events)
-        place = bisect_left(fit, seam)
-        opening = not any(added[at] and not isinstance(events[at], SystemMessage) for at in fit[:place])
-        for messages, position in _together(rendered(events, fit[place:], dialect, opening=opening)):
-            added[position] += self._counter.of(*messages)
         sent = (events[position] for position in fit)
         sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
-        frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
-        calls = _calls(events, before, shared)
-        measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)), calls)
-        self._keep(key, measured)
-        return measured.sums
+        sums: tuple[int, ...] = (self._counter.frame(offered_tools(view), beside_system=sent_system),)
+        start, call_ids = 0, frozenset[str]()
+        if before is not None and before.sums[0] == sums[0] and _goes_on(before, view):
+            start, sums, call_ids = len(before.events), before.sums, before.call_ids
+        added = [0] * (len(events) - start)
+        for messages, position in _together(
+            rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
+        ):
+            added[position - start] += self._counter.of(*messages)
+        sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
+        self._keep(key, _Measured(events, fit, sums, call_ids | _call_ids(events[start:])))
+        return sums
 
     def _keep(self, key: tuple[int, Dialect], measured: _Measured) -> None:
         with self._lock:
@@ -184,59 +179,37 @@ def _together(messages: Sequence[Rendered]) -> Iterator[tuple[list[dict[str, Any
         yield group, last
 
 
-def _seam(before: _Measured, view: View, shared: int) -> int:
-    """Find the last index at which both Views are rendered in two independent pieces, the first of them equal; else 0.
+def _goes_on(before: _Measured, view: View) -> bool:
+    """Return whether the prompt of ``view`` is that of the View before it, message for message, with further messages.
 
-    ``shared`` is the number of equal events at the beginning of both. At this index no call is split from its
-    observation; in both Views a call of the model begins the second piece, so no user messages are merged; and no call
-    of the second piece has an id of the first, which would be renamed.
+    The events of both are the same, and the same of them are sent, so their calls have their observations among them.
+    A reply of the model begins what is new, so no two messages of the user are merged, and none opens it. No new call
+    has the id of an earlier one, which would be renamed.
     """
-    events, fit = view.events, view.fit_positions
-    if shared == len(before.events) and before.fit == fit[: bisect_left(fit, shared)] and _begins(events, fit, shared):
-        seam = shared  # the same events of the last View are sent, so their calls have their observations among them
-    else:
-        sent_alike = fit[: _shared(before.fit, fit)]
-        earlier = view.cut_points[: bisect_left(view.cut_points, shared)]
-        seam = next((cut for cut in reversed(earlier) if _begins(events, sent_alike, cut)), 0)
-    met = before.calls
-    return 0 if any(met.get(call_id, seam) < seam for call_id in _call_ids(events[seam:])) else seam
+    events, fit, length = view.events, view.fit_positions, len(before.events)
+    place = bisect_left(fit, length)
+    return (
+        events[:length] == before.events
+        and fit[:place] == before.fit
+        and fit[place : place + 1] == (length,)
+        and begins_reply(events[length])
+        and any(count and not isinstance(event, SystemMessage) for event, count in _counted(before))
+        and before.call_ids.isdisjoint(_call_ids(events[length:]))
+    )
 
 
-def _begins(events: Sequence[Event], sent: Sequence[int], place: int) -> bool:
-    """Return whether a call of the model is at this place and is sent."""
-    if not _holds(sent, place):
-        return False
-    event = events[place]
-    return isinstance(event, Action) and event.source == "agent"
+def begins_reply(event: Event) -> bool:
+    """Return whether a message of the model begins with this event, so that the ones around it are not merged."""
+    is_sent = isinstance(event, Action) or (isinstance(event, Message) and says_something(event.content))
+    return is_sent and event.source == "agent"
 
 
-def _shared(some: Sequence[Any], others: Sequence[Any]) -> int:
-    """Return the number of equal items at the beginning. No bytecode is executed for an item."""
-    if others[: len(some)] == some:  # this does not look into items that are the same objects
-        return len(some)
-    return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
+def _counted(measured: _Measured) -> Iterator[tuple[Event, int]]:
+    for position in measured.fit:
+        yield measured.events[position], measured.sums[position + 1] - measured.sums[position]
 
 
-def _calls(events: Sequence[Event], before: _Measured | None, shared: int) -> Mapping[str, int]:
-    """Return where each call id appears first. Cost: the events after those of ``before``, if it continues them."""
-    start, calls = 0, dict[str, int]()
-    if before is not None and shared == len(before.events):
-        start, calls = shared, dict(before.calls)
-    for position, event in enumerate(events[start:], start):
-        for call_id in _call_ids((event,)):
-            calls.setdefault(call_id, position)
-    return calls
-
-
-def _holds(ascending: Sequence[int], number: int) -> bool:
-    place = bisect_left(ascending, number)
-    return place < len(ascending) and ascending[place] == number
-
-
-def _call_ids(events: Sequence[Event]) -> set[str]:
+def _call_ids(events: Sequence[Event]) -> frozenset[str]:
     """Return the ids of calls in messages: their own ids, or the ids that rendering gives them."""
-    ids = set()
-    for event in events:
-        if isinstance(event, Action):
-            ids |= {event.call_id or "", f"call_{event.id}"}
-    return ids - {""}
+    calls = [event for event in events if isinstance(event, Action)]
+    return frozenset(call_id for call in calls for call_id in (call.call_id, f"call_{call.id}") if call_id)

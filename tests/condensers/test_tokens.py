@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 import condensers.models.client
 import condensers.models.tokens
 from condensers.errors import TokensUnknown
-from condensers.models.budget import TokenBudget, start_of_tail_that_fits
+from condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
 from condensers.models.client import LLM, LLMConfig
 from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from projections import View
@@ -350,25 +349,6 @@ def test_a_step_renders_only_what_is_new(monkeypatch):
     assert asked == [4, *[2] * 98]
 
 
-def test_a_step_behind_a_mask_renders_only_what_is_new_and_what_was_masked_since(monkeypatch):
-    asked: list[int] = []
-    real = condensers.models.tokens.rendered
-
-    def watched(events, positions, *dialect, **how):
-        asked.append(len(positions))
-        return real(events, positions, *dialect, **how)
-
-    monkeypatch.setattr(condensers.models.tokens, "rendered", watched)
-    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
-    mask = ObservationMaskingCondenser(4)
-    events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
-    for n in range(2, 100, 2):
-        events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
-        events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
-        sums.of(mask.condense(View.from_events(events)))
-    assert max(asked[3:]) == 6
-
-
 def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
     sums = PromptSums(count)
@@ -390,6 +370,28 @@ def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_
     )
     assert len(view.to_messages()) == 2
     assert sums.of(view)[-1] == count.count(view.to_messages())
+
+
+@pytest.mark.parametrize("said", [" ", "done"])
+def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
+    count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
+    sums = PromptSums(count)
+    view = View.from_events([Message(source="user", content="do"), Action(source="user", tool="t", thought="look")])
+    for new in (Message(source="agent", content=said), Message(source="user", content="more")):
+        sums.of(view)
+        view = view.then([new])
+    assert sums.of(view)[-1] == count.count(view.to_messages())
+    counting = Scripted(count)
+    lengths = range(len(view) + 1)
+    exact = [count.count(view.with_events(view[:length]).to_messages()) for length in lengths]
+    assert tokens_of_beginnings(view, lengths, counting) == exact
+
+
+class Scripted:
+    """An agent's model with this counter."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.token_sums = PromptSums(counter).of
 
 
 def test_a_step_makes_one_call_of_the_counter():
