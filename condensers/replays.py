@@ -20,12 +20,10 @@ from condensers.errors import CondenserError, Failure, ModelCallFailed, NoConden
 from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
 from condensers.reports import Usage, reports_of
-from condensers.strategies.noop import NoOpCondenser
 from eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
 from projections import View
 from projections.intervals import contains
 from projections.retractions import intervals_kept
-from projections.v0_dialect import is_from_v0
 
 _CONDENSATIONS_MAX_A_TURN = 10
 
@@ -65,7 +63,7 @@ class Replay:
     """The figures of one strategy over a history. All ids are those of the history.
 
     ``declined``    how often a condensation was required and impossible
-    ``final``       the View at the end; None for a condenser that shows every event, where tokens are not counted
+    ``final``       the View at the end
     ``summarized``  events for which a summary stands in that View
     ``lost``        events that are forgotten and in no summary
     ``reports`` the reports of the condenser, with its model's usage and cost
@@ -74,7 +72,7 @@ class Replay:
     turns: Sequence[Turn]
     condensations: tuple[Made, ...]
     declined: int
-    final: View | None
+    final: View
     summarized: tuple[int, ...]
     lost: tuple[int, ...]
     reports: tuple[Report, ...]
@@ -158,11 +156,6 @@ class Replaying:
 
     def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._condenser, self._agent_llm = condenser, agent_llm
-        self._only_counts = type(condenser) is NoOpCondenser and agent_llm is None
-        """Whether only the size of the View matters, so that its events need not be kept. False for the V0 dialect, in
-        which a request may forget an event.
-        """
-        self._shown = 0
         self._response_id: str | None = None
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
@@ -187,14 +180,9 @@ class Replaying:
                 f"a replay cannot return to an earlier version, as retraction {event.id} does; leave out the events "
                 f"that it took back"
             )
-        if self._only_counts and not self._shown:
-            self._only_counts = not is_from_v0(event)
         if begins_a_turn(event, self._response_id):
             self._take_turn(event.id)
         self._response_id = event.response_id if isinstance(event, Action) else None
-        if self._only_counts:
-            self._shown += event.shown
-            return
         new_id = self._view.version
         cause = None if event.cause is None else self._new_ids.get(event.cause)
         self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
@@ -202,9 +190,6 @@ class Replaying:
 
     def _take_turn(self, event_id: int) -> None:
         """Condense as often as needed before the call of the model that gave the event with this id."""
-        if self._only_counts:
-            self._turns.append(Turn(event_id, self._shown, 0, None))
-            return
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
                 result, reports = self._condenser.step(self._view, counting(self._agent_llm))
@@ -276,7 +261,7 @@ class Replaying:
             turns=tuple(self._turns),
             condensations=tuple(self._made),
             declined=self._declined,
-            final=None if self._only_counts else self._view,
+            final=self._view,
             summarized=tuple(sorted(chain.from_iterable(self._summarized.values()))),
             lost=tuple(sorted(self._lost)),
             reports=tuple(self._reports),

@@ -85,22 +85,6 @@ PROTECTIONS = {
         Instead("_ROOM", "_ROOM = 5 / 8"),
         _SUMMARIZING,
     ),
-    "open-loop": Protection(
-        "a plan that has to do with the loop that later calls join is checked",
-        "condensers:_traces",
-        Instead(
-            "_open_loop",
-            """return _Traces(
-    frozenset(ids.union(call.id for call in touched)),
-    frozenset(call.call_id for call in touched) - {None},
-    frozenset(responses),
-    False,
-    _open_bond(view) != _open_bond(after),
-    any(event.id < 0 for event in (*view.events, *after.events)),
-)""",
-        ),
-        _PLANS,
-    ),
     "sent": Protection(
         "a plan holds if what stays is still sent",
         "condensers.plans:_check",
