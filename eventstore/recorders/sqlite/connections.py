@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import sqlite3
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from urllib.parse import quote_from_bytes
 
 from eventstore.recorders.base import PATIENCE_S
@@ -162,19 +161,6 @@ class ReaderPool:
         self._uses: set[Use] = set()
         self._resting = False
         self._closed = False
-
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        use, sound = Use(), False
-        try:
-            connection = self.take(use)
-            sound = True
-            yield connection
-        except sqlite3.Error:
-            sound = False
-            raise
-        finally:
-            self.give_back(use, sound=sound)
 
     def take(self, use: Use) -> sqlite3.Connection:
         """Give a connection to one thread, and note it in ``use`` at once: an exception of a signal handler may come

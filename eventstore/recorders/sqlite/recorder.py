@@ -228,12 +228,7 @@ class SQLiteRecorder:
 
     def _begin_writing(self, lock: WriteLock) -> None:
         self._writing = SQLiteWriting(
-            self._file,
-            lock,
-            self._checkpoints,
-            durable=self._durable,
-            patience_s=self._patience_s,
-            close_recorder=self._close_because,
+            self._file, lock, self._checkpoints, connect=self._connect_to_write, close_recorder=self._close_because
         )
         self._queue = CommitQueue(self._writing, database=self._database, name=self._path, patience_s=self._patience_s)
 
@@ -272,8 +267,8 @@ class SQLiteRecorder:
             raise DatabaseError(f"{self._path} is empty or of an older schema; {_TO_WRITE}, once")
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
-        with self._readers.connection() as reader:  # opens the log that was made just now, while it has its name
-            reader.execute("PRAGMA schema_version").fetchone()
+        with _ReadTransaction(self, "open"):
+            pass  # it opens the log that was made just now, while it has its name
 
     def _look(self) -> tuple[bool, bool]:
         """Return whether the file has the newest schema, and whether it has a log. Check the file on a reader's

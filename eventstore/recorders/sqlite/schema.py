@@ -19,9 +19,6 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
 
     Raises ``DatabaseError`` if the file is not a store of ours, or is of a newer schema.
     """
-    # These two may be of two moments: then another process migrates the file, and they are not what is expected.
-    if _number(connection) == NEWEST and has_our_mark(connection):
-        return True
     connection.execute("BEGIN")
     try:
         return checked_number(connection, path) == NEWEST
@@ -57,16 +54,14 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
         connection.rollback()  # where it was not committed
 
 
-def _number(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
     """Return the number of a file's schema, which is 0 for an empty file. Call it within a transaction.
 
     Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema.
     """
-    schema, application = _number(connection), connection.execute("PRAGMA application_id").fetchone()[0]
+    schema, application = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
+    )
     if application == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
         return 0
     if application != _APPLICATION_ID:
@@ -81,7 +76,7 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
             f"the header of {path} says that it has schema {schema}, and there is none below 1: the file is damaged; "
             f"restore a backup, or copy what is sound with 'foldlog salvage'"
         )
-    return schema
+    return int(schema)
 
 
 def _split(script: str) -> Iterator[str]:

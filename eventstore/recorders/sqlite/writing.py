@@ -8,14 +8,13 @@ import struct
 import threading
 from collections.abc import Callable
 from copy import copy
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from eventstore.recorders.sqlite import epochs
 from eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
-from eventstore.recorders.sqlite.connections import check_unchanged, open_writer
+from eventstore.recorders.sqlite.connections import check_unchanged
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -42,7 +41,8 @@ in the log.
 class SQLiteWriting:
     """The part of a SQLite file that the commit queue needs.
 
-    ``close_recorder`` is called with the reason when the file can no longer be written.
+    ``connect`` opens a connection that writes. ``close_recorder`` is called with the reason when the file can no longer
+    be written.
     """
 
     def __init__(
@@ -51,8 +51,7 @@ class SQLiteWriting:
         lock: WriteLock,
         checkpoints: LogCheckpoints,
         *,
-        durable: bool,
-        patience_s: float,
+        connect: Callable[[], sqlite3.Connection],
         close_recorder: Callable[[str], None],
     ) -> None:
         self._file = file
@@ -60,8 +59,7 @@ class SQLiteWriting:
         self._lock = lock
         self.release = lock.release
         self._checkpoints = checkpoints
-        self._durable = durable
-        self._patience_s = patience_s
+        self._connect = connect
         self._close_recorder = close_recorder
         self._stage = _NONE
         self._changes = 0
@@ -191,8 +189,7 @@ class SQLiteWriting:
 
     def open(self) -> sqlite3.Connection:
         """Open the connection that writes. The write lock is held."""
-        opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
-        connection = self._file.connect(opened)
+        connection = self._connect()
         self._transaction = SQLiteTransaction(connection)
         self._left, self._pages = None, 0
         self._index = self._file.index_of_log()
