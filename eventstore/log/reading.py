@@ -17,8 +17,8 @@ from eventstore.events import DocumentChanges, Event
 from eventstore.log.database import NOBODYS, Database, start_after, translated
 from eventstore.log.past import Segment, past_of, within
 from eventstore.log.results import Border
-from eventstore.log.row import beginning_with_an_event, dense_events, event_of, not_erased, sound
-from eventstore.log.seal import RowCodec, any_damaged, dense_events_of, events_of_stored, joined
+from eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
+from eventstore.log.seal import RowCodec, any_damaged, joined
 from eventstore.recorders.base import Only, Reader
 from eventstore.recorders.types import Conversation, RecalledKey, Record, Row
 
@@ -161,7 +161,7 @@ class ReadTransaction:
         if last < self._begins:
             return next(self.events(last))
         rows = self._reader.rows(self.found.key, last, stop, 1)
-        (event,) = dense_events_of(self._codec(), self._database, rows, last, stop)
+        (event,) = dense_events(self.conversation, self._decoded(rows), last, stop)
         self._beside[last] = rows[0], event
         return event
 
@@ -173,9 +173,6 @@ class ReadTransaction:
         stored = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
-        events = events_of_stored(stored, [self._codec()], [len(stored)], self._database)
-        if events is not None and list(map(_id_of, stored)) == list(range(start - 1, stop)):
-            return events[1:]
         return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]], beside: int | None = None) -> list[Event]:
@@ -194,14 +191,12 @@ class ReadTransaction:
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
         stored, ids, codecs, numbers = self._shown_rows(asked, beside)
-        events = events_of_stored(stored, codecs, numbers, self._database)
-        if events is None:
-            rows = iter(stored)
-            events = [
-                event_of(self.conversation, row)
-                for codec, number in zip(codecs, numbers, strict=True)
-                for row in codec.decoded(list(islice(rows, number)), self._database)
-            ]
+        rows = iter(stored)
+        parts = [
+            codec.decoded(list(islice(rows, number)), self._database)
+            for codec, number in zip(codecs, numbers, strict=True)
+        ]
+        events = list(events_of(self.conversation, joined(parts, self._database)))
         befores = list(map(_shown_before, stored))
         if beside is not None and beside in ids:
             place = ids.index(beside)
@@ -230,9 +225,7 @@ class ReadTransaction:
             start, end, codec = max(start, part.start), min(stop, part.stop), part.codec
             while expected < all_of_them:
                 stored = self._reader.rows(part.key, start, end, page, "structural")
-                events: Iterable[Event] | None = events_of_stored(stored, [codec], [len(stored)], self._database)
-                if events is None:
-                    events = (event_of(self.conversation, row) for row in codec.decoded(stored, self._database))
+                events = events_of(self.conversation, codec.decoded(stored, self._database))
                 for event, before_it in zip(events, map(_structural_before, stored), strict=True):
                     if before_it != expected:
                         raise CorruptEvent(self.conversation, start, _HIDDEN)
@@ -391,7 +384,7 @@ class ReadTransaction:
         if start < self._begins:
             return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
         rows = self._reader.rows(self.found.key, start, stop, stop - start)
-        return dense_events_of(self._codec(), self._database, rows, start, stop)
+        return dense_events(self.conversation, self._decoded(rows), start, stop)
 
     def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""

@@ -13,25 +13,20 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args, overload
 
 from eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
 from eventstore.errors import InvalidOption, install_command
-from eventstore.events import Event
 from eventstore.log.keys import DataKey, KeyRing
 from eventstore.log.row import (
     COMMITMENT_BYTES,
     PLAIN,
     SALT_BYTES,
     NotAsWritten,
-    are_sound,
     checksum_seed,
-    dense_events,
-    events_of_rows,
     pack,
     record_checksum,
     unsound,
@@ -302,27 +297,6 @@ class RowCodec(NamedTuple):
         ]
         return _Decompressed(decrypted, limit) if any(row.encoding > PLAIN for row in decrypted) else decrypted
 
-    def bodies(self, sound: Sequence[Row], limit: Limit) -> list[bytes] | None:
-        """Return the plain bodies of rows that have their checksums; None where a row needs ``decoded``: it has
-        attachments, or is not as it was written. Decompressed, they take no more memory together than one event may.
-        """
-        key, room, bodies = self.data_key, limit.bytes_max, []
-        encrypted = PLAIN if key is None else ENCRYPTED
-        try:
-            for row in sound:
-                how, body = row.encoding ^ encrypted, row.body
-                if how & ~_HOW_COMPRESSED:
-                    return None
-                if key is not None:
-                    body = key.decrypt(body, _place_of_row(row))
-                if how:
-                    body = decompressed(how, body, room)
-                    room -= len(body)
-                bodies.append(body)
-        except NotAsWritten:
-            return None
-        return bodies
-
     def encoded(self, rows: Sequence[Row], compression: Compression | None, limit: Limit) -> Sequence[Row]:
         """Return plain rows as they are stored, with checksums. A body over the limit is not compressed, because a
         reader would refuse it.
@@ -377,9 +351,8 @@ class RowCodec(NamedTuple):
             bodies = self.data_key.encrypt_all(bodies, map(_place_of_row, stored))
         if any(beside):
             bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
-        return with_checksums(
-            self.checksum_seed, [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
-        )
+        columns = [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
+        return with_checksums(self.checksum_seed, columns)
 
     # -- what stands beside bodies ------------------------------------------------------------------------------------
 
@@ -444,12 +417,8 @@ class RowCodec(NamedTuple):
                 return row._replace(encoding=encoding & ~ENCRYPTED, body=body)
             if key is not None and not self.mark.expects(row.id):
                 return _damaged(row, _NOT_ENCRYPTED)
-            if not isinstance(row.body, bytes):
-                return _damaged(row, "its body is a number")
         except NotAsWritten as error:
             return _damaged(row, str(error))
-        except (TypeError, AttributeError, struct.error):  # only where the checksum was not asked
-            return _damaged(row, "a column is of another type")
         return row
 
     # -- records ------------------------------------------------------------------------------------------------------
@@ -559,8 +528,6 @@ def _decompressed(row: Row, limit: Limit) -> Row:
         return row._replace(encoding=PLAIN, body=_decompressed_body(row.encoding, row.body, limit))
     except NotAsWritten as error:
         return _damaged(row, str(error))
-    except TypeError:  # only where the checksum was not asked
-        return _damaged(row, "a column is of another type")
 
 
 def _decompressed_body(how: int, stored: bytes, limit: Limit) -> bytes:
@@ -573,8 +540,6 @@ def _decompressed_body(how: int, stored: bytes, limit: Limit) -> bytes:
 
 
 _encoding = attrgetter("encoding")
-_data_key, _seed, _id = attrgetter("data_key"), attrgetter("checksum_seed"), attrgetter("id")
-_new = tuple.__new__  # what Row(...) calls, without the call around it
 _body = attrgetter("body")
 
 
@@ -607,37 +572,3 @@ def _place_of_record(projection: str, record: Record) -> bytes:
 def _place_of_key(idempotency_key: str, recalled: RecalledKey) -> bytes:
     name = idempotency_key.encode("utf-8", "surrogatepass")
     return b"key\0%b%b%b" % (_key_columns(recalled.first_id, recalled.events), _length(len(name)), name)
-
-
-def events_of_stored(
-    rows: Sequence[Row], codecs: Sequence[RowCodec], numbers: Sequence[int], limit: Limit | None = None
-) -> list[Event] | None:
-    """Return the events of stored rows, each with its time; None where a row needs ``event_of``.
-
-    ``numbers`` say how many of them, in their order, were written with each codec. All must be what was written,
-    without attachments. With ``limit``, rows are decrypted and decompressed, all at once; without it, they must be
-    plain. Cost: a checksum each.
-    """
-    are_plain = not any(map(_data_key, codecs)) and not any(map(_encoding, rows))
-    seeds = chain.from_iterable(map(repeat, map(_seed, codecs), numbers))
-    if (limit is None and not are_plain) or not are_sound(seeds, rows):
-        return None
-    if are_plain or limit is None:
-        return events_of_rows(rows)
-    bodies: list[bytes] = []
-    for codec_of_some, number in zip(codecs, numbers, strict=True):
-        some = codec_of_some.bodies(rows[len(bodies) : len(bodies) + number], limit)
-        if some is None:
-            return None
-        bodies += some
-    return events_of_rows(rows, bodies)
-
-
-def dense_events_of(codec: RowCodec, limit: Limit, stored: Sequence[Row], start: int, stop: int) -> Iterable[Event]:
-    """Return the events ``start`` to ``stop``, made of a recorder's rows for these ids. Iterating raises
-    ``CorruptEvent`` where an event is missing or unreadable.
-    """
-    events = events_of_stored(stored, [codec], [len(stored)])
-    if events is not None and list(map(_id, events)) == list(range(start, stop)):
-        return events
-    return dense_events(codec.conversation, codec.decoded(stored, limit), start, stop)

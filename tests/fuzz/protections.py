@@ -48,12 +48,6 @@ PROTECTIONS = {
         Instead("row", "return [place for place, row in enumerate(rows) if False]"),
         _DAMAGE,
     ),
-    "checksums-at-once": Protection(
-        "… also of a fork, where rows of several conversations are checked at once",
-        "eventstore:events_of_stored",
-        Part("are_sound"),
-        "tests/eventstore/test_forks.py -k is_not_shown",
-    ),
     "counts": Protection(
         "rows of a View count on",
         "eventstore:ReadTransaction._check_that_all_are_there",
