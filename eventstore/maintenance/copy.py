@@ -18,7 +18,7 @@ from eventstore.log.importing import CHUNK as CHUNK
 from eventstore.log.importing import StagedWriter, chunked, stored_rows
 from eventstore.log.past import Link, follows, links_of
 from eventstore.log.reading import ReadTransaction, find_again
-from eventstore.log.row import PLAIN, checksum, checksum_seed, from_microseconds, is_redacted, link_of, not_erased
+from eventstore.log.row import PLAIN, checksum_seed, from_microseconds, is_redacted, link_of, not_erased, with_checksums
 from eventstore.log.seal import RowCodec
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
@@ -257,7 +257,6 @@ def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
 def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
     """Return the rows with their counts and checksums, after checking that each fits its head."""
     head = copied.head
-    seed = checksum_seed(copied.id)
     expected, shown, structural = copied.version, copied.shown, copied.structural
     sound = []
     for row in rows:
@@ -271,7 +270,6 @@ def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> 
             raise CorruptEvent(
                 copied.id, row.id, "its head is not the head of the copied event: one of the two was changed"
             )
-        row = row._replace(shown_before=shown, structural_before=structural)
-        sound.append(row._replace(checksum=checksum(seed, *row[:-1])))
+        sound.append(row._replace(shown_before=shown, structural_before=structural))
         expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural
-    return sound
+    return with_checksums(checksum_seed(copied.id), sound)

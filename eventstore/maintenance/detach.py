@@ -12,7 +12,7 @@ from functools import partial
 from eventstore.errors import CorruptEvent
 from eventstore.log.database import Database
 from eventstore.log.past import links_of
-from eventstore.log.row import checksum, checksum_seed, not_erased, sound
+from eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
 from eventstore.log.staging import REST_S
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Transaction
@@ -39,17 +39,16 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
     if found is None or found.parent is None:
         return None
     begins = found.begins
-    there = {row[0] for row in transaction.rows(found.key, start, min(start + _CHUNK, begins), _CHUNK)}
     stop = min(start + _CHUNK, begins)
+    there = {row.id for row in transaction.rows(found.key, start, stop, _CHUNK)}
     writing = WriteTransaction(transaction, found, database)
     if start < stop:
         rows = writing.rows(start, stop, stop - start)
         if [row.id for row in rows] != list(range(start, stop)):
             raise CorruptEvent(fork, start, f"this event, or one up to {stop - 1}, is missing")
-        seed = checksum_seed(fork)
         missing = [sound(fork, row) for row in rows if row.id not in there]
         if missing:
-            writing.insert_past([row._replace(checksum=checksum(seed, *row[:-1])) for row in missing])
+            writing.insert_past(with_checksums(checksum_seed(fork), missing))
         writing.end()
         return stop
     for part in writing.past:

@@ -222,16 +222,22 @@ def _findings(
     yield from chain.findings
     copied = found.begins if found.parent is not None else (found.parent_version or 0)
     yield from _of_receipts(database, found.key, chain.receipts, copied)
-    for version, head in kept:
+    for version, _ in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
             yield of_all(f"{problem} {found.version:,}")._replace(of_head=True)
-        elif version in chain.wanted and not chain.findings:
-            problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-            yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
+    yield from _of_heads(chain, found.version)
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+
+
+def _of_heads(chain: Pass, stop: int) -> Iterator[VerifyFinding]:
+    """Yield the published heads up to a version that were not found, unless another finding explains it."""
+    for version, head in chain.wanted.items():
+        if version <= stop and not chain.findings:
+            problem = f"at version {version} its head is not the one that was published: its history was rewritten"
+            yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
 
 
 def _of_receipts(database: Database, key: int, receipts: Receipts, start: int) -> Iterator[VerifyFinding]:
@@ -306,10 +312,7 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
         _later_receipts(database, part, ancestor.version, chain.receipts)
         copied = 0 if ancestor.parent is not None else ancestor.parent_version or 0
         yield from _of_receipts(database, part.key, chain.receipts, max(part.start, copied))
-        for version, head in chain.wanted.items():
-            if not chain.findings:
-                problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-                yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
+        yield from _of_heads(chain, part.stop)
 
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:

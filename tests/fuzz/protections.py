@@ -74,8 +74,8 @@ PROTECTIONS = {
     ),
     "published": Protection(
         "… with those that were published",
-        "eventstore:_findings",
-        Never("wanted"),
+        "eventstore:_of_heads",
+        Never("findings"),
         _VERIFICATION,
     ),
     "cut": Protection(
