@@ -19,11 +19,10 @@ version does not know is kept whole, as an ``UnknownEvent``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from operator import eq
 from reprlib import repr as short
-from typing import Any, ClassVar, Final, Literal, NamedTuple, SupportsIndex, get_args, overload
+from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -261,7 +260,7 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 _TUPLE_MAX = 10_000
-"""A range of more ids than this is not expanded to a tuple."""
+"""A range of more ids than this stays a ``range``, which does not keep them in memory."""
 
 
 class EventIds(tuple[int, ...]):
@@ -279,63 +278,10 @@ class EventIds(tuple[int, ...]):
         return tuple.__hash__(self)
 
 
-class IdRange(Sequence[int]):
-    """All ids from ``start`` to ``end``, both inclusive, as a sequence that does not keep them in memory.
-
-    There may be any number of them. It equals a list or a tuple of the same ids. Slices are tuples.
-    """
-
-    __slots__ = ("_ids",)
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, start: int, end: int) -> None:
-        self._ids = range(start, max(start, end + 1))
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __bool__(self) -> bool:
-        return bool(self._ids)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._ids)
-
-    def __reversed__(self) -> Iterator[int]:
-        return reversed(self._ids)
-
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, int) and value in self._ids  # of other values a range compares each id
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> int | tuple[int, ...]:
-        return tuple(self._ids[index]) if isinstance(index, slice) else self._ids[index]
-
-    def index(self, value: Any, *bounds: int) -> int:
-        if value not in self:
-            raise ValueError(f"{value!r} is not among the ids {self!r}")
-        return super().index(value, *bounds) if bounds else self._ids.index(value)
-
-    def count(self, value: Any) -> int:
-        return int(value in self)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, IdRange):
-            return self._ids == other._ids
-        if not isinstance(other, list | tuple):
-            return NotImplemented
-        number = self._ids.stop - self._ids.start  # ``len`` refuses more than a machine word holds
-        return number == len(other) and all(map(eq, self._ids, other))
-
-    def __repr__(self) -> str:
-        return f"IdRange({self._ids.start}, {self._ids.stop - 1})"
-
-
-def ids_of_range(start: int, end: int) -> EventIds | IdRange:
+def ids_of_range(start: int, end: int) -> Sequence[int]:
     """Return the ids from ``start`` to ``end``, both inclusive; none, if the range runs backwards."""
-    return EventIds(range(start, end + 1)) if end - start < _TUPLE_MAX else IdRange(start, end)
+    ids = range(start, end + 1)
+    return EventIds(ids) if end - start < _TUPLE_MAX else ids
 
 
 class Forgotten(NamedTuple):
@@ -356,7 +302,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     Give either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or ``forgotten_events_start_id``
     and ``forgotten_events_end_id``, both inclusive. The form that was given is stored. A reader always gets the ids as
-    ``forgotten_event_ids``, also of a range: a tuple, or for many ids a sequence that does not keep them in memory.
+    ``forgotten_event_ids``, also of a range: a tuple, or a ``range`` of more than 10,000 ids.
     ``summary`` and ``summary_offset``, its index in the View after forgetting, come together or not at all.
     ``metadata`` tells how the condensation was made: reason, model, tokens, cost, latency.
 
