@@ -123,7 +123,7 @@ execute("BEGIN IMMEDIATE")""",
     "log-in-commits": Protection(
         "where the thread that writes the log back fails, SQLite does it in a commit",
         "eventstore:SQLiteWriting.open",
-        Instead("wal_autocheckpoint", 'self.connection.execute("PRAGMA wal_autocheckpoint = 0")'),
+        Instead("wal_autocheckpoint", 'connection.execute("PRAGMA wal_autocheckpoint = 0")'),
         "tests/eventstore/test_checkpoints.py -k no_thread",
     ),
     "log-keeps-up": Protection(

@@ -109,36 +109,27 @@ class SQLiteRecorder:
             return work(SQLiteReader(connection, self._file.check))
 
     def value(self, name: str) -> str:
-        if name == "era":
-            return self._era()
-        if name == "data_version":
-            return str(self._data_version())
-        with _ReadTransaction(self, "read") as connection:
-            return SQLiteReader(connection).value(name)
-
-    def _era(self) -> str:
+        if name not in ("era", "data_version"):
+            with _ReadTransaction(self, "read") as connection:
+                return SQLiteReader(connection).value(name)
         self._file.check_open()
         try:
             self._file.check()
-        except BaseException as error:
+            if name == "data_version":
+                return str(self._data_version())
+            era = None if self._lock is None else self._writing.era()
+            return "" if era is None else str(era)
+        except BaseException as error:  # as ``translated``, without a generator for what is asked often
             raise_translated(error, f"read {self._path}")
             raise
-        era = None if self._lock is None else self._writing.era()
-        return "" if era is None else str(era)
 
     def _data_version(self) -> int:
-        self._file.check_open()
-        try:
-            with self._polling:
-                if self._poller is None:
-                    self._poller = self._connect()
-                    self._pollers += 1
-                self._file.check()
-                # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
-                return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
-        except BaseException as error:
-            raise_translated(error, f"read {self._path}")
-            raise
+        with self._polling:
+            if self._poller is None:
+                self._poller = self._connect()
+                self._pollers += 1
+            # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
+            return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
 
     # -- the file as a whole ------------------------------------------------------------------------------------------
 
