@@ -20,16 +20,11 @@ from eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from eventstore.events import (
     ATTRIBUTES,
     NOT_RECORDED,
-    Action,
-    Annotation,
     CondensationAction,
     CondensationSummary,
     DocumentChanges,
     Event,
-    Message,
-    Observation,
     Retraction,
-    SystemMessage,
     summary_id,
     summary_of,
 )
@@ -47,9 +42,6 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 
 _RULED: Final = (CondensationAction, CondensationSummary, DocumentChanges, Retraction)
 """The kinds that have rules of their own."""
-UNRULED: Final = frozenset({SystemMessage, Message, Action, Observation, Annotation})
-"""Kinds without rules of their own: where their events have no ids and no causes, only the expected version is checked.
-"""
 
 
 class State(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
-from operator import attrgetter
-from typing import Final, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -13,16 +13,14 @@ from eventstore.codec import Encoded
 from eventstore.codec_json import size_of
 from eventstore.conversation import (
     ANY_VERSION,
-    UNRULED,
     AnyVersion,
     Append,
     State,
-    check_version,
     decide,
     summaries_named,
 )
 from eventstore.errors import CorruptEvent, IdempotencyConflict
-from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
+from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.log import origins
 from eventstore.log.attributes import list_again
 from eventstore.log.database import Database, translated
@@ -30,7 +28,7 @@ from eventstore.log.generation import Generation, find_meant
 from eventstore.log.reading import ReadTransaction
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.results import Recorded
-from eventstore.log.row import dense_events, event_of, from_microseconds, numbered, stored_event_of, with_times
+from eventstore.log.row import dense_events, event_of, from_microseconds, stored_event_of, with_times
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed
@@ -39,9 +37,6 @@ from eventstore.values.outcome import Outcome
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
-_what_matters = attrgetter("event.__class__", "event.id", "event.cause", "body.__class__")
-_WITHOUT_RULES: Final = frozenset((kind, NOT_RECORDED, None, bytes) for kind in UNRULED)
-"""The values of ``_what_matters`` for events that have no rules. They are numbered once they are committed."""
 
 
 class Appending(Struct, eq=False):
@@ -63,7 +58,7 @@ class Appending(Struct, eq=False):
     """The key of the conversation that it appends to, where a generation did not know it."""
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-        database, batch, version, writing, new, decided = self.database, self.batch, 0, None, None, None
+        database, batch, version, writing, new = self.database, self.batch, 0, None, None
         found, replaces = find_meant(database, transaction, self.conversation, self.generation)
         if found is not None:
             self.met, version = found.key, found.version
@@ -79,10 +74,7 @@ class Appending(Struct, eq=False):
             if not new.batch:
                 return tuple
             batch = new.batch
-        if batch and _WITHOUT_RULES.issuperset(map(_what_matters, batch)):
-            check_version(State(self.conversation, version), self.expected_version)
-        else:
-            decided = self._decided(version, batch, self.expected_version, writing, checks_documents=True)
+        decided = self._decided(version, batch, self.expected_version, writing, checks_documents=True)
         now = database.now()
         if writing is None:
             begun = begin_new(transaction, database, self.conversation, now, replaces=replaces)
@@ -92,14 +84,14 @@ class Appending(Struct, eq=False):
             writing.remember(self.idempotency_key, RecalledKey(version, len(batch)))
         if new is not None:
             new.remember(writing, version, begins=version == 0)
-        if decided is not None:
-            with_times(decided, from_microseconds(recorded_at))
-            self.project(writing, decided)
-            for event in decided:
-                if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
-                    list_again(writing, event.changed[ATTRIBUTES].get("value"))
+        moment = from_microseconds(recorded_at)
+        with_times(decided, moment)
+        self.project(writing, decided)
+        for event in decided:
+            if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
+                list_again(writing, event.changed[ATTRIBUTES].get("value"))
         writing.end()
-        return partial(_recorded, place, self.conversation, version, recorded_at, batch, decided)
+        return partial(_recorded, place, self.conversation, moment, decided)
 
     def recorded(self, recorded: Callable[[], tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
         """Return the recorded events: now that they are committed, they have their positions."""
@@ -177,17 +169,8 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     return isinstance(event, CondensationAction) and event.summary is not None
 
 
-def _recorded(
-    place: Place,
-    conversation: str,
-    version: int,
-    recorded_at: int,
-    batch: Sequence[Encoded],
-    decided: Sequence[Event] | None,
-) -> tuple[Recorded, ...]:
-    """Return the events as recorded; those without rules now get their ids and times."""
-    moment = from_microseconds(recorded_at)
-    events = numbered(batch, version, moment) if decided is None else decided
+def _recorded(place: Place, conversation: str, moment: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
+    """Return committed events with their positions."""
     return tuple([_new(Recorded, (n, conversation, moment, event)) for n, event in enumerate(events, place())])
 
 
