@@ -12,6 +12,7 @@ from eventstore import (
     CorruptEvent,
     EventStoreError,
     HistoryDiverged,
+    InvalidArgument,
     InvalidEvent,
     Store,
     VersionConflict,
@@ -112,7 +113,7 @@ def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
             rest.skip()
             if rest.given_up is None:
                 return copying.end()
-    except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, VersionConflict) as error:
+    except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidArgument, InvalidEvent, VersionConflict) as error:
         rest.skip()
         if rest.given_up is None:
             return Problem(what.id, _problem(error))

@@ -33,9 +33,11 @@ from eventstore import (
 )
 from eventstore.log import row as hash_chain
 from eventstore.log.database import Database
+from eventstore.log.staging import staged_keys
 from eventstore.maintenance.copy import Copied, read_for_copy
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
+from eventstore.recorders.types import Beginning
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
 
 NAMES = ["c1", " ", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
@@ -379,11 +381,34 @@ def test_an_edited_event_is_a_problem_of_its_conversation_alone(
 def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are_right(
     target: Store, archive: Path, changes: dict[str, Any]
 ):
+    (problem,) = problems(target, forged(archive, "c1", changes))
+    assert problem.conversation == "c1"
+    assert "conversation 'c1', event 2:" in problem.problem
+
+
+def test_an_archive_that_somebody_made_up_brings_in_no_conversation_without_an_id(target: Store, archive: Path):
+    (problem,) = problems(target, forged(archive, "", {}))
+    assert (problem.conversation, "is empty" in problem.problem) == ("", True)
+    assert len(names(target)) == 7
+
+
+def test_what_a_killed_import_left_of_a_conversation_is_discarded(target: Store, archive: Path):
+    recorder = target.database.recorder
+    killed = Beginning("long", 5, bytes(32), staged=True)
+    recorder.transact(lambda transaction: transaction.begin(killed))
+    assert problems(target, archive) == []
+    assert recorder.query(lambda reader: staged_keys(reader, "long")) == []
+    assert target.version("long") == 2_500
+
+
+def forged(archive: Path, name: str, changes: dict[str, Any]) -> Path:
+    """The archive with a history that somebody made up: event 2 is changed, and all heads are right."""
     lines = lines_of(archive)
     start = next(n for n, line in enumerate(lines) if line.startswith(b'{"conversation":"c1"'))
     made_up = [json.loads(line) for line in lines[start : start + 5]]
     salt = bytes.fromhex(made_up[0]["salt"])
-    head = hash_chain.seed("c1", salt)
+    head = hash_chain.seed(name, salt)
+    made_up[0]["conversation"] = name
     for line in made_up[1:]:
         line.update(changes if line["event"] == 2 else {})
         body = json.dumps(line["body"]).encode()
@@ -396,10 +421,7 @@ def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are
         line["head"] = head.hex()
     made_up[0]["head"] = head.hex()
     lines[start : start + 5] = [json.dumps(line).encode() + b"\n" for line in made_up]
-    rewrite(archive, lines)
-    (problem,) = problems(target, archive)
-    assert problem.conversation == "c1"
-    assert "conversation 'c1', event 2:" in problem.problem
+    return rewrite(archive, lines)
 
 
 @pytest.mark.parametrize(
