@@ -241,13 +241,10 @@ class Replaying:
         action = replace(condensation.action, id=self._view.version)
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
-        gone = [event.id for event in before if event.id not in still_shown]
-        forgotten = [self._summarized.pop(summary) for summary in gone if summary < 0]
-        together = max(forgotten, key=len, default=[])  # the longest list is not copied
-        for others in forgotten:
-            if others is not together:
-                together += others
-        together += [self._old_ids[event_id] for event_id in gone if event_id >= 0]
+        together: list[int] = []
+        for event in before:
+            if event.id not in still_shown:
+                together += self._summarized.pop(event.id) if event.id < 0 else [self._old_ids[event.id]]
         if action.summary is None:
             self._lost += together
         else:
