@@ -267,7 +267,8 @@ class _Folding:
     def __init__(self, start: ViewState) -> None:
         self._start = start.items
         self._added: list[Event] = []
-        self._changed: _Changed | None = None
+        self._changed: list[Event] | None = None
+        self._ids: list[int] = []
         self._requested = start.unhandled_condensation_request
         self._left_behind = start.left_behind
         self._register = start.register
@@ -275,14 +276,15 @@ class _Folding:
         self.condensations: list[CondensationAction] = []
 
     @property
-    def _items(self) -> _Changed:
-        """The items as lists of their own. They do not exist while events are only added to the end."""
+    def _items(self) -> list[Event]:
+        """The items as a list of its own, beside their ids. There is none while events are only added to the end."""
         if self._changed is None:
-            self._changed = _Changed([*self._start, *self._added])
+            self._changed = [*self._start, *self._added]
+            self._ids = [event.id for event in self._changed]
         return self._changed
 
     def state(self, version: int) -> ViewState:
-        items = self._start.plus(self._added) if self._changed is None else Items(self._changed.events)
+        items = self._start.plus(self._added) if self._changed is None else Items(self._changed)
         return ViewState(version, items, self._requested, self._left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event], places: Sequence[int]) -> None:
@@ -298,7 +300,8 @@ class _Folding:
         if self._changed is None:
             self._added += events
         else:
-            self._changed.add(events)
+            self._changed += events
+            self._ids += _ids_of(events)
 
     def _fold_in(self, event: Event) -> None:
         """Fold in one event that does more than add itself to the end of the View."""
@@ -324,11 +327,16 @@ class _Folding:
 
     def _condense(self, action: CondensationAction) -> None:
         if self._register is not None:
-            self._changed = _Changed(insert_register(self._items.events, self._register))
+            self._insert(self._register.offset, self._register.summary)
             self._register = None
-        self._forget(_named_places(action, self._items.ids))
+        items = self._items
+        self._forget(_named_places(action, self._ids), items)
         if action.summary is not None and action.summary_offset is not None:
-            self._items.insert(clamp(action.summary_offset), summary_event(action))
+            self._insert(clamp(action.summary_offset), summary_event(action))
+
+    def _insert(self, offset: int, summary: CondensationSummary) -> None:
+        self._items.insert(offset, summary)
+        self._ids.insert(offset, summary.id)
 
     def _condense_from_v0(self, action: CondensationAction) -> None:
         self._entomb(action)
@@ -337,49 +345,31 @@ class _Folding:
 
     def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
         self._tomb = entomb(self._tomb, event)
-        self._forget(find_buried(self._tomb, self._items.events))
+        self._forget(find_buried(self._tomb, self._items), self._items)
 
-    def _forget(self, places: Sequence[int]) -> None:
+    def _forget(self, places: Sequence[int], items: list[Event]) -> None:
         """Remove the items at ascending places."""
         if not places:
             return
-        events = self._items.events
-        shown = events if self._register is None else insert_register(events, self._register)
-        gone = self._items.remove(places)
-        self._left_behind = left_behind_after(shown, self._left_behind, places[0], gone)
-
-
-class _Changed:
-    """The items of a View that change, and their ids."""
-
-    def __init__(self, events: list[Event]) -> None:
-        self.events = events
-        self.ids = [event.id for event in events]
-
-    def add(self, events: Sequence[Event]) -> None:
-        """Add shown events, whose ids ascend."""
-        self.events += events
-        if events and events[-1].id - events[0].id == len(events) - 1:
-            self.ids += range(events[0].id, events[-1].id + 1)
-        else:
-            self.ids += [event.id for event in events]
-
-    def insert(self, place: int, event: Event) -> None:
-        self.events.insert(place, event)
-        self.ids.insert(place, event.id)
-
-    def remove(self, places: Sequence[int]) -> Sequence[Event]:
-        """Remove the items at ascending places, and return them. The list of events is replaced, not changed."""
-        events, start, stop = self.events, places[0], places[-1] + 1
+        start, stop = places[0], places[-1] + 1
         if len(places) == stop - start:
-            self.events = events[:start] + events[stop:]
-            del self.ids[start:stop]
-            return events[start:stop]
-        gone = [events[place] for place in places]
-        ids = {event.id for event in gone}
-        self.events = [event for event in events if event.id not in ids]
-        self.ids = [event.id for event in self.events]
-        return gone
+            gone = items[start:stop]
+            self._changed = items[:start] + items[stop:]
+            del self._ids[start:stop]
+        else:
+            gone = [items[place] for place in places]
+            ids = {event.id for event in gone}
+            self._changed = [event for event in items if event.id not in ids]
+            self._ids = [event.id for event in self._changed]
+        shown = items if self._register is None else insert_register(items, self._register)
+        self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
+
+
+def _ids_of(events: Sequence[Event]) -> Sequence[int]:
+    """Return the ids of events, which ascend. Where none is missing, no event is looked at."""
+    if events and events[-1].id - events[0].id == len(events) - 1:
+        return range(events[0].id, events[-1].id + 1)
+    return [event.id for event in events]
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
