@@ -14,6 +14,7 @@ knows of Views or models.
 from eventstore.codec_json import said
 from eventstore.conversation import ANY_VERSION, AnyVersion
 from eventstore.documents.changes import DELETED, Documents
+from eventstore.documents.listing import RecentConversation, RecentConversations, recent_conversations
 from eventstore.documents.values import newest_value, newest_values
 from eventstore.errors import (
     CannotRedact,
@@ -68,12 +69,15 @@ from eventstore.events import (
 from eventstore.log.generation import Generation
 from eventstore.log.keys import KeyRing
 from eventstore.log.moment import Moment, beginning_with, query_all
-from eventstore.log.origins import FoundEvent
+from eventstore.log.origins import FoundEvent, find
 from eventstore.log.reading import ReadTransaction
 from eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
-from eventstore.log.seal import EVENT_BYTES_MAX
+from eventstore.log.row import from_microseconds
+from eventstore.log.seal import EVENT_BYTES_MAX, Compression
 from eventstore.log.writing import InlineProjection, Record, WriteTransaction
+from eventstore.maintenance.status import confirm, lost_after
 from eventstore.opening import open_store, restore_store
+from eventstore.recorders.types import Conversation
 from eventstore.recorders.urls import as_url, without_password
 from eventstore.store import Store
 
@@ -93,11 +97,13 @@ __all__ = [
     "AnyVersion",
     "Border",
     "CannotRedact",
+    "Compression",
     "CondensationAction",
     "CondensationRequest",
     "CondensationRequestAction",
     "CondensationSummary",
     "Content",
+    "Conversation",
     "ConversationErased",
     "ConversationHasForks",
     "ConversationNotFound",
@@ -127,6 +133,8 @@ __all__ = [
     "Observation",
     "Origin",
     "ReadTransaction",
+    "RecentConversation",
+    "RecentConversations",
     "Record",
     "Recorded",
     "Redacted",
@@ -143,12 +151,17 @@ __all__ = [
     "WriteTransaction",
     "as_url",
     "beginning_with",
+    "confirm",
+    "find",
+    "from_microseconds",
     "install_command",
     "is_structural",
+    "lost_after",
     "newest_value",
     "newest_values",
     "open_store",
     "query_all",
+    "recent_conversations",
     "restore_store",
     "said",
     "summary_id",

@@ -13,24 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal
 from eventstore import (
     ATTRIBUTES,
     EVENT_BYTES_MAX,
+    Compression,
     ConversationErased,
     ConversationRow,
     Documents,
     FoundEvent,
     Generation,
     KeyRing,
+    RecentConversations,
     Store,
+    find,
     open_store,
+    recent_conversations,
 )
 from eventstore.arguments import text
-from eventstore.documents.listing import RecentConversations, recent_conversations
-from eventstore.log.origins import find
 from foldlog.history import History, described
 from projections import Views
 
 if TYPE_CHECKING:
     from condensers import AgentModel, CondenseHandler, Condenser, CondenserConfig
-    from eventstore.log.seal import Compression
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from foldlog.search import Hit, SearchIndex

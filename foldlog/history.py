@@ -17,6 +17,7 @@ from eventstore import (
     CondensationRequest,
     CondensationSummary,
     Content,
+    Conversation,
     ConversationNotFound,
     Event,
     EventStoreError,
@@ -35,9 +36,8 @@ from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, appen
 if TYPE_CHECKING:
     from condensers import Condensation
     from eventstore.log.appending import Appending
-    from eventstore.maintenance.redact import RedactionReceipt
-    from eventstore.recorders.types import Conversation
     from foldlog.histories import Histories
+    from foldlog.maintenance import RedactionReceipt
     from foldlog.reports.stats import Stats
     from projections import Lifetimes
     from projections.messages import Dialect

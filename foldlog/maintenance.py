@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from eventstore import ConversationRow, EventStoreError, Store
+from eventstore.maintenance import backup, copy_store, erase, redact, rekey, status, verify
+from eventstore.recorders.server import Status
+from foldlog.search import erase_from_index
 
-if TYPE_CHECKING:
-    from eventstore.maintenance.backup import BackedUp, Vacuumed
-    from eventstore.maintenance.copy_store import Moved, UnequalConversation
-    from eventstore.maintenance.redact import RedactionReceipt
-    from eventstore.maintenance.rekey import Rekeyed
-    from eventstore.maintenance.verify import Published, Verdict
-    from eventstore.recorders.server import Status
+BackedUp = backup.BackedUp
+Vacuumed = backup.Vacuumed
+Moved = copy_store.Moved
+UnequalConversation = copy_store.UnequalConversation
+RedactionReceipt = redact.RedactionReceipt
+Rekeyed = rekey.Rekeyed
+Published = verify.Published
+Verdict = verify.Verdict
 
 
 def _user() -> str:
@@ -27,7 +30,7 @@ def _user() -> str:
 
 
 class Maintenance:
-    """The maintenance of one store. Each method is the function of the same name, and imports it when it is called."""
+    """The maintenance of one store. Each method is the function of the same name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -38,6 +41,7 @@ class Maintenance:
         *,
         reason: str,
         complete: bool = True,
+        with_forks: bool = False,
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
@@ -45,14 +49,12 @@ class Maintenance:
 
         Raises ``SearchRefused`` where the file of the index is another program's: the erasure stands.
         """
-        from eventstore.maintenance.erase import erase
-        from foldlog.search import erase_from_index
-
-        tombstone = erase(
+        tombstone = erase.erase(
             self._store,
             conversation,
             reason=reason,
             complete=complete,
+            with_forks=with_forks,
             detach_forks=detach_forks,
             expected=expected,
         )
@@ -73,10 +75,7 @@ class Maintenance:
 
         ``by`` is the user of the operating system if it is not given. See ``maintenance.redact.redact``.
         """
-        from eventstore.maintenance.redact import redact
-        from foldlog.search import erase_from_index
-
-        receipt = redact(
+        receipt = redact.redact(
             self._store,
             conversation,
             event_id,
@@ -95,50 +94,34 @@ class Maintenance:
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
     ) -> Iterator[Verdict]:
         """Check that every event is unchanged. Yield a verdict for each history. See ``maintenance.verify.verify``."""
-        from eventstore.maintenance.verify import verify
+        return verify.verify(self._store, conversation, published)
 
-        return verify(self._store, conversation, published)
-
-    def rekey(self, conversation: str | None = None, *, decrypt: bool = False) -> Iterator[Rekeyed]:
+    def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
         """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``."""
-        from eventstore.maintenance.rekey import rekey
+        return rekey.rekey(self._store, *conversations, decrypt=decrypt)
 
-        return rekey(self._store, *(() if conversation is None else (conversation,)), decrypt=decrypt)
-
-    def back_up(self, path: str) -> BackedUp:
+    def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``."""
-        from eventstore.maintenance.backup import back_up
-
-        return back_up(self._store, path)
+        return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self) -> Vacuumed:
         """Reclaim disk space, and remove the remains of interrupted imports. See ``maintenance.backup.vacuum``."""
-        from eventstore.maintenance.backup import vacuum
-
-        return vacuum(self._store)
+        return backup.vacuum(self._store)
 
     def copy_from(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
         """Copy every history of another store into this one. See ``maintenance.copy_store.copy_store``."""
-        from eventstore.maintenance.copy_store import copy_store
-
-        return copy_store(source, self._store, jobs=jobs)
+        return copy_store.copy_store(source, self._store, jobs=jobs)
 
     def differences_from(self, source: Store) -> Iterator[UnequalConversation]:
         """Yield the histories of another store that do not have the same head here."""
-        from eventstore.maintenance.copy_store import compare_stores
-
-        return compare_stores(source, self._store)
+        return copy_store.compare_stores(source, self._store)
 
     def confirm(self, read_model: str, position: int | None) -> None:
         """Record that a read model has come to a position: see ``maintenance.status.confirm``."""
-        from eventstore.maintenance.status import confirm
-
-        confirm(self._store, read_model, position)
+        status.confirm(self._store, read_model, position)
 
     def follower_status(self) -> Status:
         """Return which session holds the followers of a store on a server back. See
         ``maintenance.status.follower_status``.
         """
-        from eventstore.maintenance.status import follower_status
-
-        return follower_status(self._store)
+        return status.follower_status(self._store)

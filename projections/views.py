@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from eventstore import (
     NOT_RECORDED,
     CondensationAction,
+    Conversation,
     Event,
     EventStoreError,
     ReadTransaction,
@@ -30,7 +31,6 @@ from eventstore import (
 )
 from eventstore.arguments import whole
 from eventstore.log.writing import project
-from eventstore.recorders.types import Conversation
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event

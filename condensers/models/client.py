@@ -37,7 +37,7 @@ from condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_mar
 from condensers.models.replies import checked, reply_of, report_on, request_for, sendable
 from condensers.models.tokens import PromptSums, TokenCounter
 from condensers.reports import Usage
-from eventstore.errors import install_command
+from eventstore import install_command
 
 if TYPE_CHECKING:
     from projections import View

@@ -27,7 +27,7 @@ from eventstore.log.seal import (
     read_mark,
 )
 from eventstore.recorders.base import Reader, Recorder
-from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
@@ -65,6 +65,12 @@ class Database:
         """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
         with translated():
             return self.recorder.value("bytes_pending") != ""
+
+    @property
+    def removals(self) -> str:
+        """A text that changes with each erasure and each redaction in this store."""
+        with translated():
+            return self.recorder.value("removals")
 
     @property
     def writable(self) -> bool:
@@ -261,7 +267,11 @@ def translated() -> Iterator[None]:
 
 def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
     """Return the error that a caller of the store gets for an error of a recorder."""
-    return StoreUnavailable(str(error)) if error.passing else StoreUnusable(str(error))
+    if error.passing:
+        return StoreUnavailable(str(error))
+    unusable = StoreUnusable(str(error))
+    unusable.is_damage = is_damage(error)
+    return unusable
 
 
 NOBODYS = RowCodec.of("")

@@ -12,7 +12,6 @@ from eventstore.events import Event
 from eventstore.log.database import Database
 from eventstore.log.reading import ReadTransaction, find_again, read_existing
 from eventstore.recorders.base import Reader
-from eventstore.recorders.errors import is_damage
 from eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
@@ -77,6 +76,6 @@ def _named(conversation: str, first: int) -> Iterator[None]:
     try:
         yield
     except StoreUnusable as error:
-        if not is_damage(error.__cause__):
+        if not error.is_damage:
             raise
         raise CorruptEvent(conversation, first, f"it, or an event after it, cannot be read ({error})") from error

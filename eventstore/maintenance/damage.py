@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.log.database import start_after
+from eventstore.errors import EventStoreError, StoreUnusable
+from eventstore.log.database import start_after, translated
+from eventstore.log.results import ConversationRow
 from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError, is_damage
 from eventstore.recorders.types import Conversation, Row
+from eventstore.store import Store
 
 _PAGE = 1_000
 _LIST_ENDS = "the list of conversations cannot be read to its end"
@@ -103,6 +106,26 @@ def readable_conversations(recorder: Recorder, after: str | None = None) -> Iter
             return
         after = page[-1].id
         limit = min(10 * limit, _PAGE)
+
+
+def listed(store: Store) -> Iterator[ConversationRow | Unlisted]:
+    """Yield all conversations of a store, in the order of ids, and in the place of each that cannot be read its name
+    and the problem. Cost: the conversations, and some six queries for each that cannot be read.
+    """
+    after = None
+    try:
+        for row in store.iter_conversations():
+            yield row
+            after = row.id
+        return
+    except StoreUnusable:
+        pass  # below, one by one
+    with translated():
+        for found in readable_conversations(store.database.recorder, after):
+            try:
+                yield found if isinstance(found, Unlisted) else store.conversation(found.id)
+            except EventStoreError as error:
+                yield Unlisted(found.id, str(error))
 
 
 def _name_after(recorder: Recorder, after: str | None) -> str | None:

@@ -16,10 +16,10 @@ from eventstore import (
     InvalidEvent,
     Store,
     VersionConflict,
+    from_microseconds,
 )
 from eventstore.log.database import translated
 from eventstore.log.importing import chunked
-from eventstore.log.row import from_microseconds
 from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, copy_tombstone
 from eventstore.recorders.types import Row
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed, is_compressed

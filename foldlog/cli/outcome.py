@@ -20,6 +20,5 @@ class Refused(Exception):
 def is_of_damage(error: Exception) -> bool:
     """Return whether an error says that stored bytes cannot be read: then the rest of the work can go on."""
     from eventstore import CorruptEvent, StoreUnusable
-    from eventstore.recorders.errors import is_damage
 
-    return isinstance(error, CorruptEvent) or (isinstance(error, StoreUnusable) and is_damage(error.__cause__))
+    return isinstance(error, CorruptEvent) or (isinstance(error, StoreUnusable) and error.is_damage)

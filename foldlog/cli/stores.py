@@ -10,11 +10,11 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
+from eventstore.maintenance import damage
 from eventstore.recorders.urls import absolute_hint, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
-from foldlog.reports.unreadable import listed_around_damage
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
@@ -186,7 +186,7 @@ def events_total(store: Store, conversations: Sequence[str] | None = None) -> in
 
 def listed(store: Store) -> Iterator[ConversationRow]:
     """Yield all conversations of the store. Those that cannot be read are findings of the command."""
-    for found in listed_around_damage(store):
+    for found in damage.listed(store):
         if isinstance(found, ConversationRow):
             yield found
         else:

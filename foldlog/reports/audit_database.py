@@ -28,13 +28,12 @@ from eventstore import (
     Redaction,
     Store,
     StoreUnusable,
+    confirm,
 )
 from eventstore.codec import encode_ours
-from eventstore.maintenance.erase import forks_of
-from eventstore.maintenance.status import confirm
-from eventstore.recorders.errors import is_damage
+from eventstore.maintenance import damage, erase
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
-from foldlog.reports.unreadable import followed, listed_around_damage, logged
+from foldlog.reports.unreadable import followed, logged
 from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
@@ -155,7 +154,7 @@ def replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str,
     gone = False
     for conversation, _, event in rows:
         if isinstance(event, Redaction):
-            for name in (conversation, *forks_of(store, conversation)):
+            for name in (conversation, *erase.forks_of(store, conversation)):
                 for event_id in event.event_ids:
                     known = "conversation = ? AND id = ?"
                     if table_of(database, "events").count_where(known, [storable(name), event_id]):
@@ -207,7 +206,7 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
 def erased_in(store: Store) -> tuple[set[str], bool]:
     """Return the erased conversations of the store, and whether these are all: an unreadable row may be of one."""
     erased, is_whole = set(), True
-    for row in listed_around_damage(store):
+    for row in damage.listed(store):
         if not isinstance(row, ConversationRow):
             is_whole = False
         elif row.erased_at is not None:
@@ -227,7 +226,7 @@ def describe(store: Store, database: Database, conversations: Iterable[str]) -> 
         except CorruptEvent as error:
             lost.append(Damaged(conversation, error.event_id, error.problem))
         except StoreUnusable as error:
-            if not is_damage(error.__cause__):
+            if not error.is_damage:
                 raise
             lost.append(Damaged(conversation, 0, str(error)))
     return gone, lost

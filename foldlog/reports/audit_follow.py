@@ -12,9 +12,8 @@ from pathlib import Path
 
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import Erased, Recorded, Redaction, Store
+from eventstore import Erased, Recorded, Redaction, Store, confirm
 from eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
-from eventstore.maintenance.status import confirm
 from foldlog.reports.audit_database import (
     Damaged,
     add_events,

@@ -1,35 +1,10 @@
-"""Read around damage, with the problem in the place of an event or of a conversation that cannot be read."""
+"""Read around damage, with the problem in the place of an event that cannot be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from eventstore import ConversationRow, CorruptEvent, EventStoreError, Logged, Recorded, Store, StoreUnusable
-
-if TYPE_CHECKING:
-    from eventstore.maintenance.damage import Unlisted
-
-
-def listed_around_damage(store: Store) -> Iterator[ConversationRow | Unlisted]:
-    """Yield all conversations of the store, in the order of ids."""
-    from eventstore.log.database import translated
-    from eventstore.maintenance.damage import Unlisted, readable_conversations
-
-    after = None
-    try:
-        for row in store.iter_conversations():
-            yield row
-            after = row.id
-        return
-    except StoreUnusable:
-        pass  # below, one by one
-    with translated():
-        for found in readable_conversations(store.database.recorder, after):
-            try:
-                yield found if isinstance(found, Unlisted) else store.conversation(found.id)
-            except EventStoreError as error:
-                yield Unlisted(found.id, str(error))
+from eventstore import CorruptEvent, Logged, Recorded, Store
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:

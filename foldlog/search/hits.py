@@ -161,7 +161,7 @@ def terms_of(words: str) -> tuple[Term, ...]:
 
 def hit_of(row: Sequence[Any]) -> Hit:
     """Return the hit for a row: ``IndexedText`` without its position, with marks in the text, and the score."""
-    from eventstore.log.row import from_microseconds
+    from eventstore import from_microseconds
 
     conversation, event_id, kind, at, recorded_at, text, score = row
     happened_at = None if at is None else from_microseconds(at)

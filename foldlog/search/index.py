@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
-from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store
+from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store, lost_after
 from eventstore.arguments import text, to_microseconds, whole
-from eventstore.log.database import translated
-from eventstore.maintenance.status import lost_after
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
 from foldlog.search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
@@ -155,8 +153,7 @@ class SearchIndex:
 
         Cost: two look-ups if there was no removal; else also the events that are not in the index yet.
         """
-        with translated():
-            removals = self._store.database.recorder.value("removals")
+        removals = self._store.database.removals
         if removals != self.tables.value("removals"):
             position = self.tables.position()
             if position:

@@ -135,7 +135,7 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store: Store, t
     assert erase(store, erased, reason="asked to").unconfirmed == (name,)
     with monkeypatch.context() as patch:
         unreadable = Unlisted(erased, "its row cannot be read")
-        patch.setattr(audit_database, "listed_around_damage", lambda _: iter([unreadable]))
+        patch.setattr(audit_database.damage, "listed", lambda _: iter([unreadable]))
         update(store, path)
     assert store.conversation(erased).unconfirmed == (name,)
     update(store, path)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len
 
-from eventstore.documents.listing import RecentConversation
+from eventstore import RecentConversation
 from eventstore.log.keys import SET_A_KEY
 from foldlog.cli import terminal
 from foldlog.cli.histories.attributes import pairs

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from eventstore.maintenance.backup import back_up
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import open_existing
+from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count
 
 
@@ -36,7 +36,7 @@ def run(
         def advance(done: int, of: int) -> None:  # when every page is copied, verifying them takes about as long again
             bars.update(bar, description="verifying" if done == of else "copying", completed=done, total=of)
 
-        done = back_up(store, str(file), advance)
+        done = Maintenance(store).back_up(str(file), advance)
     findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
     if as_json:
         terminal.emit(

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from eventstore import without_password
-from eventstore.maintenance.copy_store import compare_stores, copy_store
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store
@@ -15,6 +14,7 @@ from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
+from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count
 
 
@@ -45,9 +45,10 @@ def run(
         open_or_create(target, may_be_empty=True) as theirs,
     ):
         use_store(source)
+        target_care = Maintenance(theirs)
         with terminal.progress() as bars:
             bar = bars.add_task("copying", unit="events", total=events_total(ours))
-            for moved in copy_store(ours, theirs, jobs=jobs):
+            for moved in target_care.copy_from(ours, jobs=jobs):
                 histories += 1
                 already += moved.added == moved.tombstones == 0 and moved.problem is None
                 events += moved.added
@@ -55,7 +56,7 @@ def run(
                 bars.update(bar, advance=moved.version, description=f"copying, {histories:,} conversations")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
-        differences = list(compare_stores(ours, theirs))
+        differences = list(target_care.differences_from(ours))
         tell_of_forks(ours)
     behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
     problems += [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventstore.maintenance.status import follower_status
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count
 
 
@@ -19,7 +19,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     Example: foldlog status --db postgresql://agent@db/foldlog
     """
     with open_existing(db) as store:
-        status = follower_status(store)
+        status = Maintenance(store).follower_status()
     holder = status.held_by
     if as_json:
         terminal.emit(

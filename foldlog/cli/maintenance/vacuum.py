@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from eventstore import EventStoreError, Store
-from eventstore.maintenance.backup import Vacuumed
-from eventstore.maintenance.backup import vacuum as vacuum_store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.maintenance import Maintenance, Vacuumed
 from foldlog.words.gist import count
 
 
@@ -47,7 +46,7 @@ def vacuumed(store: Store) -> Vacuumed:
     """Vacuum a store in a file, with progress."""
     with terminal.progress() as bars:
         bars.add_task("vacuuming", total=None)
-        return vacuum_store(store)
+        return Maintenance(store).vacuum()
 
 
 def bytes_stay_pending(store: Store, pending: bool, done: str, *, no_vacuum: bool) -> bool:

@@ -13,8 +13,7 @@ import typer
 
 from eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
 from eventstore.arguments import reason_text
-from eventstore.maintenance.erase import erase as erase_conversation
-from eventstore.maintenance.erase import forks_of
+from eventstore.maintenance import erase as erasure
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.maintenance.vacuum import bytes_stay_pending
@@ -66,11 +65,9 @@ def run(
             check_audit(store, audit, "nothing was erased")
         if not yes:
             _ask(store, conversation)
-        forks = list(forks_of(store, conversation)) if with_forks else []
+        forks = list(erasure.forks_of(store, conversation)) if with_forks else []
         try:
-            tombstone = erase_conversation(
-                store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach
-            )
+            tombstone = erasure.erase(store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach)
         except ConversationHasForks as error:
             raise Refused(str(error)) from error
         left = _erase_from_search(store)

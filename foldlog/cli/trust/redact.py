@@ -9,7 +9,6 @@ import typer
 
 from eventstore import CannotRedact, InvalidArgument, Store, summary_of
 from eventstore.arguments import reason_text
-from eventstore.maintenance.redact import RedactionReceipt
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.maintenance.vacuum import bytes_stay_pending
@@ -17,7 +16,7 @@ from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversation
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust import erase
-from foldlog.maintenance import Maintenance
+from foldlog.maintenance import Maintenance, RedactionReceipt
 from foldlog.words.gist import count, gist
 
 SETTINGS = EVENT_SETTINGS

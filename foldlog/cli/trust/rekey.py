@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from eventstore.maintenance.rekey import Rekeyed
-from eventstore.maintenance.rekey import rekey as rekey_store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import bytes_pending_words, conversations_total, open_existing, whole
+from foldlog.maintenance import Maintenance, Rekeyed
 from foldlog.search.index import remove_index
 from foldlog.words.gist import count
 
@@ -42,7 +41,7 @@ def run(
             remove_index(store)  # it would keep the texts as plain text
         wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
         bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or conversations_total(store))
-        for each in rekey_store(store, *wanted, decrypt=decrypt):
+        for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
             bars.advance(bar)
             done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore.log.row import from_microseconds
-from eventstore.maintenance.verify import Published, Verdict
-from eventstore.maintenance.verify import verify as verify_store
+from eventstore import from_microseconds
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import events_total, open_existing, resolved
+from foldlog.maintenance import Maintenance, Published, Verdict
 from foldlog.words.gist import count
 
 
@@ -42,7 +41,8 @@ def run(
     with open_existing(db) as store, terminal.progress() as bars:
         names = [resolved(store, name) for name in conversations or ()]
         bar = bars.add_task("verifying", unit="events", total=events_total(store, names))
-        checked = (each for name in dict.fromkeys(names) or (None,) for each in verify_store(store, name, published))
+        care = Maintenance(store)
+        checked = (each for name in dict.fromkeys(names) or (None,) for each in care.verify(name, published))
         verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
         if as_json:
             terminal.emit_list({"db": db}, "conversations", map(_document, verdicts), found.summary)
