@@ -75,7 +75,7 @@ class LLMConfig(StrictTable):
         default=1.0, ge=0, description="wait before the first retry, doubled before each further retry"
     )
     fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_of_its_name)], ...] = Field(
-        default=(), description="models to ask, one after the other, if this one gives no reply"
+        default=(), description="models to ask, one after the other, if this one gives no usable reply"
     )
     function_calling: bool | None = Field(
         default=None, description="whether the model can be made to call a tool; by default litellm's entry"
