@@ -117,7 +117,7 @@ execute("BEGIN IMMEDIATE")""",
     "log-begins-again": Protection(
         "a log that is always written, and written back beside the commits, begins again",
         "eventstore:LogCheckpoints._write_back",
-        Instead("maintenance", "return AT"),
+        Instead("restart_log", "return AT"),
         "tests/eventstore/test_checkpoints.py -k always_written",
     ),
     "log-in-commits": Protection(
@@ -248,8 +248,8 @@ if self._is_staged:
     ),
     "inherited": Protection(
         "a child that was forked in the middle of something is refused the file",
-        "eventstore:_after_in_child",
-        Gone("_inherited"),
+        "eventstore:SQLiteRecorder.renew_in_child",
+        Gone("refuse"),
         "tests/crash/test_processes.py -k forked_while_the_store_is_read",
     ),
     "inherited-lock": Protection(
@@ -273,7 +273,7 @@ if self._is_staged:
     "committed": Protection(
         "what was committed when Ctrl-C came is not run again",
         "eventstore:SQLiteWriting.settle",
-        Instead("suppress", "if False:"),
+        Never("_COMMITTING"),
         "tests/eventstore/test_sqlite.py -k says_what_was_committed",
     ),
     "nested": Protection(
