@@ -176,7 +176,7 @@ PROTECTIONS = {
     ),
     "met-before": Protection(
         "what a process met before counts only where it needs the key",
-        "eventstore:Database._lasts",
+        "eventstore:Database.lasts",
         Instead("is_strict", "return True"),
         f"{_ENCRYPTION} -k go_on_believing",
     ),
