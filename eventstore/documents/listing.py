@@ -173,7 +173,7 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
     record = one.attributes
     if record is None:
         return None if one.version == _WITH_KEY else {}
-    codec = RowCodec.of(one.id)
+    codec = RowCodec(one.id)
     if one.is_encrypted:
         if database.settings.keys is None:
             return None

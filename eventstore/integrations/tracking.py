@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _OF_VIEWS = 0
 """The key that records of views are kept under; no conversation has it."""
-_VIEW_CODEC = RowCodec.of("")
+_VIEW_CODEC = RowCodec("")
 
 
 class StoreRecorder:

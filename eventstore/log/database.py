@@ -17,7 +17,7 @@ from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, St
 from eventstore.log.keys import DataKey, DataKeys, KeyRing
 from eventstore.log.known import Known, KnownConversations
 from eventstore.log.past import KnownPasts
-from eventstore.log.row import NotAsWritten, checksum_seed, present
+from eventstore.log.row import NotAsWritten, present
 from eventstore.log.seal import (
     EVENT_BYTES_MAX,
     NOTHING_PENDING,
@@ -166,14 +166,14 @@ class Database:
                     f"{error}: events after this one were removed, or the conversation's row was changed, without the "
                     f"key",
                 ) from error
-        return RowCodec(found.id, checksum_seed(found.id), data_key, mark)
+        return RowCodec(found.id, data_key, mark)
 
     def codec_of_damaged(self, found: Conversation) -> RowCodec:
         """Return the same, and where the mark is of another state, a codec that reads only encrypted rows."""
         try:
             return self.codec_of(found)
         except CorruptEvent:
-            return RowCodec.of(found.id, self.data_key(found))
+            return RowCodec(found.id, self.data_key(found))
 
     def data_key(self, found: Conversation) -> DataKey | None:
         """Return the key of a conversation; None where it is not encrypted. Raises ``KeyUnavailable``."""
@@ -274,7 +274,7 @@ def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
     return unusable
 
 
-NOBODYS = RowCodec.of("")
+NOBODYS = RowCodec("")
 """The codec of a conversation that does not exist."""
 
 

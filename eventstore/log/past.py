@@ -111,7 +111,7 @@ def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Se
     parts: list[Segment] = []
     start = 0
     for each in reversed(lineage):
-        codec = RowCodec.of(each.id)
+        codec = RowCodec(each.id)
         if each.encrypted:
             codec = database.codec_of(_ancestor(database, reader, each.key, each.id, 0))
         parts.append(Segment(each.key, each.id, codec, start, each.stop, each.has_records))

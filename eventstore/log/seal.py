@@ -265,13 +265,13 @@ class RowCodec(NamedTuple):
     """Reads and writes the rows of a conversation; plain ones without ``data_key``. ``mark``: what its mark says."""
 
     conversation: str
-    checksum_seed: int
     data_key: DataKey | None = None
     mark: Mark = NOTHING_PENDING
 
-    @classmethod
-    def of(cls, conversation: str, data_key: DataKey | None = None, mark: Mark = NOTHING_PENDING) -> RowCodec:
-        return cls(conversation, checksum_seed(conversation), data_key, mark)
+    @property
+    def checksum_seed(self) -> int:
+        """The start of the checksums of the rows."""
+        return checksum_seed(self.conversation)
 
     @property
     def is_strict(self) -> bool:
@@ -435,9 +435,8 @@ class RowCodec(NamedTuple):
 
     def encoded_record(self, projection: str, record: Record) -> Record:
         """Return a record as it is stored."""
-        record = record._replace(encoding=PLAIN)
+        record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
-            record = record._replace(encoding=ENCRYPTED)
             record = record._replace(body=self.data_key.encrypt(record.body, _place_of_record(projection, record)))
         return record._replace(checksum=record_checksum(self.checksum_seed, projection, *record[:5]))
 

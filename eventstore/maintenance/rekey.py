@@ -169,7 +169,7 @@ class _Change:
         if begun is None:
             return
         self._found, codec = begun
-        target = RowCodec.of(codec.conversation, None if self._decrypt else codec.data_key)
+        target = RowCodec(codec.conversation, None if self._decrypt else codec.data_key)
         begins = self._found.begins  # what a fork shares belongs to its parent
         ids = range(max(codec.mark.pending_from, begins), max(codec.mark.pending_until, begins))
         if self._decrypt or self._settings.compression is not None:

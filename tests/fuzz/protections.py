@@ -234,7 +234,7 @@ PROTECTIONS = {
         "eventstore:_Change.run",
         Instead(
             "data_key",
-            "target = RowCodec.of(codec.conversation, None if self._decrypt or not self.key else codec.data_key)",
+            "target = RowCodec(codec.conversation, None if self._decrypt or not self.key else codec.data_key)",
         ),
         f"{_REKEY} -k every_form_becomes and memory",
     ),
