@@ -66,6 +66,8 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
+from eventstore.log.appending import Appending, append_all, can_append_all
+from eventstore.log.database import translated
 from eventstore.log.generation import Generation
 from eventstore.log.keys import KeyRing
 from eventstore.log.moment import Moment, beginning_with, query_all
@@ -74,12 +76,13 @@ from eventstore.log.reading import ReadTransaction
 from eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
 from eventstore.log.row import from_microseconds
 from eventstore.log.seal import EVENT_BYTES_MAX, Compression
-from eventstore.log.writing import InlineProjection, Record, WriteTransaction
+from eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
 from eventstore.maintenance.status import confirm, lost_after
 from eventstore.opening import open_store, restore_store
-from eventstore.recorders.types import Conversation
+from eventstore.recorders.types import Conversation, RecalledKey
 from eventstore.recorders.urls import as_url, without_password
-from eventstore.store import Store
+from eventstore.store import Store, prepare_append
+from eventstore.values.outcome import Outcome
 
 __foldlog__ = "0.1.0"
 
@@ -95,6 +98,7 @@ __all__ = [
     "AgentCondensationObservation",
     "Annotation",
     "AnyVersion",
+    "Appending",
     "Border",
     "CannotRedact",
     "Compression",
@@ -132,7 +136,9 @@ __all__ = [
     "Moment",
     "Observation",
     "Origin",
+    "Outcome",
     "ReadTransaction",
+    "RecalledKey",
     "RecentConversation",
     "RecentConversations",
     "Record",
@@ -149,8 +155,10 @@ __all__ = [
     "UnknownEventType",
     "VersionConflict",
     "WriteTransaction",
+    "append_all",
     "as_url",
     "beginning_with",
+    "can_append_all",
     "confirm",
     "find",
     "from_microseconds",
@@ -160,11 +168,14 @@ __all__ = [
     "newest_value",
     "newest_values",
     "open_store",
+    "prepare_append",
+    "project",
     "query_all",
     "recent_conversations",
     "restore_store",
     "said",
     "summary_id",
     "summary_of",
+    "translated",
     "without_password",
 ]

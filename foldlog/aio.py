@@ -28,9 +28,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from eventstore import Action, Event, Recorded, Store
-from eventstore.log.appending import can_append_all
-from eventstore.values.outcome import Outcome
+from eventstore import Action, Event, Outcome, Recorded, Store, can_append_all
 from foldlog import histories as sync
 from foldlog.appends import PendingAppend, append_all
 from foldlog.history import History

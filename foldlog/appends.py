@@ -7,10 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from eventstore import ANY_VERSION, Event, Recorded, Store
+from eventstore import ANY_VERSION, Appending, Event, Outcome, Recorded, Store
 from eventstore.log import appending
-from eventstore.log.appending import Appending
-from eventstore.values.outcome import Outcome
 from foldlog.history import ExpectedVersion, History
 
 _EVENTS_MAX: Final = 100

@@ -26,16 +26,16 @@ from eventstore import (
     Recorded,
     Retraction,
     VersionConflict,
+    prepare_append,
 )
 from eventstore.arguments import whole
-from eventstore.store import prepare_append
 from foldlog.older_summaries import warn_of_older_summaries
 from foldlog.words.tables import Table, show_as_table, view_table
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
 if TYPE_CHECKING:
     from condensers import Condensation
-    from eventstore.log.appending import Appending
+    from eventstore import Appending
     from foldlog.histories import Histories
     from foldlog.maintenance import RedactionReceipt
     from foldlog.reports.stats import Stats

@@ -17,8 +17,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from eventstore import StoreUnusable
-from eventstore.values.outcome import Outcome
+from eventstore import Outcome, StoreUnusable
 
 T = TypeVar("T")
 _Work = Callable[[], Any]

@@ -27,10 +27,10 @@ from eventstore import (
     Store,
     UnknownEventType,
     WriteTransaction,
+    project,
     summary_of,
 )
 from eventstore.arguments import whole
-from eventstore.log.writing import project
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event

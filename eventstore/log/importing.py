@@ -193,7 +193,7 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
     with StagedWriter(database, last, there, is_staged=len(first) > 1) as writer:
         for chunk in chain(first, chunks):
-            rows, last = chained(last, chunk, database.now())
+            rows, last = chained(last, chunk, database.now() if last.version else last.created_at)
             writer.add(rows, partial(_project, chunk=chunk, row=rows[0], project=project))
         writer.publish(last.version)
     return writer.added, last.version

@@ -17,8 +17,8 @@ from eventstore import (
     Store,
     VersionConflict,
     from_microseconds,
+    translated,
 )
-from eventstore.log.database import translated
 from eventstore.log.importing import chunked
 from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, copy_tombstone
 from eventstore.recorders.types import Row

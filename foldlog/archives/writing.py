@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import ConversationErased, CorruptEvent, Store
-from eventstore.log.database import translated
+from eventstore import ConversationErased, CorruptEvent, Store, translated
 from eventstore.maintenance.copy import CopiedConversation, read_for_copy, tombstones
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line

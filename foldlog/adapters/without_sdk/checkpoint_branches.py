@@ -17,17 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import to_builtins
 
 from eventstore import (
+    Conversation,
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
     Moment,
     ReadTransaction,
+    RecalledKey,
     VersionConflict,
     beginning_with,
     newest_values,
     query_all,
 )
-from eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.histories import Histories
 
 CHECKPOINT = "checkpoint"

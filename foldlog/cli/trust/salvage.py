@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import Store, as_url, open_store
-from eventstore.log.database import translated
+from eventstore import Store, as_url, open_store, translated
 from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.readable import Readable, copy_readable
