@@ -74,7 +74,7 @@ def test_relaxed_durability_does_not_wait_and_full_durability_does(
 
 def _ask(transaction: object, query: str) -> list[str]:
     transaction._wire._statements["probe"] = query.encode()  # type: ignore[attr-defined]
-    return [transaction.ask("probe").get_value(0, 0).decode()]  # type: ignore[attr-defined]
+    return [transaction.ask("probe")[0][0].decode()]  # type: ignore[attr-defined]
 
 
 def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):

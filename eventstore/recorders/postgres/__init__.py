@@ -1,20 +1,17 @@
 """A store in one schema of a PostgreSQL database, for any number of machines: ``docs/POSTGRESQL.md``.
 
 recorder    the seam: connections, and what is done once in a while
-calls          one call over all its attempts: commits without an answer
-patience    how long a call waits for a server that is away
+calls       the attempts of one call: how long they go on, and commits without an answer
 sessions    a read transaction, and what followers wait for
 writing     what may be written in one transaction
 open_transaction  its begin, its commit, and what is sent when: an append takes two round trips
 reading     the questions that one transaction answers
-results     the rows of a result as values
 version_cache  how this process's appends left their conversations, so that the next need not ask
 positions   where an event stands in the whole store, without anything that all writers meet at
 wire        a connection on which statements are queued and sent together
-binary      PostgreSQL's binary form of what a store keeps
+columns     what a store keeps as columns of parameters and results
 pool        a bounded number of connections
-setup       the schema and its migrations
-greeting    what a server must be set to, and epochs
+setup       the schema and its migrations; what a server must be set to, and epochs
 status      what an operator asks
 faults      the driver's errors in the words of the seam
 """

@@ -1,9 +1,11 @@
-"""One call of ``transact`` over all its attempts, some of which may have ended in a commit without an answer."""
+"""The attempts of one call: how long they go on, and commits without an answer among them."""
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import OperationalError, RecorderError
@@ -14,6 +16,31 @@ from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.writing import PostgresTransaction
 
 T = TypeVar("T")
+
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+
+
+class Patience:
+    """Wait for a server that is unreachable: a little longer each time, at random, until ``total_s`` have passed since
+    the first wait.
+    """
+
+    def __init__(self, total_s: float) -> None:
+        self.total_s = total_s
+        self._ends: float | None = None
+        self._pause_s = _PAUSE_FIRST_S
+
+    def wait(self) -> bool:
+        """Return False at once when the time is over."""
+        now = time.monotonic()
+        if self._ends is None:
+            self._ends = now + self.total_s
+        if now >= self._ends:
+            return False
+        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self._ends - now))
+        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+        return True
 
 
 class _Doubt(NamedTuple, Generic[T]):

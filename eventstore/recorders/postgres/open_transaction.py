@@ -14,10 +14,10 @@ from typing import Final
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
-from eventstore.recorders.postgres.binary import bigint
+from eventstore.recorders.postgres.columns import Columns, Parameter, bigint
 from eventstore.recorders.postgres.faults import ConnectionLost
 from eventstore.recorders.postgres.positions import Positions
-from eventstore.recorders.postgres.wire import Parameter, Wire
+from eventstore.recorders.postgres.wire import Wire
 
 OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""
@@ -63,10 +63,10 @@ class OpenTransaction:
         """Whether the transaction is committed; None where that is not known."""
         self._answered_at = 0.0
 
-    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
+    def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         self._begin()
         self._wire.queue(statement, *parameters)
-        return self._answers()[-1]
+        return self._wire.rows(self._answers()[-1])
 
     def lock(self, number: int) -> None:
         """Wait for this lock, then hold it until the end. The statement goes out with the next question."""
@@ -84,11 +84,11 @@ class OpenTransaction:
             self.lock(number)
         statement, parameters = earlier.witness
         found = self.ask(statement, *parameters)
-        if found.ntuples == 0:
+        if not found:
             return False
-        its_number = found.get_value(0, 0)
-        if its_number is not None and earlier._positions.number is None:
-            earlier._positions.number = int.from_bytes(its_number)
+        [(its_number,)] = found
+        if earlier._positions.number is None:
+            earlier._positions.number = its_number
         return True
 
     @property
@@ -155,7 +155,7 @@ class OpenTransaction:
             ) from error
         self._answered_at = time.monotonic()
         if self._number_asked is not None and self._positions.number is None:
-            self._positions.number = int.from_bytes(answers[self._number_asked].get_value(0, 0) or b"")
+            [(self._positions.number,)] = self._wire.rows(answers[self._number_asked])
         self._unchecked = False
         return answers
 

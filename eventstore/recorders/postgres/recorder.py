@@ -27,10 +27,8 @@ from eventstore.recorders.errors import (
 )
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.postgres import setup, status
-from eventstore.recorders.postgres.calls import Call
+from eventstore.recorders.postgres.calls import Call, Patience
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
-from eventstore.recorders.postgres.greeting import greet
-from eventstore.recorders.postgres.patience import Patience
 from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.sessions import ReadSession
@@ -282,7 +280,7 @@ class PostgresRecorder:
                     prepared=self._prepared,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
-                greet(wire, connection.info, self._schema, writable=self.writable, durable=self._durable)
+                setup.greet(wire, connection.info, self._schema, writable=self.writable, durable=self._durable)
                 return wire
             except BaseException:
                 connection.close()
@@ -310,7 +308,8 @@ class PostgresRecorder:
         """Return the number of a new transaction that ends at once and gives no positions."""
         with contextlib.closing(self._connect()) as wire:
             wire.queue("number")
-            return int.from_bytes(wire.ask()[0].get_value(0, 0) or b"")
+            [(number,)] = wire.rows(wire.ask()[0])
+            return int(number)
 
     def _read_session(self, patience: Patience) -> ReadSession:
         self._check_open()

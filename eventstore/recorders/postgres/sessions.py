@@ -14,12 +14,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
-from psycopg.pq.abc import PGresult
-
 from eventstore.recorders.errors import InterfaceError, RecorderError
+from eventstore.recorders.postgres.calls import Patience
+from eventstore.recorders.postgres.columns import Columns, Parameter
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
-from eventstore.recorders.postgres.patience import Patience
-from eventstore.recorders.postgres.wire import Parameter, Wire
+from eventstore.recorders.postgres.wire import Wire
 
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
 _WHY: Final = (
@@ -52,14 +51,14 @@ class ReadSession:
         self._wire: Wire | None = None
         self._is_confirmed = False
 
-    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
+    def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if self._wire is None:
             return self._first(statement, parameters)
         if statement in _OF_FOLLOWERS and not self._is_confirmed:
             raise InterfaceError(f"{statement} is not the first question of this read transaction; ask it first")
         self._wire.queue(statement, *parameters)
         try:
-            return self._wire.ask()[-1]
+            return self._wire.rows(self._wire.ask()[-1])
         except ConnectionLost as error:
             raise ConnectionLost(f"{error}; {_READ_AGAIN}") from error
 
@@ -69,7 +68,7 @@ class ReadSession:
             self._wire = None
         self._held.close()
 
-    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
+    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
         while True:
             try:
                 with contextlib.ExitStack() as held:
@@ -80,14 +79,14 @@ class ReadSession:
                     else:
                         wire.queue("begin_reading")
                         wire.queue(statement, *parameters)
-                        result = wire.ask()[-1]
+                        result = wire.rows(wire.ask()[-1])
                     self._wire, self._held = wire, held.pop_all()
                     return result
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, self._patience, "nothing was read")
 
 
-def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
+def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
     """Begin to read after what is confirmed. All statements go out together, so also behind a pooler the same server
     confirms and is read. A hot standby cannot be asked to confirm: it is asked each time whether it was promoted.
     """
@@ -107,5 +106,5 @@ def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) ->
     if not is_confirmed:
         if wire.warned:
             raise ConnectionLost(f"the server was told not to wait for its standby ({_WHY})")
-        wire.is_confirmed = wire.keeps_its_server and answers[2].get_value(0, 0) is not None
-    return answers[-1]
+        wire.is_confirmed = wire.keeps_its_server and wire.rows(answers[2]) != [(None,)]
+    return wire.rows(answers[-1])

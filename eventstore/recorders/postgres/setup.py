@@ -1,4 +1,4 @@
-"""Check, make and migrate the schema of a store."""
+"""Make and migrate the schema of a store, and check the server of each new connection."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.postgres.greeting import as_owner
+from eventstore.recorders.errors import DatabaseError, OperationalError, ProgrammingError
+from eventstore.recorders.postgres.columns import to_text
+from eventstore.recorders.postgres.faults import ConnectionLost
+from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.statements import migrations
 from eventstore.recorders.types import new_store_uuid
 
+_SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for a table. Later users of the table wait for it, so it fails early and is
 repeated.
@@ -47,18 +50,72 @@ def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, w
     if found < newest:
         raise DatabaseError(
             f"the store in schema {schema!r} has schema version {found}, this version of foldlog needs {newest}; "
-            f"{as_owner(_owner(connection, schema), connection.info, schema)}"
+            f"{command_of_owner(connection, schema)}"
         )
 
 
-def command_of_owner(connection: psycopg.Connection[Any], schema: str, command: str) -> str:
+def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bool, durable: bool) -> None:
+    """Check the server of a new connection: its settings must keep the promises, and its epoch must be right. Begin an
+    epoch where it was restored or promoted.
+
+    Raises ``OperationalError`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
+    writing and the server is a standby, ``DatabaseError`` if this role may not begin an epoch.
+    """
+    wire.queue("greet")
+    found = wire.rows(wire.ask()[-1])
+    if not found:
+        raise DatabaseError(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
+    [(version, is_standby, commit_is_off, fsync_is_off, idle_s, is_elsewhere, is_later, owner)] = found
+    if version < _SERVER_VERSION_MIN:
+        raise OperationalError(f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later")
+    if writable and is_standby:
+        raise ConnectionLost("this server is a standby; the primary is needed to write")
+    if writable and durable and (commit_is_off or fsync_is_off):
+        setting = "synchronous_commit" if commit_is_off else "fsync"
+        raise OperationalError(
+            f"{setting} is off on this server, for this role or database, so that what was acknowledged could be lost; "
+            f"set {setting} to on, or open the store with durability=relaxed"
+        )
+    if is_elsewhere and not writable:
+        raise OperationalError(
+            "this store was restored on another server, and its followers would miss events until it is opened "
+            "for writing once"
+        )
+    if writable and (is_elsewhere or is_later):
+        try:
+            _begin_epoch(wire)
+        except ProgrammingError as error:
+            raise DatabaseError(
+                f"the store in schema {schema!r} was restored from a backup, and this role may not begin its new epoch "
+                f"({error}); {_as_owner(to_text(owner), info, schema)}, then start this again"
+            ) from error
+    wire.idle_in_transaction_s = idle_s
+
+
+def _begin_epoch(wire: Wire) -> None:
+    """Begin an epoch above all positions that were ever given: this server may give numbers that its predecessor gave.
+
+    No other process writes to the store: each new connection for writing is checked here first. The commit waits for no
+    standby: after a failover there may be none yet, and every later confirmation includes this commit. See
+    ``0001_first.sql``.
+    """
+    for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
+        wire.queue(statement)
+    wire.ask()
+
+
+def command_of_owner(connection: psycopg.Connection[Any], schema: str, command: str = "list") -> str:
     """Return the command of foldlog that the owner of the store has to run, as part of an error."""
-    return as_owner(_owner(connection, schema), connection.info, schema, command)
-
-
-def _owner(connection: psycopg.Connection[Any], schema: str) -> str:
     row = connection.execute("SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchone()
-    return "OWNER" if row is None else str(row[0])
+    return _as_owner("OWNER" if row is None else str(row[0]), connection.info, schema, command)
+
+
+def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: str = "list") -> str:
+    option = "" if schema == "foldlog" else f"&schema={schema}"
+    return (
+        f"as {owner!r}, the owner of its tables, run: foldlog {command} --db 'postgresql://{owner}@{info.host}:{info.port}/"
+        f"{info.dbname}?mode=rwc{option}'"
+    )
 
 
 def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:

@@ -13,12 +13,13 @@ from typing import Final
 
 import psycopg
 from psycopg import capabilities
+from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from eventstore.recorders.postgres.columns import Columns, Parameter
 from eventstore.recorders.postgres.faults import ConnectionLost, of_driver, of_result
 
-Parameter = bytes | None
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 _EMPTY_MAX: Final = 3
@@ -46,6 +47,7 @@ class Wire:
     ) -> None:
         self._connection = connection  # keeps the libpq connection alive
         self._pg = connection.pgconn
+        self._loaders = Transformer(connection)
         self._statements = statements
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
@@ -105,6 +107,11 @@ class Wire:
             raise fault
         self._broken = False
         return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
+
+    def rows(self, result: PGresult) -> list[Columns]:
+        """Return the rows of a result, with their columns as Python's values."""
+        self._loaders.set_pgresult(result)
+        return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def committed(self, within_s: float) -> bool | None:
         """Return whether a round trip that an exception from outside interrupted has run its last statement, which is a

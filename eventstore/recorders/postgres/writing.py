@@ -9,16 +9,18 @@ from typing import Final
 from eventstore.codec_json import Body, attachments_of
 from eventstore.recorders import changes
 from eventstore.recorders.errors import IntegrityError
-from eventstore.recorders.postgres.binary import (
-    BIGINT,
-    BOOLEAN,
+from eventstore.recorders.postgres.columns import (
     BYTEA,
     INTEGER,
+    OF_ROW,
     SMALLINT,
     array,
     bigint,
+    bigints,
     boolean,
     integer,
+    optional,
+    row_columns,
     smallint,
     text_bytes,
 )
@@ -26,7 +28,7 @@ from eventstore.recorders.postgres.faults import TryAgain
 from eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
-from eventstore.recorders.postgres.wire import Parameter, Wire
+from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.types import (
     Beginning,
     Conversation,
@@ -122,7 +124,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             salt,
             None if fork is None else bigint(fork.parent.key),
             None if fork is None else bigint(fork.border.id + 1),
-            None if replaces is None else bigint(replaces),
+            optional(replaces),
         )
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # no other transaction can see it
@@ -159,7 +161,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         return firsts[0]
 
     def delete(self, key: int, limit: int) -> bool:
-        if self.ask("is_erased", bigint(key)).ntuples:
+        if self.ask("is_erased", bigint(key)):
             return self._expunge(key, limit)
         if not self._is_staged(key):
             return True
@@ -221,7 +223,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._write(
             statement,
             bigint(key),
-            array(BIGINT, [bigint(row.id) for row in rows]),
+            bigints(row.id for row in rows),
             array(SMALLINT, [smallint(row.encoding) for row in rows]),
             array(INTEGER, [integer(row.checksum) for row in rows]),
             array(BYTEA, [row.body for row in rows]),
@@ -266,7 +268,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 bigint(key),
                 bigint(version),
                 bigint(code),
-                None if base is None else bigint(base),
+                optional(base),
                 body,
                 smallint(encoding),
                 integer(checksum),
@@ -314,17 +316,17 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         conversation: its events would get positions before those. The transaction runs again with both locks from the
         start.
         """
-        newest = self.ask("newest_position", bigint(found.key)).get_value(0, 0)
-        if newest is not None and self._positions.precede(int.from_bytes(newest)):
+        [(newest,)] = self.ask("newest_position", bigint(found.key))
+        if newest is not None and self._positions.precede(newest):
             raise TryAgain(f"{found.id!r} was written to since this transaction began for another conversation")
 
     def _insert(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
-        placed = [_columns(row, position) for row, position in zip(rows, positions, strict=True)]
+        placed = [row_columns(row, position) for row, position in zip(rows, positions, strict=True)]
         if len(placed) == 1:
             self._write("insert_event", bigint(key), *placed[0])
         else:
             columns = zip(*placed, strict=True)
-            self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(_KINDS, columns, strict=True)))
+            self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(OF_ROW, columns, strict=True)))
         if any(type(row.body) is Body for row in rows):
             self._attach(key, rows)
         last = placed[-1]
@@ -338,10 +340,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         locked: tuple[bytes, bytes] | None = None
         while True:
             named = self.ask("name_of", bigint(key))
-            if named.ntuples == 0:
+            if not named:
                 return False
-            is_visible = named.get_value(0, 1) == boolean(True)
-            name = (_OF_CONVERSATION, named.get_value(0, 0) or b"") if is_visible else (_OF_STAGING, bigint(key))
+            [(name_bytes, is_visible)] = named
+            name = (_OF_CONVERSATION, name_bytes) if is_visible else (_OF_STAGING, bigint(key))
             if name == locked:
                 break
             self._lock_on(*name)
@@ -356,7 +358,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _is_staged(self, key: int) -> bool:
         """Lock a staged conversation, so that its writers wait for one another."""
         self._lock_on(_OF_STAGING, bigint(key))
-        return self.ask("is_staged", bigint(key)).ntuples == 1
+        return bool(self.ask("is_staged", bigint(key)))
 
     def _check_staged(self, key: int) -> None:
         if not self._is_staged(key):
@@ -365,7 +367,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. Return whether all are gone."""
         self._wrote = True
-        return (self.ask(statement, bigint(key), bigint(limit)).command_tuples or 0) < limit
+        [(deleted,)] = self.ask(statement, bigint(key), bigint(limit))
+        return bool(deleted < limit)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
         """Keep the attachments of these rows; those that are stored already are not stored again."""
@@ -376,29 +379,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
         """Keep the attachments of replaced rows, and delete attachments that then belong to no row."""
-        self._write("detach", bigint(key), array(BIGINT, [bigint(row.id) for row in rows]))
+        self._write("detach", bigint(key), bigints(row.id for row in rows))
         self._attach(key, rows)
         self._write("delete_unattached", bigint(key))
-
-
-_KINDS: Final = (BIGINT, BYTEA, INTEGER, BOOLEAN, BOOLEAN, BIGINT, SMALLINT, BYTEA, BYTEA, INTEGER, INTEGER, INTEGER,
-                 BIGINT)  # fmt: skip
-
-
-def _columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
-    """Return a row in the order of the INSERT, in binary form."""
-    return (
-        bigint(row.id),
-        text_bytes(row.kind),
-        integer(row.schema),
-        boolean(row.shown),
-        boolean(row.structural),
-        bigint(row.recorded_at),
-        smallint(row.encoding),
-        row.body,
-        row.proof,
-        integer(row.shown_before),
-        integer(row.structural_before),
-        integer(row.checksum),
-        None if position is None else bigint(position),
-    )

@@ -3,13 +3,14 @@
 
 -- name: greet
 SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
-       current_setting('synchronous_commit'), current_setting('fsync'),
+       current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off',
        extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::float8,
        e.cluster != (SELECT system_identifier FROM pg_control_system())
            OR greatest((SELECT max(position) >> 20 FROM {schema}.events),
                        (SELECT max(first_position) >> 20 FROM {schema}.publications))
                >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + e.epoch,
-       e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
+       e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline),
+       (SELECT convert_to(pg_get_userbyid(relowner)::text, 'UTF8') FROM pg_class WHERE oid = e.tableoid)
 FROM {schema}.epoch e
 
 -- name: commit_locally
@@ -17,9 +18,6 @@ SET LOCAL synchronous_commit TO local
 
 -- name: begin_epoch
 SELECT {schema}.begin_epoch()
-
--- name: owner
-SELECT convert_to(tableowner::text, 'UTF8') FROM pg_tables WHERE schemaname = convert_from($1::bytea, 'UTF8') LIMIT 1
 
 -- name: begin_reading
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
@@ -66,15 +64,16 @@ SET LOCAL synchronous_commit TO on
 -- name: confirm
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'foldlog', '')::text::bytea END
 
--- part: conversations_as_found
-SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
-       coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
-       coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.replaces, c.redactions,
-       c.erased_position
-FROM {schema}.conversations c
+-- part: conversation_columns
+c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.erased_position,
+coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
+coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
+coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural),
+c.visible, c.mark, p.id, c.past, c.replaces, c.redactions
+
+-- What a conversation (c) ends with: its last event (e), or the border (b) of a fork without events; and its parent (p).
+-- part: last_events
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events
     WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
@@ -84,7 +83,9 @@ LEFT JOIN {schema}.events b ON e.id IS NULL AND c.grown IS NOT TRUE AND b.conver
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 
 -- name: conversation
-{conversations_as_found}
+SELECT {conversation_columns}
+FROM {schema}.conversations c
+{last_events}
 WHERE sha256(c.id) = sha256($1::bytea) AND c.visible
 
 -- The transaction's number if the conversation is as it was; else an error, and nothing that was sent behind it is run.
@@ -118,29 +119,19 @@ SELECT greatest(
 SELECT id, visible FROM {schema}.conversations WHERE key = $1::bigint
 
 -- name: conversation_of
-{conversations_as_found}
+SELECT {conversation_columns}
+FROM {schema}.conversations c
+{last_events}
 WHERE c.key = $1::bigint
 
 -- name: conversations
-SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
-       coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
-       coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.replaces, c.redactions,
-       c.erased_position
+SELECT {conversation_columns}
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
     ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 ) c
-LEFT JOIN LATERAL (
-    SELECT * FROM {schema}.events
-    WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
-    ORDER BY id DESC LIMIT 1
-) e ON true
-LEFT JOIN {schema}.events b ON e.id IS NULL AND c.grown IS NOT TRUE AND b.conversation = c.parent AND b.id = c.parent_version - 1
-LEFT JOIN {schema}.conversations p ON p.key = c.parent
+{last_events}
 ORDER BY substring(c.id, 1, 256), c.id
 
 -- name: id_from
@@ -149,17 +140,13 @@ WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
 -- name: staged_conversations
-SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark,
-       NULL::bytea, c.past, c.replaces, c.redactions,
-       c.erased_position
+SELECT {conversation_columns}
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE NOT visible AND erased_at IS NULL AND id >= $1::bytea
     ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 ) c
-LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+{last_events}
 ORDER BY substring(c.id, 1, 256), c.id
 
 -- name: is_erased
@@ -354,7 +341,9 @@ UPDATE {schema}.conversations SET grown = true WHERE key = $1::bigint
 UPDATE {schema}.conversations SET parent = NULL, parent_version = $2::bigint, past = $3::bytea WHERE key = $1::bigint
 
 -- name: forks
-{conversations_as_found}
+SELECT {conversation_columns}
+FROM {schema}.conversations c
+{last_events}
 WHERE c.parent = $1::bigint AND c.visible AND c.id >= $2::bytea
 ORDER BY c.id LIMIT $3::bigint
 
@@ -407,8 +396,12 @@ INSERT INTO {schema}.publications (first_position, conversation, first_id, size)
 VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint)
 
 -- name: delete_rows
-DELETE FROM {schema}.events WHERE conversation = $1::bigint
-    AND id IN (SELECT id FROM {schema}.events WHERE conversation = $1::bigint ORDER BY id LIMIT $2::bigint)
+WITH gone AS (
+    DELETE FROM {schema}.events WHERE conversation = $1::bigint
+        AND id IN (SELECT id FROM {schema}.events WHERE conversation = $1::bigint ORDER BY id LIMIT $2::bigint)
+    RETURNING 1
+)
+SELECT count(*) FROM gone
 
 -- name: delete_conversation
 DELETE FROM {schema}.conversations WHERE key = $1::bigint
@@ -417,7 +410,7 @@ DELETE FROM {schema}.conversations WHERE key = $1::bigint
 DELETE FROM {schema}.publications WHERE conversation = $1::bigint
 
 -- An error if the conversation has another key than the one that was read, or is erased: then what was sent after it is not
--- run. An older version of foldlog takes no lock here.
+-- run.
 -- name: set_key
 WITH changed AS (
     UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea
@@ -603,9 +596,13 @@ DELETE FROM {schema}.attachments a WHERE conversation = $1::bigint AND NOT EXIST
 )
 
 -- name: delete_attachments
-DELETE FROM {schema}.attachments WHERE conversation = $1::bigint AND (name, encoding) IN (
-    SELECT name, encoding FROM {schema}.attachments WHERE conversation = $1::bigint LIMIT $2::bigint
+WITH gone AS (
+    DELETE FROM {schema}.attachments WHERE conversation = $1::bigint AND (name, encoding) IN (
+        SELECT name, encoding FROM {schema}.attachments WHERE conversation = $1::bigint LIMIT $2::bigint
+    )
+    RETURNING 1
 )
+SELECT count(*) FROM gone
 
 -- name: attachments_without_conversation
 SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
