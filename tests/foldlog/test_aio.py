@@ -112,7 +112,7 @@ class Slow(Condenser):
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
 
-    def condense(self, view):
+    def condense(self, view, agent_llm=None):
         self.gate.pass_through()
         return view
 
