@@ -21,9 +21,10 @@ from eventstore.log.database import Database, behind, paged, translated, unavail
 from eventstore.log.following import follow
 from eventstore.log.forking import begin_fork
 from eventstore.log.generation import Generation, tombstones_before
+from eventstore.log.idempotency import check_own_key
 from eventstore.log.importing import ingest
 from eventstore.log.pages import PAGE, events_back, pages
-from eventstore.log.reading import HIDDEN_KEYS, ReadTransaction, find_begun, read_existing
+from eventstore.log.reading import ReadTransaction, find_begun, read_existing
 from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.log.row import dense_events, from_microseconds
 from eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
@@ -317,15 +318,12 @@ def prepare_append(
     )
 
 
-def _check_given(conversation: object, idempotency_key: object, dedupe: object) -> None:
+def _check_given(conversation: object, idempotency_key: str | None, dedupe: object) -> None:
     """Raise an error where an argument of an append other than its events is wrong."""
     if type(conversation) is not str:
         raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-    if idempotency_key is not None and type(idempotency_key) is not str:
-        raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
-    if isinstance(idempotency_key, str) and idempotency_key.startswith((origins.RESERVED, HIDDEN_KEYS)):
-        reserved = origins.RESERVED if idempotency_key.startswith(origins.RESERVED) else HIDDEN_KEYS
-        raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {reserved!r}; use another one")
+    if idempotency_key is not None:
+        check_own_key(idempotency_key)
     if dedupe not in (None, "origin"):
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from eventstore.arguments import text
 from eventstore.log import origins
+from eventstore.log.idempotency import source_key
 from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named
 
@@ -70,7 +71,7 @@ class Recording:
         unknown: dict[Any, Any] = {}
         for place, record in enumerate(records):
             if not known[place]:
-                unknown.setdefault(origins.source_key(format, ids[place]) or place, record)
+                unknown.setdefault(source_key(format, ids[place]) or place, record)
         return list(unknown.values())
 
     def _decoder(self, history: History, format: str, expected_version: ExpectedVersion) -> Decoder:

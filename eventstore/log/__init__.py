@@ -8,6 +8,7 @@ appending       the work of an append, of one or of several in one transaction
 attributes      the attributes under which a conversation is listed: its record and its digests
 importing       write a history into one conversation: compare, stage, publish; after_receipts moves its ids
 staging         conversations that are invisible until they are published; rows deleted in small transactions
+idempotency     idempotency keys: of callers, of source ids, of what was redacted
 origins         the index of imported events by the id of their source
 past, forking   the past of a fork, shared or copied; begin a fork
 generation      use the id of an erased conversation again

@@ -21,7 +21,7 @@ from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event, Redaction
 from eventstore.log.after_receipts import ids_moved
 from eventstore.log.database import Database
-from eventstore.log.origins import source_key
+from eventstore.log.idempotency import source_key
 from eventstore.log.past import Link
 from eventstore.log.reading import find_again
 from eventstore.log.redacted import can_be_redacted, without_content

@@ -10,26 +10,19 @@ appended later without asking are not in the index.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from eventstore.arguments import text
 from eventstore.codec import Encoded
 from eventstore.events import Event
 from eventstore.log.database import translated
+from eventstore.log.idempotency import INDEXED, source_key
 from eventstore.log.reading import HasDatabase, ReadTransaction, find_begun
 from eventstore.log.writing import WriteTransaction
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import RecalledKey
 
-_SOURCE_KEYS = "foldlog:source:"
-"""The beginning of keys that are found over all conversations: a database has an index for these."""
-RESERVED = _SOURCE_KEYS[:-1]
-"""The beginning of the idempotency keys of this index; a caller's own key may not begin like this."""
-_INDEXED = RESERVED + "s"
-"""The key that says that a conversation is indexed."""
 _CHUNK = 500
 """The number of events that one transaction indexes, of a conversation that existed before its index."""
 
@@ -57,20 +50,7 @@ class Unknown(NamedTuple):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))
         if begins:
-            writing.remember(_INDEXED, RecalledKey(0, len(self.keys)))
-
-
-def source_key(format: str, source_id: Any) -> str | None:
-    """Return the key for a source's id; None for an id that is null, because such events cannot be told apart."""
-    if source_id is None:
-        return None
-    text = f"{format}\0{source_id!r}".encode("utf-8", "surrogatepass")
-    return _SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
-
-
-def is_of_index(idempotency_key: str) -> bool:
-    """Return whether this key says that a conversation has the index. It stands for no events."""
-    return idempotency_key == _INDEXED
+            writing.remember(INDEXED, RecalledKey(0, len(self.keys)))
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
@@ -145,15 +125,15 @@ def index(store: HasDatabase, conversation: str) -> None:
         stop = min(start + _CHUNK, writing.version)
         events = list(writing.events(start, stop))
         keys = [_key_of(event) for event in events]
-        taken = writing.recalled_among([*filter(None, keys), _INDEXED])
-        if _INDEXED in taken:
+        taken = writing.recalled_among([*filter(None, keys), INDEXED])
+        if INDEXED in taken:
             return None
         for event, key in zip(events, keys, strict=True):
             if key is not None and key not in taken:
                 writing.remember(key, RecalledKey(event.id, 1))
                 taken.add(key)
         if stop == writing.version:
-            writing.remember(_INDEXED, RecalledKey(0, stop))
+            writing.remember(INDEXED, RecalledKey(0, stop))
         writing.end()
         return stop if stop < writing.version else None
 
@@ -169,7 +149,7 @@ def index_as(store: HasDatabase, conversation: str, fork: str) -> None:
         found = find_begun(store.database, reader, conversation)
         if found is None:
             return False
-        return bool(ReadTransaction(reader, found, store.database).recalled_among([_INDEXED]))
+        return bool(ReadTransaction(reader, found, store.database).recalled_among([INDEXED]))
 
     if store.database.query(look):
         index(store, fork)
@@ -177,8 +157,8 @@ def index_as(store: HasDatabase, conversation: str, fork: str) -> None:
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
     """Return those of the keys that the conversation has. Raises ``NotIndexed``."""
-    names = reading.recalled_among([_INDEXED, *dict.fromkeys(filter(None, keys))])
-    if _INDEXED not in names:
+    names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
+    if INDEXED not in names:
         raise NotIndexed
     return {*names}
 

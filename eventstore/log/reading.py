@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from itertools import islice, repeat
 from operator import attrgetter, sub
 from typing import NamedTuple, Protocol, TypeVar
@@ -15,6 +13,7 @@ from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
 from eventstore.log.database import NOBODYS, Database, start_after, translated
+from eventstore.log.idempotency import hidden_key
 from eventstore.log.past import Segment, past_of, within
 from eventstore.log.results import Border
 from eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
@@ -23,12 +22,10 @@ from eventstore.recorders.base import Only, Reader
 from eventstore.recorders.types import Conversation, RecalledKey, Record, Row
 
 __all__ = [
-    "HIDDEN_KEYS",
     "HasDatabase",
     "ReadTransaction",
     "find_begun",
     "find_existing",
-    "hidden_key",
     "read_existing",
     "reading",
 ]
@@ -43,9 +40,6 @@ _has_records = attrgetter("has_records")
 _shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
 _ANY_VERSION = 2**62
 _DOCUMENTS = "document_changes"
-HIDDEN_KEYS = "foldlog:redacted:"
-"""The beginning of idempotency keys that a redaction replaced by a keyed hash."""
-_HIDDEN_KEY_BYTES = 24
 _HIDDEN = "from it on, a condensation or a request cannot be found"
 
 
@@ -502,15 +496,6 @@ class ReadTransaction:
 def _counts_with(row: Row) -> _Counts:
     """Return the numbers of shown and structural events up to and including this one."""
     return _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
-
-
-def hidden_key(salt: bytes, idempotency_key: str) -> str:
-    """Return the keyed hash that replaces an idempotency key once an event that it stands for is redacted."""
-    if idempotency_key.startswith(HIDDEN_KEYS):
-        return idempotency_key
-    name = idempotency_key.encode("utf-8", "surrogatepass")
-    digest = blake2b(name, digest_size=_HIDDEN_KEY_BYTES, key=salt, person=b"foldlog key").digest()
-    return HIDDEN_KEYS + urlsafe_b64encode(digest).decode()
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:

@@ -16,10 +16,11 @@ from eventstore.codec_json import Body
 from eventstore.errors import InvalidArgument, KeyUnavailable
 from eventstore.events import Event
 from eventstore.log.database import Database, encrypted, translated
+from eventstore.log.idempotency import hidden_key
 from eventstore.log.keys import SET_A_KEY
 from eventstore.log.known import Known
 from eventstore.log.past import Link, encode_past, past_under
-from eventstore.log.reading import HasDatabase, ReadTransaction, find_existing, hidden_key
+from eventstore.log.reading import HasDatabase, ReadTransaction, find_existing
 from eventstore.log.row import chained, new_salt
 from eventstore.log.seal import RowCodec, mark_of
 from eventstore.recorders import changes

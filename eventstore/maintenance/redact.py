@@ -28,9 +28,9 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.log import origins
 from eventstore.log.attributes import list_again
 from eventstore.log.database import Database, behind, paged, translated
+from eventstore.log.idempotency import INDEXED, source_key
 from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.row import PLAIN, checksum, checksum_seed, commitment_of, from_microseconds, sound, stored_event_of
@@ -319,7 +319,7 @@ def _without_content(conversation: str, row: Row, event: Event, receipt: Redacte
 
 def _hide_keys(writing: WriteTransaction, event: Event) -> None:
     """Replace the idempotency keys that stand for an event, its source id among them, by keyed hashes."""
-    source = None if event.origin is None else origins.source_key(event.origin.format, event.origin.id)
+    source = None if event.origin is None else source_key(event.origin.format, event.origin.id)
     for name, recalled in _keys_of(writing, event.id):
         writing.hide_key(name, recalled)
         source = None if name == source else source
@@ -331,7 +331,7 @@ def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, Recall
     return [
         (name, recalled)
         for name, recalled in paged(partial(writing.recalled_after, limit=_PAGE), _name, _PAGE)
-        if recalled.first_id <= event_id < recalled.first_id + recalled.events and not origins.is_of_index(name)
+        if recalled.first_id <= event_id < recalled.first_id + recalled.events and name != INDEXED
     ]
 
 
