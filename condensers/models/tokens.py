@@ -114,8 +114,7 @@ class PromptSums:
 
         A message of several events counts at the last of them, and so do calls with their results. So the cost of a
         tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: the
-        rendering of the events after the last View, if this View goes on from it with a reply of the model; else of
-        all.
+        comparison with the last View of the conversation, and the rendering of the events after their shared beginning.
         """
         events, fit = view.events, view.fit_positions
         # Messages that go through litellm are counted in litellm's form.
@@ -128,8 +127,9 @@ class PromptSums:
         sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
         sums: tuple[int, ...] = (self._counter.frame(offered_tools(view), beside_system=sent_system),)
         start, call_ids = 0, frozenset[str]()
-        if before is not None and before.sums[0] == sums[0] and _goes_on(before, view):
-            start, sums, call_ids = len(before.events), before.sums, before.call_ids
+        if before is not None and before.sums[0] == sums[0]:
+            start, call_ids = _shared_beginning(before, view)
+            sums = before.sums[: start + 1]
         added = [0] * (len(events) - start)
         for messages, position in _together(
             rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
@@ -179,23 +179,31 @@ def _together(messages: Sequence[Rendered]) -> Iterator[tuple[list[dict[str, Any
         yield group, last
 
 
-def _goes_on(before: _Measured, view: View) -> bool:
-    """Return whether the prompt of ``view`` is that of the View before it, message for message, with further messages.
+def _shared_beginning(before: _Measured, view: View) -> tuple[int, frozenset[str]]:
+    """Return where the prompts of both Views part: up to there they are the same, message for message. Return the ids
+    of the calls before it, too.
 
-    The events of both are the same, and the same of them are sent, so their calls have their observations among them.
-    A reply of the model begins what is new, so no two messages of the user are merged, and none opens it. No new call
-    has the id of an earlier one, which would be renamed.
+    A reply of the model is there, so no two messages of the user are merged, and none opens the rest. No call is split
+    from its observation, and no later call has the id of an earlier one, which would be renamed.
     """
     events, fit, length = view.events, view.fit_positions, len(before.events)
-    place = bisect_left(fit, length)
-    return (
-        events[:length] == before.events
-        and fit[:place] == before.fit
-        and fit[place : place + 1] == (length,)
-        and begins_reply(events[length])
-        and any(count and not isinstance(event, SystemMessage) for event, count in _counted(before))
-        and before.call_ids.isdisjoint(_call_ids(events[length:]))
-    )
+    if events[:length] == before.events and fit[: bisect_left(fit, length)] == before.fit:
+        places: Sequence[int] = (length,)  # the same calls are sent, so their observations are among these events
+    else:  # a mask has changed an event since
+        fit = fit[: _alike(before.fit, fit)]
+        places = view.cut_points[: bisect_left(view.cut_points, _alike(before.events, events))][::-1]
+    start = next((at for at in places if fit[bisect_left(fit, at) :][:1] == (at,) and begins_reply(events[at])), 0)
+    call_ids = before.call_ids if start == length else _call_ids(events[:start])
+    opened = any(count and not isinstance(event, SystemMessage) for event, count in _counted(before, start))
+    if not opened or not call_ids.isdisjoint(_call_ids(events[start:])):
+        return 0, frozenset()
+    return start, call_ids
+
+
+def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
+    """Return the number of equal items at the beginning."""
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
 def begins_reply(event: Event) -> bool:
@@ -204,8 +212,8 @@ def begins_reply(event: Event) -> bool:
     return is_sent and event.source == "agent"
 
 
-def _counted(measured: _Measured) -> Iterator[tuple[Event, int]]:
-    for position in measured.fit:
+def _counted(measured: _Measured, stop: int) -> Iterator[tuple[Event, int]]:
+    for position in measured.fit[: bisect_left(measured.fit, stop)]:
         yield measured.events[position], measured.sums[position + 1] - measured.sums[position]
 
 

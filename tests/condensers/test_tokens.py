@@ -17,6 +17,7 @@ from condensers.errors import TokensUnknown
 from condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
 from condensers.models.client import LLM, LLMConfig
 from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from projections import View
@@ -347,6 +348,25 @@ def test_a_step_renders_only_what_is_new(monkeypatch):
         events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
         sums.of(View.from_events(events))
     assert asked == [4, *[2] * 98]
+
+
+def test_a_step_behind_a_mask_renders_only_what_is_new_and_what_was_masked_since(monkeypatch):
+    asked: list[int] = []
+    real = condensers.models.tokens.rendered
+
+    def watched(events, positions, *dialect, **how):
+        asked.append(len(positions))
+        return real(events, positions, *dialect, **how)
+
+    monkeypatch.setattr(condensers.models.tokens, "rendered", watched)
+    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
+    mask = ObservationMaskingCondenser(4)
+    events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
+    for n in range(2, 100, 2):
+        events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
+        events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
+        sums.of(mask.condense(View.from_events(events)))
+    assert max(asked[3:]) == 6
 
 
 def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
