@@ -10,10 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
-from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import (
     ApplicationRecorder,
     InfrastructureFactory,
@@ -28,8 +26,7 @@ from eventsourcing.utils import Environment
 
 from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
-from eventstore.integrations.recorders import PollingSubscription
-from eventstore.integrations.tracking import StoreRecorder, errors_of_the_library
+from eventstore.integrations.recorders import EventRecorder, PollingSubscription, errors_of_the_library
 from eventstore.log.database import Database
 from eventstore.log.following import DecodedRow, followed, recorded
 from eventstore.log.results import Recorded
@@ -44,8 +41,6 @@ class RecordedBatch:
     In the place of an unreadable event stands the ``CorruptEvent`` that names it, with its position.
     """
 
-    originator_id: str
-    originator_version: int
     events: tuple[Recorded | CorruptEvent, ...]
 
 
@@ -70,9 +65,7 @@ class BatchView(TrackingRecorder, ABC):
 V = TypeVar("V", bound=BatchView)
 
 
-class BatchProjection(Projection[V]):
-    """Gives each batch to the view."""
-
+class _BatchProjection(Projection[V]):
     def process_event(self, domain_event: RecordedBatch, tracking: Tracking) -> None:
         self.view.add(domain_event, tracking)
 
@@ -87,12 +80,12 @@ class BatchFollower(Generic[V]):
             name = Conversations.name  # else the library takes that of the class
 
             def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
-                return _OpenStore(env, database)
+                return Factory(env, database)
 
         self.view = view
         try:
             self._runner = BaseProjectionRunner(
-                projection=BatchProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
+                projection=_BatchProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
             )
         except BaseException:
             view.close()
@@ -113,25 +106,12 @@ class BatchFollower(Generic[V]):
         self._runner.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         try:
-            self._runner.__exit__(kind, error, traceback)
+            self._runner.__exit__(*error)
             self.view.refresh()
         finally:
             self.view.close()
-
-
-class _OpenStore(Factory):
-    """The library's recorders on a store that another caller opened, and closes."""
-
-    def __init__(self, env: Environment, database: Database) -> None:
-        InfrastructureFactory.__init__(self, env)
-        self._recorder = StoreRecorder(database)
-
-    def close(self) -> None:
-        """Leave the store open."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +120,10 @@ class _Batch(Notification):
 
 
 class _BatchMapper(ConversationMapper):
-    def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        if not isinstance(stored_event, _Batch):
-            return super().to_domain_event(stored_event)
-        events = tuple(recorded(stored_event.rows))
-        return RecordedBatch(str(stored_event.originator_id), stored_event.originator_version, events)
+    def to_domain_event(self, stored_event: StoredEvent) -> Any:
+        if isinstance(stored_event, _Batch):
+            return RecordedBatch(tuple(recorded(stored_event.rows)))
+        return super().to_domain_event(stored_event)
 
 
 class ConversationBatches(Conversations):
@@ -156,7 +135,7 @@ class ConversationBatches(Conversations):
         return _BatchMapper(transcoder=self.construct_transcoder())
 
     def construct_recorder(self) -> ApplicationRecorder:
-        return cast("Factory", self.factory).recorder_in_batches(_BatchSubscription)
+        return EventRecorder(cast("Factory", self.factory).recorder, _BatchSubscription)
 
 
 class _BatchSubscription(PollingSubscription):

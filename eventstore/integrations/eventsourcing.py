@@ -33,8 +33,13 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from eventstore import codec
 from eventstore.events import Event
-from eventstore.integrations.recorders import EventRecorder, PollingSubscription, SnapshotRecorder, kind_and_schema
-from eventstore.integrations.tracking import StoreRecorder, TrackingView
+from eventstore.integrations.recorders import (
+    EventRecorder,
+    EventsOfAggregates,
+    StoreRecorder,
+    TrackingView,
+    kind_and_schema,
+)
 from eventstore.log.database import Database
 from eventstore.log.row import with_times
 from eventstore.opening import recorder_and_settings
@@ -97,38 +102,42 @@ _View = TypeVar("_View", bound=TrackingRecorder)
 
 
 class Factory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the library's recorders on the store that ``FOLDLOG_URL`` names (``memory:`` if none)."""
+    """Makes the library's recorders on the store that ``FOLDLOG_URL`` names (``memory:`` if none); or on the store that
+    another caller opened, and closes.
+    """
 
-    def __init__(self, env: Environment | EnvType | None) -> None:
+    def __init__(self, env: Environment | EnvType | None, database: Database | None = None) -> None:
         super().__init__(env)
+        self._does_close = database is None
+        self.recorder = StoreRecorder(database or self._opened())
+
+    def _opened(self) -> Database:
         if self.env.get(self.CIPHER_TOPIC) or self.env.get("CIPHER_KEY") or self.env.get(self.COMPRESSOR_TOPIC):
             raise InfrastructureFactoryError(
                 "foldlog's store encrypts and compresses events itself; "
                 "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
-        recorder, settings = recorder_and_settings(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
-        self._recorder = StoreRecorder(Database(recorder, settings))
+        return Database(*recorder_and_settings(self.env.get("FOLDLOG_URL", "memory:") or "memory:"))
 
     def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
         return super().mapper(transcoder, mapper_class or ConversationMapper)
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        return SnapshotRecorder(self._recorder, purpose)
+        if purpose != "events":
+            raise InfrastructureFactoryError(f"foldlog keeps no {purpose} of the library; leave snapshotting disabled")
+        return EventsOfAggregates(self.recorder)
 
     def application_recorder(self) -> ApplicationRecorder:
-        return EventRecorder(self._recorder)
+        return EventRecorder(self.recorder)
 
     def tracking_recorder(self, tracking_recorder_class: type[_View] | None = None) -> _View:
         named = self.env.get(self.TRACKING_RECORDER_TOPIC)
         view: Any = tracking_recorder_class or (resolve_topic(named) if named else TrackingView)
-        return cast("_View", view(self._recorder))
-
-    def recorder_in_batches(self, subscription: type[PollingSubscription]) -> ApplicationRecorder:
-        """Return an application recorder whose subscriptions are of another class."""
-        return EventRecorder(self._recorder, subscription)
+        return cast("_View", view(self.recorder))
 
     def process_recorder(self) -> ProcessRecorder:
-        return EventRecorder(self._recorder)
+        return EventRecorder(self.recorder)
 
     def close(self) -> None:
-        self._recorder.close()
+        if self._does_close:
+            self.recorder.close()

@@ -1,40 +1,46 @@
-"""The library's recorders of events and snapshots on one of our recorders, and its subscriptions."""
+"""Our recorder as the eventsourcing library expects it: its events, its subscriptions, and views of projections."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
+from eventsourcing import persistence
 from eventsourcing.persistence import (
-    AggregateRecorder,
     ApplicationRecorder,
     Notification,
     ProcessRecorder,
     StoredEvent,
     Subscription,
     Tracking,
+    TrackingRecorder,
 )
 
 from eventstore import codec
-from eventstore.integrations.tracking import StoreRecorder, StoreTracking
 from eventstore.log.database import Database
-from eventstore.log.following import DecodedRow, placed_rows
+from eventstore.log.following import placed_rows
 from eventstore.log.reading import ReadTransaction
 from eventstore.log.row import chained, from_microseconds
+from eventstore.log.seal import RowCodec
 from eventstore.log.writing import WriteTransaction, begin_new
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.errors import IntegrityError
-from eventstore.recorders.types import Conversation, Place, Record, Row
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.changes import NewRecords
+from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Place, Record, Row
 
-_SNAPSHOTS = "snapshots of the eventsourcing library"
+T = TypeVar("T")
+
 _PAGE = 500
 _POLL_S = 0.005
-_EARLIEST = 0
-_NO_STOP = 2**62
+_NO_LIMIT = 2**62
+_OF_VIEWS = 0
+"""The key that records of views are kept under; no conversation has it."""
+_VIEW_CODEC = RowCodec("")
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,91 @@ class _RecordedNotification(Notification):
     recorded_at: datetime | None = field(default=None, compare=False)
 
 
+class StoreRecorder:
+    """One of our recorders, whose errors are those of the library."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._recorder = database.recorder
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a write transaction and return its result once that is durable.
+
+        Raises the library's ``IntegrityError`` where a version or a tracking position is taken.
+        """
+        with errors_of_the_library():
+            return self._recorder.transact(work)
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        """Open a read transaction."""
+        with errors_of_the_library(), self._recorder.read() as reader:
+            yield reader
+
+    def value(self, name: str) -> str:
+        """Return a fact about the store; see ``eventstore.recorders.base.Recorder.value``."""
+        with errors_of_the_library():
+            return self._recorder.value(name)
+
+    def close(self) -> None:
+        """Close the database."""
+        with errors_of_the_library():
+            self._recorder.close()
+
+
+@contextmanager
+def errors_of_the_library() -> Iterator[None]:
+    try:
+        yield
+    except RecorderError as error:
+        kind = getattr(persistence, type(error).__name__, persistence.OperationalError)
+        raise kind(str(error)) from error
+
+
+class StoreTracking(TrackingRecorder):
+    """Keeps the positions of projections in a store."""
+
+    def __init__(self, recorder: StoreRecorder) -> None:
+        self.recorder = recorder
+
+    def track(self, transaction: Transaction, tracking: Tracking) -> None:
+        """Record the position of a projection, within the caller's transaction. Raises ``IntegrityError`` where that
+        notification was processed already.
+        """
+        transaction.set_value(f"tracking {tracking.application_name}", str(tracking.notification_id))
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        self.recorder.transact(lambda transaction: self.track(transaction, tracking))
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        found = self.recorder.value(f"tracking {application_name}")
+        return int(found) if found else None
+
+
+class TrackingView(StoreTracking):
+    """The base of a projection's view. The view writes its records and its position in one transaction.
+
+    class Counts(TrackingView):
+        def count(self, kind: str, tracking: Tracking) -> None:
+            def work(transaction: Transaction) -> None:
+                self.put_records(transaction, "counts", [...])
+                self.track(transaction, tracking)
+            self.recorder.transact(work)
+    """
+
+    def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
+        """Return the newest record of this view at or before a version; records belong to no conversation."""
+        found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
+        return _VIEW_CODEC.decoded_record(name, found[0]) if found else None
+
+    def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
+        """Keep records of this view, within a transaction; one of the same version is replaced."""
+        encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
+        transaction.change(_OF_VIEWS, NewRecords(name, encoded))
+
+
 class EventRecorder(StoreTracking, ProcessRecorder):
-    """The library's recorder interfaces on one of our recorders."""
+    """The library's recorders of events on one of our recorders."""
 
     def __init__(self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None) -> None:
         super().__init__(recorder)
@@ -75,24 +164,17 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        start = _EARLIEST if gt is None else gt + 1
+        """Return events of a conversation. Cost: those in the range of versions, also with ``limit`` if ``desc``."""
         database = self.recorder.database
         with self.recorder.read() as reader:
             found = database.find(reader, str(originator_id))
             if found is None:
                 return []
+            start = 0 if gt is None else gt + 1
             stop = found.version if lte is None else min(lte + 1, found.version)
-            reading = ReadTransaction(reader, found, database)
-            if not desc:
-                rows = reading.rows(start, stop, _NO_STOP if limit is None else limit)
-                return [_stored_event(found.id, row) for row in rows]
-            wanted, span = (stop - start if limit is None else limit), 0
-            newest: Sequence[Row] = ()
-            while len(newest) < wanted and stop - span > start:
-                # Ids may have gaps here, so the window grows until enough is in it.
-                span = max(2 * span, wanted)
-                newest = reading.rows(max(start, stop - span), stop, span)
-            return [_stored_event(found.id, row) for row in reversed(newest[-wanted:] if wanted else [])]
+            at_most = _NO_LIMIT if limit is None or desc else limit  # ids may have gaps: the newest are found last
+            rows = ReadTransaction(reader, found, database).rows(start, stop, at_most)
+            return [_RecordedEvent(**_fields(found.id, row)) for row in (rows[::-1][:limit] if desc else rows)]
 
     def select_notifications(
         self,
@@ -109,9 +191,9 @@ class EventRecorder(StoreTracking, ProcessRecorder):
             while len(selected) < limit:
                 page = placed_rows(self.recorder.database, reader, after, _PAGE if topics else limit)
                 selected += [
-                    notification
-                    for notification in map(_notification, page)
-                    if (not topics or notification.topic in topics) and (stop is None or notification.id <= stop)
+                    _RecordedNotification(id=position, **_fields(conversation, row))
+                    for position, conversation, row in page
+                    if (not topics or _topic(row) in topics) and (stop is None or position <= stop)
                 ]
                 if not page or (stop is not None and page[-1].position >= stop):
                     break
@@ -125,48 +207,15 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         return self._subscription(self, gt, topics)
 
 
-class SnapshotRecorder(AggregateRecorder):
-    """Snapshots of the library's aggregates, as records: they have the versions of events without being events."""
+class EventsOfAggregates(EventRecorder):
+    """The same events without their positions and times."""
 
-    def __init__(self, recorder: StoreRecorder, purpose: str) -> None:
-        self.recorder = recorder
-        self._projection = f"{_SNAPSHOTS}: {purpose}"
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
+        super().insert_events(stored_events, **kwargs)
 
-    def insert_events(self, stored_events: Sequence[StoredEvent], **_: Any) -> None:
-        def insert(transaction: Transaction) -> None:
-            for stored in stored_events:
-                database = self.recorder.database
-                found = _found_or_begun(database, transaction, str(stored.originator_id), time.time_ns() // 1_000)
-                writing = WriteTransaction(transaction, found, database)
-                kept = writing.record_at(self._projection, stored.originator_version)
-                if kept is not None and kept.version == stored.originator_version:
-                    raise IntegrityError(
-                        f"{writing.conversation!r} has a snapshot of version {stored.originator_version} already"
-                    )
-                body = stored.topic.encode() + b"\n" + stored.state
-                writing.put_records(self._projection, [Record(stored.originator_version, 1, None, body)])
-                writing.end()
-
-        self.recorder.transact(insert)
-
-    def select_events(
-        self,
-        originator_id: UUID | str,
-        *,
-        gt: int | None = None,
-        lte: int | None = None,
-        desc: bool = False,
-        limit: int | None = None,
-    ) -> Sequence[StoredEvent]:
-        with self.recorder.read() as reader:
-            found = self.recorder.database.find(reader, str(originator_id))
-            if found is None:
-                return []
-            reading = ReadTransaction(reader, found, self.recorder.database)
-            records = list(reading.records(self._projection, -1 if gt is None else gt))
-        kept = [record for record in records if lte is None or record.version <= lte]
-        ordered = kept[::-1] if desc else kept
-        return [_snapshot(found.id, record) for record in ordered[:limit]]
+    def select_events(self, originator_id: UUID | str, **which: Any) -> Sequence[StoredEvent]:
+        selected = super().select_events(originator_id, **which)
+        return [StoredEvent(each.originator_id, each.originator_version, each.topic, each.state) for each in selected]
 
 
 class PollingSubscription(Subscription[ApplicationRecorder]):
@@ -180,45 +229,38 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
     def __next__(self) -> Notification:
         while not self._has_been_stopped:
-            notification = next(self._page, None)
-            if notification is not None:
+            for notification in self._page:
                 self._last_notification_id = notification.id
                 return notification
-            self._page = iter(self._wait())
+            self._page = iter(self._poll())
         raise StopIteration
 
     def select(self, after: int | None) -> Sequence[Notification]:
         """Return the next notifications after a position; an empty sequence where there is none yet."""
         return self._recorder.select_notifications(after, _PAGE, topics=self._topics, inclusive_of_start=False)
 
-    def _wait(self) -> Sequence[Notification]:
-        while not self._has_been_stopped:
-            data_version = self.store_recorder.value("data_version")
-            if data_version != self._seen:
-                page = self.select(self._last_notification_id)
-                if page:
-                    return page
-                self._seen = data_version
-            time.sleep(_POLL_S)
+    def _poll(self) -> Sequence[Notification]:
+        data_version = self.store_recorder.value("data_version")
+        if data_version != self._seen:
+            page = self.select(self._last_notification_id)
+            if page:
+                return page
+            self._seen = data_version
+        time.sleep(_POLL_S)
         return ()
 
 
 def _insert(database: Database, transaction: Transaction, stored: StoredEvent, now: int) -> Place:
     kind, schema = kind_and_schema(stored.topic)
-    version = stored.originator_version
+    version, conversation = stored.originator_version, str(stored.originator_id)
     encoded = codec.encode(codec.decode(kind, schema, stored.state, version))
     as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
-    found = _found_or_begun(database, transaction, str(stored.originator_id), now)
+    found = database.find(transaction, conversation) or begin_new(transaction, database, conversation, now)
     writing = WriteTransaction(transaction, found, database)
     rows, _ = chained(found._replace(version=version), [as_stored], now)
     place = writing.insert(rows)
     writing.end()
     return place
-
-
-def _found_or_begun(database: Database, transaction: Transaction, conversation: str, now: int) -> Conversation:
-    found = database.find(transaction, conversation)
-    return begin_new(transaction, database, conversation, now) if found is None else found
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
@@ -231,28 +273,11 @@ def _topic(row: Row) -> str:
     return f"{row.kind}/{row.schema}" if row.schema else row.kind
 
 
-def _stored_event(conversation: str, row: Row) -> StoredEvent:
-    return _RecordedEvent(
-        originator_id=conversation,
-        originator_version=row.id,
-        topic=_topic(row),
-        state=row.body,
-        recorded_at=from_microseconds(row.recorded_at),
-    )
-
-
-def _notification(placed: DecodedRow) -> Notification:
-    row = placed.row
-    return _RecordedNotification(
-        originator_id=placed.conversation,
-        originator_version=row.id,
-        topic=_topic(row),
-        state=row.body,
-        id=placed.position,
-        recorded_at=from_microseconds(row.recorded_at),
-    )
-
-
-def _snapshot(conversation: str, record: Record) -> StoredEvent:
-    topic, _, state = record.body.partition(b"\n")
-    return StoredEvent(conversation, record.version, topic.decode(), state)
+def _fields(conversation: str, row: Row) -> dict[str, Any]:
+    return {
+        "originator_id": conversation,
+        "originator_version": row.id,
+        "topic": _topic(row),
+        "state": row.body,
+        "recorded_at": from_microseconds(row.recorded_at),
+    }
