@@ -207,10 +207,10 @@ class PostgresRecorder:
         """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of
         indices. If the server was set up with data checksums, it also reports each page with a wrong checksum.
         """
-        yield from self._patiently(lambda connection: list(status.findings(connection, self._schema)))
+        yield from self._patiently(lambda connection: list(status.findings(connection, self._statements, self._schema)))
 
     def status(self) -> Status:
-        return self._patiently(lambda connection: status.status(connection, self._schema))
+        return self._patiently(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
         """Close every connection; a connection in use is closed when its transaction ends."""
@@ -327,7 +327,7 @@ class PostgresRecorder:
         """Name the session that holds one of these locks, if the server tells."""
         try:
             with self._plain_connection() as connection:
-                return status.holder(connection, locks)
+                return status.holder(connection, self._statements, locks)
         except RecorderError:
             return ""
 

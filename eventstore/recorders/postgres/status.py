@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -11,16 +11,13 @@ from psycopg import sql
 
 from eventstore.recorders.errors import ProgrammingError
 from eventstore.recorders.server import Holder, Lag, Status
-from eventstore.recorders.statements import statements
 
 
-def status(connection: psycopg.Connection[Any], schema: str) -> Status:
+def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
     """Return the status. Which session of another role holds followers back, only ``pg_monitor`` sees."""
-    queries = statements("postgresql")
 
     def ask(name: str) -> list[tuple[Any, ...]]:
-        query = queries[name].replace("{schema}", sql.Identifier(schema).as_string(None))
-        return connection.execute(query.encode(), binary=True).fetchall()
+        return connection.execute(statements[name], binary=True).fetchall()
 
     [(horizon, age, held_back, last_position, synchronous_commit, standbys)] = ask("status")
     holders = ask("oldest_writer")
@@ -36,9 +33,9 @@ def status(connection: psycopg.Connection[Any], schema: str) -> Status:
     )
 
 
-def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
+def holder(connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]) -> str:
     """Return a text that names the other session that holds one of these advisory locks; an empty text if none does."""
-    row = connection.execute(statements("postgresql")["lock_holder"].encode(), (list(locks),)).fetchone()
+    row = connection.execute(statements["lock_holder"], (list(locks),)).fetchone()
     if row is None:
         return ""
     pid, host, application, state, seconds = row
@@ -104,16 +101,11 @@ def _one(connection: psycopg.Connection[Any], query: LiteralString, *parameters:
     return 0 if row is None else int(row[0])
 
 
-def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
+def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes], schema: str) -> Iterator[str]:
     """Yield the problems of tables and indices. Cost: all of them are read."""
-    quoted = sql.Identifier(schema).as_string(None)
-    rows_without_conversation, attachments_without_conversation = (
-        statements("postgresql")[name].replace("{schema}", quoted).encode()
-        for name in ("rows_without_conversation", "attachments_without_conversation")
-    )
-    for key, count in connection.execute(rows_without_conversation).fetchall():
+    for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
         yield f"{count} events are of conversation number {key}, which does not exist"
-    for (lonely,) in connection.execute(attachments_without_conversation).fetchall():
+    for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():
         if lonely:
             yield f"{lonely} values that stood beside events belong to no event"
     checker = connection.execute("SELECT to_regprocedure('bt_index_check(regclass, boolean)')").fetchone()
@@ -122,6 +114,8 @@ def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
     indices = connection.execute("SELECT indexname::text FROM pg_indexes WHERE schemaname = %s ORDER BY 1", (schema,))
     for (index,) in indices.fetchall():
         try:
-            connection.execute("SELECT bt_index_check(%s::regclass, true)", (f'{quoted}."{index}"',))
+            connection.execute(
+                "SELECT bt_index_check(%s::regclass, true)", (sql.Identifier(schema, index).as_string(connection),)
+            )
         except psycopg.DatabaseError as error:
             yield f"index {index}: {' '.join(str(error).split())}"

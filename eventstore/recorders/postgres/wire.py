@@ -67,7 +67,8 @@ class Wire:
         self._newest: list[PGresult] = []
         """The results of the newest batch that was read."""
         self._broken = False
-        self._warned = False
+        self.warned = False
+        """Whether the server warned of anything during the last round trip."""
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
         self._pg.notice_handler = self._notice
@@ -87,7 +88,7 @@ class Wire:
         Raises the error of the first statement that failed; the statements after it did not run. Raises
         ``ConnectionLost``; then it is not known whether the sent statements ran.
         """
-        self._warned = False
+        self.warned = False
         broken, self._broken = self._broken, True  # until it ended in order: Ctrl-C may come at any time
         if broken:
             raise ConnectionLost(f"{self._server}: the connection broke earlier")
@@ -152,11 +153,6 @@ class Wire:
     def usable(self) -> bool:
         """Whether the connection may go back to the pool."""
         return not self._broken and self._pg.status == ConnStatus.OK
-
-    @property
-    def warned(self) -> bool:
-        """Whether the server warned of anything during the last round trip."""
-        return self._warned
 
     def cancel(self) -> None:
         """Ask the server to cancel its work for this connection, such as a wait for a standby, so that it need not keep
@@ -249,4 +245,4 @@ class Wire:
 
     def _notice(self, notice: PGresult) -> None:
         severity = notice.error_field(DiagnosticField.SEVERITY_NONLOCALIZED)
-        self._warned = self._warned or severity == b"WARNING"
+        self.warned = self.warned or severity == b"WARNING"
