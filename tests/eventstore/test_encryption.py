@@ -514,7 +514,8 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
         assert len(contents(long_lived)) == 3
         with open_store(url, keys=KeyRing([OLD])) as other:
             list(rekey(other))
-        replace_row(path, 0, "deploy now")
+        for event_id in range(3):  # an encrypted row beside them would let the process look again
+            replace_row(path, event_id, "deploy now")
         for read in (lambda: list(long_lived.follow()), lambda: contents(long_lived)):
             with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
                 read()
