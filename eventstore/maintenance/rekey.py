@@ -19,8 +19,7 @@ from eventstore.codec_json import size_of
 from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
 from eventstore.log.database import Database, encrypted, start_after, translated
 from eventstore.log.keys import DataKey
-from eventstore.log.past import decode_past, follows, past_under
-from eventstore.log.row import border, link_of
+from eventstore.log.past import decode_past, past_under
 from eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from eventstore.log.staging import REST_S, staged_keys
 from eventstore.maintenance.damage import (
@@ -31,6 +30,7 @@ from eventstore.maintenance.damage import (
     staged_conversations,
 )
 from eventstore.maintenance.erase import purge, unfinished
+from eventstore.maintenance.row_checks import HashChain, salt_of, start_of
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewRecords, RememberedKey
 from eventstore.recorders.errors import KeyReplaced, RecorderError
@@ -229,7 +229,7 @@ class _Change:
     # -- its rows -----------------------------------------------------------------------------------------------------
 
     def _change_rows(self, codec: RowCodec, target: RowCodec, ids: range) -> None:
-        chain = _Chain(self._database, self._found, codec, ids.start)
+        chain = self._chain(codec, ids.start)
         size, start = _ROWS_FIRST, ids.start
         while start < ids.stop:
             stop = min(start + size, ids.stop)
@@ -239,16 +239,16 @@ class _Change:
                 if isinstance(part, Unreadable):
                     self.damaged.append(part.id)
                     there += 1
-                    chain.skip()
+                    chain.head = None
                     continue
                 for stored, plain in zip(part, codec.decoded(part, self._database), strict=True):
                     if stored.id != there:
                         raise CorruptEvent(self._found.id, there, "it is missing")
                     stored_bytes += size_of(stored.body)
                     there += 1
-                    if plain.encoding == DAMAGED or not chain.follows(plain):
+                    if plain.encoding == DAMAGED or not chain.take(plain):
                         self.damaged.append(stored.id)
-                        chain.skip()
+                        chain.head = None
                         continue
                     new = target.encoded_again(stored, plain, codec, self._settings.compression, self._database)
                     if new is not stored:
@@ -262,13 +262,25 @@ class _Change:
                 if redactions != self._found.redactions:  # what was read may be redacted now: read it again
                     self._found = self._found._replace(redactions=redactions)
                     del self.damaged[damaged:]
-                    chain = _Chain(self._database, self._found, codec, start)
+                    chain = self._chain(codec, start)
                     continue
             self.rows += len(changed)
             start = stop
             size = max(size // 2, 1) if stored_bytes > _BYTES else min(2 * size, _ROWS_MAX)
             if changed:
                 time.sleep(REST_S)
+
+    def _chain(self, codec: RowCodec, start: int) -> HashChain:
+        """Return the chain before the row ``start``. After a damaged row it is unknown, and the next row is trusted."""
+        found, salt = self._found, salt_of(self._found, codec)
+        links = decode_past(found.past, codec.data_key)
+        if start == found.begins:
+            head = start_of(self._database, found, salt, links).head
+        else:
+            rows = self._recorder.query(lambda reader: reader.rows(found.key, start - 1, start, 1))
+            before = codec.decoded(rows, self._database)
+            head = before[0].head if before and before[0].encoding != DAMAGED else None
+        return HashChain(found.id, salt, links, head)
 
     def _replace(self, transaction: Transaction, target: RowCodec, changed: Sequence[Row], stop: int) -> int:
         """Write rows in their new form, unless rows were redacted since they were read. Return how many are now."""
@@ -370,41 +382,3 @@ class _Change:
         self.key = True
         self.rows += len(new)
         return None
-
-
-class _Chain:
-    """The hash chain along the rows of a conversation, as far as it is known."""
-
-    def __init__(self, database: Database, found: Conversation, codec: RowCodec, start: int) -> None:
-        self._salt = found.salt if codec.data_key is None else codec.data_key.salt
-        self._found = found
-        self._links = decode_past(found.past, codec.data_key)
-        self._head: bytes | None = None
-        if start == found.begins != 0:
-            shared = database.recorder.query(lambda reader: reader.rows(found.parent or 0, start - 1, start, 1))
-            self._head = shared[0].head if shared else None
-        elif start == 0:
-            self._head = follows(found.id, self._salt, self._links, 0, None)[0]
-        else:
-            rows = database.recorder.query(lambda reader: reader.rows(found.key, start - 1, start, 1))
-            before = codec.decoded(rows, database)
-            if before and before[0].encoding != DAMAGED:
-                self._head = before[0].head
-        if not self._salt:
-            self._head = None
-
-    def follows(self, row: Row) -> bool:
-        """Return whether a plain row fits its head. Where the head before it is unknown, the row is trusted."""
-        if self._head is not None:
-            before, salt = follows(self._found.id, self._salt, self._links, row.id, self._head)
-            if row.id == self._found.begins != 0:
-                before = border(self._found.id, salt, row.id, self._head)
-            if link_of(before, salt, row) != row.head:
-                return False
-        if self._salt:
-            self._head = row.head
-        return True
-
-    def skip(self) -> None:
-        """Skip a damaged row: the head before the next row is unknown."""
-        self._head = None

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from eventstore.log.database import Database
 from eventstore.log.past import Link, follows
-from eventstore.log.row import Chain, link_of, sound_rows
+from eventstore.log.row import Chain, border, link_of, sound_rows
 from eventstore.log.seal import DAMAGED, Limit, RowCodec
 from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Row
+from eventstore.recorders.types import Conversation, Row
 
 _PAGE = 1_000
 MISSING = ("it is missing", "they are missing")
@@ -52,6 +53,57 @@ class Start(NamedTuple):
     counts: tuple[int, int] | None
 
 
+def salt_of(found: Conversation, codec: RowCodec) -> bytes:
+    """Return the salt of a conversation, empty where it is lost."""
+    return found.salt if codec.data_key is None else codec.data_key.salt
+
+
+def start_of(database: Database, found: Conversation, salt: bytes, links: Sequence[Link]) -> Start:
+    """Return where the rows of a conversation begin: for a fork, after its parent's last shared event."""
+    if found.parent is None:
+        return Start(0, follows(found.id, salt, links, 0, None)[0], (0, 0))
+    parent, begins = found.parent, found.begins
+    rows = database.recorder.query(lambda reader: reader.rows(parent, begins - 1, begins, 1))
+    if not rows or type(rows[0].proof) is not bytes:
+        return Start(begins, None, None)
+    last = rows[0]
+    counts = last.shown_before + last.shown, last.structural_before + last.structural
+    return Start(begins, border(found.id, salt, begins, last.head), counts)
+
+
+class HashChain:
+    """The hash chain along the rows of a conversation. After a gap, and without a salt, its head is unknown: None."""
+
+    def __init__(self, conversation: str, salt: bytes, links: Sequence[Link], head: bytes | None) -> None:
+        self._conversation, self._salt, self._links = conversation, salt, links
+        self.head = head if salt else None
+        self.follow = self.stray = 0
+        """The numbers of rows that follow the head before them, and of those that do not: if none does, the salt may
+        have been changed.
+        """
+
+    def before(self, event_id: int) -> tuple[bytes, bytes] | None:
+        """Return the head and the salt from which the next head is computed; None where they are unknown."""
+        if self.head is None:
+            return None
+        return follows(self._conversation, self._salt, self._links, event_id, self.head)
+
+    def skip(self, count: int, head: bytes) -> None:
+        """Go on behind rows that follow each other, the last of them with this head."""
+        self.follow += count
+        self.head = head
+
+    def take(self, row: Row) -> bool:
+        """Go on to a plain row. Return whether it follows the head before it; true where that is unknown."""
+        before = self.before(row.id)
+        is_next = before is None or link_of(*before, row) == row.head
+        if before is not None:
+            self.follow += is_next
+            self.stray += not is_next
+        self.head = row.head if self._salt else None
+        return is_next
+
+
 class Pass:
     """The pass over one conversation's rows, in the order of their ids."""
 
@@ -61,8 +113,8 @@ class Pass:
         limit: Limit,
         salt: bytes,
         wanted: dict[int, bytes],
-        start: Start | None = None,
-        links: Sequence[Link] = (),
+        start: Start,
+        links: Sequence[Link],
     ) -> None:
         self.findings: list[VerifyFinding] = []
         self.receipts = Receipts()
@@ -70,23 +122,16 @@ class Pass:
         """The published heads by version that were not found yet."""
         self._codec = codec
         self._limit = limit
-        self._salt = salt
-        self.follow = self.stray = 0
-        """The numbers of rows that follow the head before them, and of those that do not: if none does, the salt may
-        have been changed.
-        """
-        self._own_salt, self._links = salt, links
-        start = start or Start(0, follows(codec.conversation, salt, links, 0, None)[0], (0, 0))
+        self.chain = HashChain(codec.conversation, salt, links, start.head)
+        self._stops = [link.stop for link in links]
+        """Where the salt of copied events changes."""
         self._next = start.id
-        self._head: bytes | None = start.head if salt else None
-        self._counts: tuple[int, int] | None = start.counts
+        self._counts = start.counts
 
     def over(self, recorder: Recorder, key: int, version: int) -> None:
         """Check all rows of the conversation."""
         while self._next < version:
-            self._enter()
-            stops = (link.stop for link in self._links if link.stop > self._next)
-            page = min(self._next + _PAGE, version, next(stops, version))
+            page = min(self._next + _PAGE, version, *(stop for stop in self._stops if stop > self._next))
             if not self._sound(recorder, key, page):
                 self._look_at_all(recorder, key, page)
                 last = self.findings[-1] if self.findings else None
@@ -94,29 +139,23 @@ class Pass:
                     self._miss(next_there(recorder, key, self._next, version))
         self._miss(version)
 
-    def _enter(self) -> None:
-        """Take the salt of the next row; after the last copied event of a conversation also the head to follow."""
-        if self._links and self._own_salt:
-            head, self._salt = follows(
-                self._codec.conversation, self._own_salt, self._links, self._next, self._head or b""
-            )
-            if self._next and self._head is not None:
-                self._head = head
-
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
         """Check quickly whether all rows up to ``stop`` are sound. Skip the sound ones."""
-        if self._head is None or self._counts is None or not self._salt:
+        before = self.chain.before(self._next)
+        if before is None or self._counts is None:
             return False
+        head, salt = before
         try:
             # Some rows may appear twice.
             rows = recorder.query(lambda reader: reader.rows(key, self._next, stop, 2 * (stop - self._next)))
         except RecorderError as error:
             raise_unless_damage(error)
             return False
-        start, chain = self._next, Chain(self._head, self._next, *self._counts)
-        count, chain = sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
-        self.follow += count
-        self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
+        start, after = self._next, Chain(head, self._next, *self._counts)
+        count, after = sound_rows(after, salt, self._codec.checksum_seed, rows)
+        if count:
+            self.chain.skip(count, after.head)
+        self._next, self._counts = after.next_id, (after.shown, after.structural)
         for row in rows[:count]:
             if row.kind == KIND:
                 self.receipts.take(row)
@@ -141,7 +180,7 @@ class Pass:
         self._miss(unreadable.id)
         self._find(unreadable.id, f"it cannot be read: {unreadable.problem}")
         self._next = unreadable.id + 1
-        self._head = self._counts = None
+        self.chain.head = self._counts = None
 
     def _look_at(self, stored: Row, row: Row) -> None:
         """Check one row that is encrypted, or near a row that is not sound: both as it is stored and decrypted."""
@@ -150,32 +189,22 @@ class Pass:
             return
         if stored.id != self._next:
             self._miss(stored.id)
-            self._head = self._counts = None
+            self.chain.head = self._counts = None
         if row.encoding == DAMAGED:
             self._find(row.id, row.body.decode())
-            self._head = self._counts = None
+            self.chain.head = self._counts = None
         else:
-            if not self._follows(row):
+            if not self.chain.take(row):
                 self._find(row.id, _STRAY)
             elif self._counts not in (None, (row.shown_before, row.structural_before)):
                 problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
                 self._find(row.id, problem, sound=True)
             elif (problem_of_redaction := self.receipts.take(row)) is not None:
                 self._find(row.id, problem_of_redaction)
-            self._head = row.head
             self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
         self._next = stored.id + 1
         if self._next in self.wanted and self.wanted[self._next] == stored.head:
             del self.wanted[self._next]
-
-    def _follows(self, row: Row) -> bool:
-        """Return whether the row follows the head before it; true if that is unknown, after a gap or without a salt."""
-        if self._head is None or not self._salt:
-            return True
-        is_next = link_of(self._head, self._salt, row) == row.head
-        self.follow += is_next
-        self.stray += not is_next
-        return is_next
 
     def _miss(self, until: int) -> None:
         if until <= self._next:
@@ -184,7 +213,7 @@ class Pass:
         if self.findings and self.findings[-1].problem in MISSING and self.findings[-1].last == first - 1:
             first = self.findings.pop().first or 0
         self.findings.append(VerifyFinding(first, until - 1, MISSING[first < until - 1]))
-        self._next, self._head, self._counts = until, None, None
+        self._next, self.chain.head, self._counts = until, None, None
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
         before = self.findings[-1] if self.findings else None

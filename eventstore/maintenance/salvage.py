@@ -27,7 +27,7 @@ from eventstore.log.seal import RowCodec
 from eventstore.log.writing import check_plain
 from eventstore.maintenance.copy import CopiedConversation, CopyTarget, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
-from eventstore.maintenance.row_checks import VerifyFinding
+from eventstore.maintenance.row_checks import VerifyFinding, salt_of
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from eventstore.store import Store
@@ -92,7 +92,7 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
     if found.version == 0:
         return Salvaged(found.id, 0, False, lost, "all of its events are lost")
     codec = source.codec_of_damaged(found)
-    salt = found.salt if codec.data_key is None else codec.data_key.salt
+    salt = salt_of(found, codec)
     past, links = _past(source, found)
     filling = _Filling(source, found, codec, lost, past)
     rows = filling.rows()

@@ -15,12 +15,12 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.log.database import Database, paged, start_after, translated
 from eventstore.log.generation import tombstones_before
 from eventstore.log.past import Link, Segment, decode_past, past_of
-from eventstore.log.row import PLAIN, NotAsWritten, border, is_redacted
+from eventstore.log.row import PLAIN, NotAsWritten, is_redacted
 from eventstore.log.seal import RowCodec
 from eventstore.log.staging import staged_keys
 from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
 from eventstore.maintenance.redaction_receipts import KIND, Receipts
-from eventstore.maintenance.row_checks import MISSING, Pass, Start, of_all
+from eventstore.maintenance.row_checks import MISSING, Pass, of_all, salt_of, start_of
 from eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
 from eventstore.recorders.base import Reader
 from eventstore.recorders.errors import RecorderError
@@ -207,35 +207,41 @@ def _findings(
         database.codec_of(found)
     except CorruptEvent:
         yield of_all("its mark does not fit: its end was cut off, or its row was changed, without its key")
-    salt = found.salt if codec.data_key is None else codec.data_key.salt
+    salt = salt_of(found, codec)
     if not salt:
         yield of_all("its salt is lost, so nothing proves its heads")
-    start = None if found.parent is None else _start_of_fork(database, found, salt)
     wanted = {version: head for version, head in kept if version > found.begins}
-    chain = Pass(codec, database, salt, wanted, start, _copied(database, found))
-    chain.over(database.recorder, found.key, found.version)
-    if salt and chain.stray and not chain.follow:
+    over = _pass_over(database, found, codec, salt, found.version, wanted)
+    if over.chain.stray and not over.chain.follow:
         yield of_all("its salt was changed, or all of its events were: nothing proves its heads")
-        salt = b""
-        chain = Pass(codec, database, salt, dict(kept), start and start._replace(head=None))
-        chain.over(database.recorder, found.key, found.version)
-    yield from chain.findings
+        over = _pass_over(database, found, codec, b"", found.version, wanted)
+    yield from over.findings
     copied = found.begins if found.parent is not None else (found.parent_version or 0)
-    yield from _of_receipts(database, found.key, chain.receipts, copied)
+    yield from _of_receipts(database, found.key, over.receipts, copied)
     for version, _ in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
             yield of_all(f"{problem} {found.version:,}")._replace(of_head=True)
-    yield from _of_heads(chain, found.version)
+    yield from _of_heads(over, found.version)
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
 
 
-def _of_heads(chain: Pass, stop: int) -> Iterator[VerifyFinding]:
+def _pass_over(
+    database: Database, found: Conversation, codec: RowCodec, salt: bytes, stop: int, heads: Mapping[int, bytes]
+) -> Pass:
+    """Check the rows of a conversation up to ``stop``."""
+    links = _copied(database, found)
+    over = Pass(codec, database, salt, dict(heads), start_of(database, found, salt, links), links)
+    over.over(database.recorder, found.key, stop)
+    return over
+
+
+def _of_heads(over: Pass, stop: int) -> Iterator[VerifyFinding]:
     """Yield the published heads up to a version that were not found, unless another finding explains it."""
-    for version, head in chain.wanted.items():
-        if version <= stop and not chain.findings:
+    for version, head in over.wanted.items():
+        if version <= stop and not over.findings:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
             yield of_all(f"{problem} ({head.hex()} was)")._replace(of_head=True)
 
@@ -275,16 +281,6 @@ def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
         return ()
 
 
-def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Start:
-    """Return the head that a fork's first own event must follow: that of its parent's last shared event."""
-    rows = database.recorder.query(lambda reader: reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
-    if not rows or type(rows[0].proof) is not bytes:
-        return Start(found.begins, None, None)
-    last = rows[0]
-    head = border(found.id, salt, found.begins, last.head)
-    return Start(found.begins, head, (last.shown_before + last.shown, last.structural_before + last.structural))
-
-
 def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]]) -> Iterator[VerifyFinding]:
     """Yield findings in the events that a fork shares: those of each ancestor up to where the fork leaves it."""
 
@@ -303,16 +299,13 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
         if ancestor is None or ancestor.erasure is not None:
             yield VerifyFinding(part.start, part.stop - 1, f"conversation {part.id!r}, which holds them, is missing")
             continue
-        salt = ancestor.salt if part.codec.data_key is None else part.codec.data_key.salt
-        start = None if ancestor.parent is None else _start_of_fork(database, ancestor, salt)
         heads = {version: head for version, head in wanted.items() if part.start < version <= part.stop}
-        chain = Pass(part.codec, database, salt, heads, start, _copied(database, ancestor))
-        chain.over(database.recorder, part.key, part.stop)
-        yield from chain.findings
-        _later_receipts(database, part, ancestor.version, chain.receipts)
+        over = _pass_over(database, ancestor, part.codec, salt_of(ancestor, part.codec), part.stop, heads)
+        yield from over.findings
+        _later_receipts(database, part, ancestor.version, over.receipts)
         copied = 0 if ancestor.parent is not None else ancestor.parent_version or 0
-        yield from _of_receipts(database, part.key, chain.receipts, max(part.start, copied))
-        yield from _of_heads(chain, part.stop)
+        yield from _of_receipts(database, part.key, over.receipts, max(part.start, copied))
+        yield from _of_heads(over, part.stop)
 
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:

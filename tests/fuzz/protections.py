@@ -220,7 +220,7 @@ PROTECTIONS = {
     "rekey-chain": Protection(
         "only what its head is of is encrypted",
         "eventstore:_Change._change_rows",
-        Part("follows"),
+        Part("take"),
         f"{_REKEY} -k not_what_its_head and memory",
     ),
     "rekey-ends": Protection(
