@@ -34,6 +34,8 @@ if typing.TYPE_CHECKING:
     from condensers.base import Step as Step
     from condensers.base import Summarizer as Summarizer
     from condensers.base import ToolCall as ToolCall
+    from condensers.compat import condensed_history as condensed_history
+    from condensers.config.parameters import Strategy as Strategy
     from condensers.config.parameters import list_strategies as list_strategies
     from condensers.config.registry import CondenserConfig as CondenserConfig
     from condensers.config.registry import condenser_from_config as condenser_from_config
@@ -45,16 +47,28 @@ if typing.TYPE_CHECKING:
     from condensers.errors import ModelCallFailed as ModelCallFailed
     from condensers.errors import NoCondensationAvailable as NoCondensationAvailable
     from condensers.errors import TokensUnknown as TokensUnknown
+    from condensers.fork_replay import ForkReplay as ForkReplay
+    from condensers.fork_replay import replay_as_fork as replay_as_fork
     from condensers.handler import CondenseHandler as CondenseHandler
     from condensers.models.client import LLM as LLM
+    from condensers.models.counted_tokens import CountedTokens as CountedTokens
+    from condensers.models.counted_tokens import CountsTokens as CountsTokens
+    from condensers.models.estimate import ESTIMATE as ESTIMATE
     from condensers.models.estimate import event_tokens as event_tokens
+    from condensers.models.estimate import view_tokens as view_tokens
     from condensers.models.failures import is_context_window_error as is_context_window_error
     from condensers.models.llm_config import LLMConfig as LLMConfig
     from condensers.models.requests import condensation_request as condensation_request
     from condensers.models.requests import request_condensation_tool as request_condensation_tool
     from condensers.replays import Replay as Replay
+    from condensers.replays import Replaying as Replaying
     from condensers.replays import replay as replay
     from condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
+    from condensers.reports import Report as Report
+    from condensers.reports import Usage as Usage
+    from condensers.reports import model_of as model_of
+    from condensers.reports import on_a_model as on_a_model
+    from condensers.reports import reports_of as reports_of
     from condensers.rolling import RollingCondenser as RollingCondenser
     from condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
     from condensers.strategies.browser_output_masking import BrowserOutputCondenser as BrowserOutputCondenser
@@ -63,6 +77,7 @@ if typing.TYPE_CHECKING:
     from condensers.strategies.digest import default_condenser as default_condenser
     from condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
     from condensers.strategies.llm_summary import LLMSummarizingCondenser as LLMSummarizingCondenser
+    from condensers.strategies.masking import is_masked as is_masked
     from condensers.strategies.noop import NoOpCondenser as NoOpCondenser
     from condensers.strategies.observation_masking import ObservationMaskingCondenser as ObservationMaskingCondenser
     from condensers.strategies.pipeline import PipelineCondenser as PipelineCondenser
@@ -76,18 +91,21 @@ _NAMES = {
         *("AgentModel", "Condensation", "Condenser", "Reason", "Reply", "ReportingCondenser"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
     ),
-    "config.parameters": ("list_strategies",),
+    "compat": ("condensed_history",),
+    "config.parameters": ("Strategy", "list_strategies"),
     "config.registry": ("CondenserConfig", "condenser_from_config", "register_config"),
     "config.toml": ("load_condenser", "load_condenser_config"),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
+    "fork_replay": ("ForkReplay", "replay_as_fork"),
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
-    "models.estimate": ("event_tokens",),
+    "models.counted_tokens": ("CountedTokens", "CountsTokens"),
+    "models.estimate": ("ESTIMATE", "event_tokens", "view_tokens"),
     "models.failures": ("is_context_window_error",),
     "models.llm_config": ("LLMConfig",),
     "models.requests": ("condensation_request", "request_condensation_tool"),
-    "replays": ("Replay", "replay"),
-    "reports": ("CONDENSER_METADATA_KEY",),
+    "replays": ("Replay", "Replaying", "replay"),
+    "reports": ("CONDENSER_METADATA_KEY", "Report", "Usage", "model_of", "on_a_model", "reports_of"),
     "rolling": ("RollingCondenser",),
     "strategies.amortized": ("AmortizedForgettingCondenser",),
     "strategies.browser_output_masking": ("BrowserOutputCondenser",),
@@ -95,6 +113,7 @@ _NAMES = {
     "strategies.digest": ("DigestCondenser", "default_condenser"),
     "strategies.llm_attention": ("LLMAttentionCondenser",),
     "strategies.llm_summary": ("LLMSummarizingCondenser",),
+    "strategies.masking": ("is_masked",),
     "strategies.noop": ("NoOpCondenser",),
     "strategies.observation_masking": ("ObservationMaskingCondenser",),
     "strategies.pipeline": ("PipelineCondenser",),

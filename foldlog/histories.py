@@ -115,7 +115,7 @@ class Histories:
     @cached_property
     def condenser(self) -> Condenser:
         """The condenser, which decides what is forgotten."""
-        from condensers.strategies.digest import default_condenser
+        from condensers import default_condenser
 
         return default_condenser()
 

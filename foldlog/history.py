@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from foldlog.histories import Histories
     from foldlog.maintenance import RedactionReceipt
     from foldlog.reports.stats import Stats
-    from projections import Lifetimes
-    from projections.messages import Dialect
+    from projections import Dialect, Lifetimes
 
 T = TypeVar("T")
 
@@ -351,7 +350,7 @@ class History:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Reports without a condensation
         are appended as an ``Annotation``.
         """
-        from condensers.compat import condensed_history
+        from condensers import condensed_history
         from condensers.models.estimate import counting
 
         return condensed_history(self._histories.condenser, self, counting(self._histories.agent_llm))

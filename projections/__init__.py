@@ -16,8 +16,10 @@
 from projections.audit import Audit, Auditing, Finding, Forgetting, audit
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Summarized, Why
+from projections.fold import summary_event
 from projections.lifetimes import Lifetime, Lifetimes, Moment, Span
-from projections.messages import Rendered
+from projections.lifetimes.fold import LifetimesFold
+from projections.messages import Dialect, Rendered, rendered, says_something
 from projections.tool_results import append_tool_result, interrupt
 from projections.view import View
 from projections.views import Views
@@ -28,11 +30,13 @@ __foldlog__ = "0.1.0"
 __all__ = [
     "Audit",
     "Auditing",
+    "Dialect",
     "Difference",
     "Finding",
     "Forgetting",
     "Lifetime",
     "Lifetimes",
+    "LifetimesFold",
     "Moment",
     "NoSuchEvent",
     "NoSuchVersion",
@@ -46,5 +50,8 @@ __all__ = [
     "audit",
     "cut_points",
     "interrupt",
+    "rendered",
+    "says_something",
+    "summary_event",
     "well_formed",
 ]

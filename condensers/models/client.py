@@ -40,8 +40,7 @@ from condensers.reports import Usage
 from eventstore import install_command
 
 if TYPE_CHECKING:
-    from projections import View
-    from projections.messages import Dialect
+    from projections import Dialect, View
 
 _GRACE_S = 1.0
 """A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from condensers.errors import TokensUnknown
 from condensers.models.estimate import event_tokens
 from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
-from projections.messages import rendered
+from projections import rendered
 
 
 class CountsTokens(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.messages import Dialect
+from projections import Dialect
 
 CACHE_MARKS = (
     {"location": "message", "role": "system"},

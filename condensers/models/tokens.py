@@ -15,8 +15,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from eventstore import Action, Event, Message, SystemMessage
-from projections import Rendered, View
-from projections.messages import Dialect, rendered, says_something
+from projections import Dialect, Rendered, View, rendered, says_something
 
 CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 """Counts the tokens of a prompt of these messages and tools. Raises ``TokensUnknown``."""

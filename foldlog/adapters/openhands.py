@@ -28,10 +28,15 @@ from openhands.sdk.io import FileStore
 from openhands.sdk.llm import LLM, TextContent
 from pydantic import Field, field_validator
 
-from condensers import Condensation, Condenser, NoCondensationAvailable, condenser_from_config
-from condensers.models.estimate import ESTIMATE
-from condensers.strategies.digest import default_condenser
-from condensers.strategies.masking import is_masked
+from condensers import (
+    ESTIMATE,
+    Condensation,
+    Condenser,
+    NoCondensationAvailable,
+    condenser_from_config,
+    default_condenser,
+    is_masked,
+)
 from eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories
 from foldlog.formats import decode

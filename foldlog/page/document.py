@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from condensers import event_tokens
-from condensers.models.counted_tokens import CountedTokens
-from condensers.reports import reports_of
+from condensers import CountedTokens, event_tokens, reports_of
 from eventstore import (
     ATTRIBUTES,
     Action,
@@ -32,9 +30,7 @@ from foldlog.reports.savings import saving_of, total_of
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
 from foldlog.words.times import happened_at, local_time
-from projections.fold import summary_event
-from projections.lifetimes import Lifetime, Span
-from projections.lifetimes.fold import LifetimesFold
+from projections import Lifetime, LifetimesFold, Span, summary_event
 from projections.units import WaitingCalls
 
 GIST = 160

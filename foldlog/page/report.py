@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import IO, Any
 
-from condensers.models.counted_tokens import CountedTokens, CountsTokens
+from condensers import CountedTokens, CountsTokens
 from eventstore import Border, Logged, ReadTransaction, Retraction, Store
 from foldlog.page import assets
 from foldlog.page.document import PageFold

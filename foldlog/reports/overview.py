@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from condensers.models.estimate import event_tokens, view_tokens
+from condensers import event_tokens, view_tokens
 from eventstore import (
     ATTRIBUTES,
     CondensationAction,

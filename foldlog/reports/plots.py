@@ -13,7 +13,7 @@ from eventstore import EventStoreError, install_command
 from foldlog.whole_file import whole_file
 
 if TYPE_CHECKING:
-    from condensers.replays import Replay
+    from condensers import Replay
     from foldlog.reports.stats import Stats
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
-from condensers.reports import Usage, on_a_model, reports_of
+from condensers import Usage, on_a_model, reports_of
 from eventstore import CondensationAction
 
 

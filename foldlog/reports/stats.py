@@ -17,8 +17,7 @@ from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.unreadable import sound
 from foldlog.reports.usage import ModelCall, calls_of_event, calls_of_records
 from foldlog.words.times import happened_at
-from projections import Views
-from projections.lifetimes.fold import LifetimesFold
+from projections import LifetimesFold, Views
 
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from condensers.models.counted_tokens import CountsTokens
+from condensers import CountsTokens
 from eventstore import (
     ConversationErased,
     ConversationNotFound,

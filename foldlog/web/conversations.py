@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from condensers import event_tokens
-from condensers.models.counted_tokens import CountedTokens, CountsTokens
+from condensers import CountedTokens, CountsTokens, event_tokens
 from eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.reports.overview import overview_of
 from foldlog.reports.savings import Saving, is_declined, saving_of, total_of

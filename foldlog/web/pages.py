@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from condensers.models.counted_tokens import CountsTokens
+from condensers import CountsTokens
 from eventstore import Store
 from foldlog.page.document import PageFold
 from foldlog.page.report import new_fold

@@ -125,7 +125,7 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from condensers.replays import Replaying
+    from condensers import Replaying
 
     replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
     asks: list[int] = []

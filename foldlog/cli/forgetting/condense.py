@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from condensers import LLM, Condensation, NoCondensationAvailable
+from condensers import LLM, Condensation, NoCondensationAvailable, Report, Usage, model_of, on_a_model, reports_of
 from condensers.models.budget import tokens_of
-from condensers.reports import Report, Usage, model_of, on_a_model, reports_of
 from eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from condensers import list_strategies
-from condensers.config.parameters import Strategy
+from condensers import Strategy, list_strategies
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from condensers import AgentModel, Condenser, ModelCallFailed
-from condensers.fork_replay import ForkReplay, replay_as_fork
+from condensers import AgentModel, Condenser, ForkReplay, ModelCallFailed, replay_as_fork
 from eventstore import InvalidArgument
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, Refused

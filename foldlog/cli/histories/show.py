@@ -13,7 +13,7 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.words.event_json import event_document
-from projections.fold import summary_event
+from projections import summary_event
 
 SETTINGS = EVENT_SETTINGS
 
