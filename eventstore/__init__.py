@@ -79,10 +79,10 @@ from eventstore.log.seal import EVENT_BYTES_MAX, Compression
 from eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
 from eventstore.maintenance.status import confirm, lost_after
 from eventstore.opening import open_store, restore_store
+from eventstore.recorders.outcome import Outcome
 from eventstore.recorders.types import Conversation, RecalledKey
 from eventstore.recorders.urls import as_url, without_password
 from eventstore.store import Store, prepare_append
-from eventstore.values.outcome import Outcome
 
 __foldlog__ = "0.1.0"
 

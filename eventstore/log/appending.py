@@ -32,8 +32,8 @@ from eventstore.log.row import dense_events, event_of, from_microseconds, stored
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.nesting import note_committed
+from eventstore.recorders.outcome import Outcome
 from eventstore.recorders.types import Place, RecalledKey
-from eventstore.values.outcome import Outcome
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it

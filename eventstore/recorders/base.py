@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Literal, Protocol, TypeVar
 
 from eventstore.recorders.changes import Change
+from eventstore.recorders.outcome import Outcome
 from eventstore.recorders.server import Status
 from eventstore.recorders.types import (
     Beginning,
@@ -24,7 +25,6 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
-from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
 

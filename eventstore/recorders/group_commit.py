@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
-from eventstore.values.outcome import Outcome
+from eventstore.recorders.outcome import Outcome
 
 T = TypeVar("T")
 

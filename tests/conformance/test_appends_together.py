@@ -21,8 +21,8 @@ from eventstore import (
 from eventstore.log.appending import append_all, can_append_all
 from eventstore.log.generation import Generation
 from eventstore.maintenance.erase import erase
+from eventstore.recorders.outcome import Outcome
 from eventstore.store import prepare_append
-from eventstore.values.outcome import Outcome
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""

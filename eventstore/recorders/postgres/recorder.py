@@ -26,6 +26,7 @@ from eventstore.recorders.errors import (
     StillRead,
 )
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
+from eventstore.recorders.outcome import Outcome
 from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.calls import Call, Patience
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
@@ -37,7 +38,6 @@ from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
-from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
 

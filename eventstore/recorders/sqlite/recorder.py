@@ -17,6 +17,7 @@ from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.errors import DatabaseError, ReadOnly, StillRead
 from eventstore.recorders.group_commit import CommitQueue
 from eventstore.recorders.nesting import INSIDE, mark_of, nested
+from eventstore.recorders.outcome import Outcome
 from eventstore.recorders.sqlite import maintenance, process_forks, schema
 from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.connections import (
@@ -36,7 +37,6 @@ from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
-from eventstore.values.outcome import Outcome
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""Plain values: the outcome of a call that another thread made."""
