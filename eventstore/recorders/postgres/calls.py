@@ -81,7 +81,10 @@ class Call(Generic[T]):
         if stands:
             note_committed(error)
         elif stands is None or self._is_in_doubt:
-            _note_in_doubt(error)
+            error.add_note(
+                "foldlog: this interrupted a commit, and whether its events are written is not known; "
+                "append them again with the same idempotency key, or read the conversation"
+            )
 
     def attempt(
         self, begin: Callable[[PostgresVersionCache | None], PostgresTransaction], versions: PostgresVersionCache
@@ -144,11 +147,3 @@ class Call(Generic[T]):
 
 def _not_written(error: TooSlow) -> OperationalError:
     return OperationalError(f"{error}; nothing was written")
-
-
-def _note_in_doubt(error: BaseException) -> None:
-    """Add to an exception from outside that it is unknown whether the events of the interrupted write are stored."""
-    error.add_note(
-        "foldlog: this interrupted a commit, and whether its events are written is not known; "
-        "append them again with the same idempotency key, or read the conversation"
-    )

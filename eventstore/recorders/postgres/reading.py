@@ -48,11 +48,9 @@ class PostgresReader:
 
     def conversation(self, name: str | int) -> Conversation | None:
         if isinstance(name, int):
-            return self._first(self._ask("conversation_of", bigint(name)))
-        return self._first(self._ask("conversation", text_bytes(name)))
-
-    def _first(self, answer: list[Columns]) -> Conversation | None:
-        """Return the conversation in an answer, with its ancestors."""
+            answer = self._ask("conversation_of", bigint(name))
+        else:
+            answer = self._ask("conversation", text_bytes(name))
         found = conversation_of(answer[0]) if answer else None
         if found is None or found.parent is None:
             return found
@@ -66,11 +64,11 @@ class PostgresReader:
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         if forks_of is not None:
-            result = self._ask("forks", bigint(forks_of), text_bytes(start), bigint(limit))
+            found = self._ask("forks", bigint(forks_of), text_bytes(start), bigint(limit))
         else:
             statement = "staged_conversations" if staged else "conversations"
-            result = self._ask(statement, text_bytes(start), bigint(limit))
-        return [conversation_of(columns) for columns in result]
+            found = self._ask(statement, text_bytes(start), bigint(limit))
+        return [conversation_of(columns) for columns in found]
 
     def rows(
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
@@ -122,7 +120,8 @@ class PostgresReader:
             return json.dumps([(to_text(follower), newest) for follower, newest in self._ask("trackings")])
         if name == "key_ids":
             return b" ".join(key_id for (key_id,) in self._ask("key_ids")).decode()
-        return b"".join(value for (value,) in self._ask("store_value", text_bytes(name))).decode()
+        found = self._ask("store_value", text_bytes(name))
+        return str(found[0][0], "utf-8") if found else ""
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False

@@ -174,6 +174,9 @@ class Wire:
         queued, self._queued, self._sent = self._queued, [], sent
         for statement, parameters in queued:
             self._send(statement, parameters, sent)
+        self._flush()
+
+    def _flush(self) -> None:
         self._pg.pipeline_sync()
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
@@ -228,8 +231,7 @@ class Wire:
 
     def _read_to_the_end(self) -> None:
         """Continue where a round trip was interrupted. A result that arrived at that moment is lost."""
-        self._pg.pipeline_sync()  # a second sync does no harm, because this connection is closed next
-        self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
+        self._flush()  # a second sync does no harm, because this connection is closed next
         empty = 0
         while self._unread and empty < _EMPTY_MAX:
             self._wait(self._pg.is_busy, select.POLLIN)
