@@ -216,6 +216,7 @@ def test_a_long_view_and_its_tail_are_two_transactions(tmp_path):
         histories["c1"].append([Message(source="user", content=f"message {n}") for n in range(2_000)])
     statements = []
     with traced(statements), foldlog.open(path) as histories:
+        statements.clear()  # those of opening
         history = histories["c1"]
         assert [event.id for event in history.view.tail(3)] == [1_997, 1_998, 1_999]
         assert statements.count("BEGIN") == 2
