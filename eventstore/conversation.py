@@ -40,8 +40,8 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 """Append at any version. A caller has to name it. No event of another writer is lost."""
 
 
-_RULED: Final = (CondensationAction, CondensationSummary, DocumentChanges, Retraction)
-"""The kinds that have rules of their own."""
+_RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
+"""The kinds that have rules of their own. Events of all others change only the version of a state."""
 
 
 class State(NamedTuple):
@@ -103,13 +103,13 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     check_version(state, command.expected_version)
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
-    recorded: list[Event] = []
+    first = state.version
     for place, event in enumerate(command.events):
-        if event.id != NOT_RECORDED or event.cause is not None or isinstance(event, _RULED):
+        if event.id != NOT_RECORDED or event.cause is not None or type(event) in _RULED:
+            state = state._replace(version=first + place)
             _check(state, event, place)
-        recorded.append(replace(event, id=state.version))
-        state = evolve(state, recorded[-1])
-    return tuple(recorded)
+            state = evolve(state, event)
+    return tuple([replace(event, id=version) for version, event in enumerate(command.events, first)])
 
 
 def _check(state: State, event: Event, place: int) -> None:

@@ -115,10 +115,10 @@ class Appending(Struct, eq=False):
         """Return the events with their ids. Raises an error where one of them breaks a rule."""
         events = [encoded.event for encoded in batch]
         existing, documents = _NO_SUMMARIES, None
-        named = summaries_named(events)
-        if named and reading is not None:
-            existing = frozenset(i for i in named if _brings_summary(reading, i))
-        if checks_documents and any(isinstance(event, DocumentChanges) for event in events):
+        kinds = set(map(type, events))
+        if CondensationAction in kinds and reading is not None:
+            existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
+        if checks_documents and DocumentChanges in kinds:
             last = None if reading is None else reading.documents_before(version)
             documents = {} if last is None else last[1].newest()
         return decide(State(self.conversation, version, existing, documents), Append(events, expected_version))
