@@ -93,13 +93,13 @@ class WriteTransaction(ReadTransaction):
         return self._insert(rows, left), rows[0].recorded_at
 
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
-        found, database = self.found, self._database
+        found, database, codec = self.found, self._database, self._codec()
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, changes.Grown())
         has_bytes = Body in map(type, map(_body, rows))  # as ``seal.have_bytes``
         if not has_bytes:
             database.known.tell(found, left, rows)
-        if has_bytes or found.sealed_key is not None or not database.writes_plain:
+        if has_bytes or codec.data_key is not None or not database.writes_plain:
             rows = self._encoded(rows)
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
