@@ -120,7 +120,7 @@ raise""",
     "promoted": Protection(
         "… and waits again after a promotion",
         "eventstore:_confirmed",
-        Part("get_value"),
+        Part("rows"),
         f"{_FOLLOWERS} -k promoted",
     ),
     "cancelled": Protection(
