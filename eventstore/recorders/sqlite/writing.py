@@ -63,7 +63,6 @@ class SQLiteWriting:
         self._close_recorder = close_recorder
         self._stage = _NONE
         self._changes = 0
-        self._pages = 0
         self._index: int | None = None
         self._begun_at: Any = None
         """The header of the log's index when the transaction began; SQLite's own number where the header is not known.
@@ -128,12 +127,12 @@ class SQLiteWriting:
             self._left = self._begun_at
             return
         left = os.pread(self._index, _HEADER_BYTES, 0)
-        commits, self._pages = _header(left)
+        commits, pages = _header(left)
         # A program that is not ours needs no lock of ours, and may have committed since.
         if commits - _header(self._begun_at)[0] == self._transaction.inserted:
             self._left = left
-        if self._pages >= log_checkpoints.AT:
-            self._checkpoints.look(self._pages)
+        if pages >= log_checkpoints.AT:
+            self._checkpoints.look(pages)
 
     def era(self) -> int | None:
         """Return the era as the last commit left it, if nothing was committed since. Any thread may ask at any time,
@@ -191,7 +190,7 @@ class SQLiteWriting:
         """Open the connection that writes. The write lock is held."""
         connection = self._connect()
         self._transaction = SQLiteTransaction(connection)
-        self._left, self._pages = None, 0
+        self._left = None
         self._index = self._file.index_of_log()
         if self._index is not None:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
