@@ -16,7 +16,6 @@ from eventstore.errors import (
     ConversationHasForks,
     ConversationNotFound,
     EventStoreError,
-    StoreUnavailable,
     VersionConflict,
 )
 from eventstore.log import origins
@@ -25,7 +24,7 @@ from eventstore.log.results import ConversationRow, listed
 from eventstore.log.staging import delete_rows, discard_staged
 from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Reader, Recorder, Transaction
-from eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError, StillRead
+from eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
 from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
 
@@ -96,7 +95,7 @@ def _detached(store: Store, conversation: str) -> str:
     database = store.database
     with database.recorder.read() as reader:
         found = database.find(reader, conversation)
-        forks = [] if found is None else [fork for fork in forks_of_key(reader, found.key) if fork.erasure is None]
+        forks = [] if found is None else living_forks(reader, found.key)
     for fork in forks:
         origins.index_as(store, conversation, fork.id)
         detach(database, fork.id)
@@ -114,7 +113,7 @@ def _forks(database: Database, conversation: str) -> Iterator[str]:
 
     def names(reader: Reader) -> list[str]:
         found = database.find(reader, conversation)
-        return [] if found is None else [fork.id for fork in forks_of_key(reader, found.key)]
+        return [] if found is None else [fork.id for fork in _forks_of_key(reader, found.key)]
 
     for fork in database.recorder.query(names):
         yield from _forks(database, fork)
@@ -149,13 +148,12 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
     return () if position is None else behind(reader, position)
 
 
-def _names(reader: Reader, key: int) -> list[str]:
-    """Return the ids of the forks of a conversation that are not erased."""
-    return [fork.id for fork in forks_of_key(reader, key) if fork.erasure is None]
+def living_forks(reader: Reader, key: int) -> list[Conversation]:
+    """Return the forks of the conversation with this key, without erased ones."""
+    return [fork for fork in _forks_of_key(reader, key) if fork.erasure is None]
 
 
-def forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
-    """Yield the forks of the conversation with this key, without erased ones."""
+def _forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
     return paged(lambda after: reader.conversations(start_after(after), _PAGE, forks_of=key), attrgetter("id"), _PAGE)
 
 
@@ -168,8 +166,8 @@ def _mark(
         raise ConversationNotFound(conversation)
     if found.erasure is not None:
         return found
-    if forks := _names(transaction, found.key):
-        raise ConversationHasForks(conversation, tuple(forks))
+    if forks := living_forks(transaction, found.key):
+        raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
     transaction.change(found.key, erasure)
     transaction.set_value("removals", uuid4().hex)
@@ -183,18 +181,10 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
     The call waits up to ``patience_s`` seconds for open transactions, then raises ``StoreUnavailable``, as it does
     where the disk refuses. The error is ``unfinished``.
     """
-    still_there = f"{what_is_done}, but the deleted bytes are still in the files"
     try:
         return recorder.compact(patience_s) if recorder.on_server else recorder.value("bytes_pending") == ""
-    except StillRead as error:
-        waiting = StoreUnavailable(
-            f"{still_there}, because a reader that was opened before is still open; end it and run the same command "
-            f"again"
-        )
-        waiting.unfinished = True
-        raise waiting from error
     except RecorderError as error:
-        raise unfinished(still_there, error) from error
+        raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
 
 
 def unfinished(done: str, error: RecorderError) -> EventStoreError:

@@ -35,7 +35,7 @@ from eventstore.log.reading import ReadTransaction, find_existing
 from eventstore.log.redacted import can_be_redacted, without_content
 from eventstore.log.row import PLAIN, checksum, checksum_seed, commitment_of, from_microseconds, sound, stored_event_of
 from eventstore.log.writing import WriteTransaction
-from eventstore.maintenance.erase import forks_of_key, purge
+from eventstore.maintenance.erase import living_forks, purge
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from eventstore.store import Store
@@ -288,8 +288,8 @@ def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> li
 
 
 def _forks_that_share(database: Database, transaction: Transaction, key: int, event_id: int) -> Iterator[Conversation]:
-    for fork in forks_of_key(transaction, key):
-        if fork.erasure is None and event_id < fork.begins:
+    for fork in living_forks(transaction, key):
+        if event_id < fork.begins:
             whole_fork = database.find_key(transaction, fork.key)  # a list leaves out its ancestors
             if whole_fork is not None:
                 yield whole_fork

@@ -13,27 +13,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.codec_json import size_of
 from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
-from eventstore.log.database import Database, encrypted, start_after, translated
+from eventstore.log.database import Database, encrypted, paged, start_after, translated
 from eventstore.log.keys import DataKey
 from eventstore.log.past import decode_past, past_under
 from eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from eventstore.log.staging import REST_S, staged_keys
-from eventstore.maintenance.damage import (
-    Unlisted,
-    Unreadable,
-    readable_conversations,
-    readable_rows,
-    staged_conversations,
-)
+from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import purge, unfinished
 from eventstore.maintenance.row_checks import HashChain, salt_of, start_of
-from eventstore.recorders.base import Transaction
+from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewRecords, RememberedKey
-from eventstore.recorders.errors import KeyReplaced, RecorderError
+from eventstore.recorders.errors import KeyReplaced, RecorderError, is_damage
 from eventstore.recorders.types import Conversation, Row
 from eventstore.store import Store
 
@@ -41,6 +36,7 @@ _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
 """The approximate number of bytes that one transaction changes."""
 _KEYS = 500
+_PAGE = 1_000
 _ATTEMPTS = 5
 
 
@@ -65,26 +61,24 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
 
     The last result says whether bytes of the old form may still be in the files (``bytes_pending``), as after an
     erasure; ``vacuum`` removes them. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is
-    encrypted and its key is not given: then nothing is changed. Cost: reading all rows that may change, and writing the
+    encrypted and its key is not given: then nothing is changed; ``StoreUnusable`` where the file cannot be read, for
+    ``salvage``. Cost: reading all rows that may change, and writing the
     changed ones; memory for one transaction.
     """
     database = store.database
     with translated():
         for found in _wanted(database, conversations):
-            if isinstance(found, Conversation):
-                database.data_key(found)
+            database.data_key(found)
         last: Rekeyed | None = None
         changed = 0
         for found in _wanted(database, conversations):
-            if isinstance(found, Unlisted):
-                yield Rekeyed(found.id or "", False, 0, (), found.problem)
-            elif found.erasure is None:
+            if found.erasure is None:
                 if last is not None:
                     yield last
                 try:
                     last = _rekeyed(database, found, decrypt)
                 except RecorderError as error:
-                    if not changed:
+                    if not changed or is_damage(error):
                         raise
                     done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
                     raise unfinished(done, error) from error
@@ -98,9 +92,13 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
             yield last._replace(bytes_pending=not gone)
 
 
-def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation | Unlisted]:
+def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
     if not conversations:
-        yield from readable_conversations(database.recorder)
+
+        def page(after: str | None) -> Sequence[Conversation]:
+            return database.recorder.query(lambda reader: reader.conversations(start_after(after), _PAGE))
+
+        yield from paged(page, attrgetter("id"), _PAGE)
     for name in conversations:
         found = database.recorder.query(lambda reader, name=name: reader.conversation(name))  # type: ignore[misc]
         if found is None:
@@ -235,24 +233,19 @@ class _Change:
             stop = min(start + size, ids.stop)
             changed: list[tuple[Row, Row]] = []
             stored_bytes, there, damaged = 0, start, len(self.damaged)
-            for part in readable_rows(self._recorder, self._found.key, start, stop, size):
-                if isinstance(part, Unreadable):
-                    self.damaged.append(part.id)
-                    there += 1
+            rows = self._recorder.query(partial(_rows, key=self._found.key, start=start, stop=stop))
+            for stored, plain in zip(rows, codec.decoded(rows, self._database), strict=True):
+                if stored.id != there:
+                    raise CorruptEvent(self._found.id, there, "it is missing")
+                stored_bytes += size_of(stored.body)
+                there += 1
+                if plain.encoding == DAMAGED or not chain.take(plain):
+                    self.damaged.append(stored.id)
                     chain.head = None
                     continue
-                for stored, plain in zip(part, codec.decoded(part, self._database), strict=True):
-                    if stored.id != there:
-                        raise CorruptEvent(self._found.id, there, "it is missing")
-                    stored_bytes += size_of(stored.body)
-                    there += 1
-                    if plain.encoding == DAMAGED or not chain.take(plain):
-                        self.damaged.append(stored.id)
-                        chain.head = None
-                        continue
-                    new = target.encoded_again(stored, plain, codec, self._settings.compression, self._database)
-                    if new is not stored:
-                        changed.append((plain, new))
+                new = target.encoded_again(stored, plain, codec, self._settings.compression, self._database)
+                if new is not stored:
+                    changed.append((plain, new))
             if there != stop:
                 raise CorruptEvent(self._found.id, there, "it is missing")
             self._check(target, changed)
@@ -382,3 +375,7 @@ class _Change:
         self.key = True
         self.rows += len(new)
         return None
+
+
+def _rows(reader: Reader, key: int, start: int, stop: int) -> Sequence[Row]:
+    return reader.rows(key, start, stop, stop - start)

@@ -213,13 +213,15 @@ if self._is_staged:
     "forks-kept": Protection(
         "a conversation that forks read is not erased alone",
         "eventstore:_mark",
-        Instead("_names", "if forks := []:"),
+        Instead("living_forks", "if forks := []:"),
         "tests/conformance/test_forks.py -k not_erased_alone",
     ),
     "forks-finished": Protection(
         "an erasure with forks that was interrupted is finished when it is run again",
         "eventstore:_forks.names",
-        Instead("forks_of_key", "return [] if found is None else _names(reader, found.key)"),
+        Instead(
+            "_forks_of_key", "return [] if found is None else [fork.id for fork in living_forks(reader, found.key)]"
+        ),
         "tests/conformance/test_forks.py -k interrupted_erasure",
     ),
     "forks-border": Protection(
