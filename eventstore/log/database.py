@@ -120,7 +120,8 @@ class Database:
 
         Raises ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another state.
         """
-        known = self.known.certain(conversation, reader.era)
+        era = reader.era(self.known)
+        known = self.known.certain(conversation, era)
         if known is not None:
             return known.plain
         if type(conversation) is not str:
@@ -128,14 +129,14 @@ class Database:
         found = reader.conversation(conversation)
         known = self.known.get(conversation)
         if known is not None and known.stored == found:
-            if reader.era is not None:
-                self.known.note(known._replace(era=reader.era))
+            if era is not None:
+                self.known.note(known._replace(era=era))
             return known.plain
-        return self._opened(found, reader.era)
+        return self._opened(found, era)
 
     def find_key(self, reader: Reader, key: int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, as ``find`` does."""
-        return self._opened(reader.conversation(key), reader.era)
+        return self._opened(reader.conversation(key), reader.era(self.known))
 
     def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
         """Return a page of conversations. One that is damaged has no time and no head."""

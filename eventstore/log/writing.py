@@ -187,7 +187,7 @@ class WriteTransaction(ReadTransaction):
             self._reader.change(plain.key, changes.NewMark(mark))
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
-        self._database.known.note(Known(stored, plain, codec, self._reader.era))
+        self._database.known.note(Known(stored, plain, codec, self._reader.era(self._database.known)))
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database

@@ -38,10 +38,11 @@ PATIENCE_S: Final = 60.0
 class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
-    era: int | None
-    """A number that no other recorder has. While write transactions have the same, conversations have changed only by
-    rows that one cache has noted: see ``Transaction.insert``. None where the recorder cannot know that.
-    """
+    def era(self, cache: object) -> int | None:
+        """Return a number that no other recorder has. While write transactions have the same, conversations have
+        changed only by rows that this cache has noted: see ``Transaction.insert``. None where the recorder cannot know
+        that.
+        """
 
     def value(self, name: str) -> str:
         """Return a fact about the store; see ``Recorder.value``."""

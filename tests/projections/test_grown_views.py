@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.counts import traced
-from eventstore import ANY_VERSION, Store, open_store
+from eventstore import ANY_VERSION, Store, VersionConflict, open_store
 from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
 from eventstore.log.writing import WriteTransaction
 from eventstore.maintenance.erase import erase
@@ -115,6 +115,19 @@ def test_what_others_appended_in_between_is_read(store: Store, tmp_path: Path):
         append(store, *said("ours"))
         append(other, CondensationAction(forgotten_event_ids=(0,)))
         assert views.current("c") == folded(store)
+
+
+def test_another_store_on_the_same_recorder_is_noticed(store: Store):
+    """The other one finds the conversation in a transaction that writes nothing: the next rows are not noted there."""
+    other = Store(store._recorder)
+    views = Views(other)
+    append(store, *said("ours"))
+    with pytest.raises(VersionConflict):
+        other.append("c", said("late"), expected_version=0)
+    views.current("c")
+    append(store, *said("ours"))
+    assert views.current("c") == folded(store)
+    assert other.append("c", said("theirs"), expected_version=4)[0].event.id == 4
 
 
 def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store, tmp_path: Path):

@@ -41,10 +41,11 @@ _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows"}
 class PostgresReader:
     """The queries of an open transaction, which ``ask`` sends."""
 
-    era: int | None = None
-
     def __init__(self, ask: Callable[..., list[Columns]]) -> None:
         self._ask = ask
+
+    def era(self, cache: object) -> int | None:
+        return None  # other writers may commit at any time
 
     def conversation(self, name: str | int) -> Conversation | None:
         if isinstance(name, int):

@@ -101,7 +101,7 @@ class MemoryRecorder:
                 case "data_version":
                     return str(self._commits)
                 case "era":
-                    return "" if in_transaction else str(self._transaction.era)
+                    return "" if in_transaction else str(self._transaction.newest_era)
                 case "bytes_pending":
                     return ""  # none is on a disk
             return self._reader().value(name)

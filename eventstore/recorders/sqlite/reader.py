@@ -46,12 +46,13 @@ class SQLiteReader:
     for ever.
     """
 
-    era: int | None = None
-
     def __init__(self, connection: sqlite3.Connection, check_file: Callable[[], object] | None = None) -> None:
         self._execute = connection.execute
         self._check_file = check_file
         self._ids: dict[int, str] = {}
+
+    def era(self, cache: object) -> int | None:
+        return None
 
     def value(self, name: str) -> str:
         """Return a fact about the store."""

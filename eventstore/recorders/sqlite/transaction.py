@@ -38,25 +38,26 @@ _COLUMNS = len(Row._fields) + 2
 class SQLiteTransaction(SQLiteReader):
     """The writes of a transaction, under the one write lock that SQLite has.
 
-    ``era`` and the next position are kept from one transaction to the next. So the owner must call ``forget`` where a
-    transaction is rolled back, and where another connection has committed.
+    ``newest_era`` and the next position are kept from one transaction to the next. So the owner must call ``forget``
+    where a transaction is rolled back, and where another connection has committed.
     """
-
-    era: int | None
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._executemany = connection.executemany
         self._next_position: int | None = None
         self._noted_by: object = None
-        self.era = next(_eras)
+        self.newest_era = next(_eras)
         self.inserted = False
         """Whether events, or a new conversation, were inserted after the owner set this to False."""
+
+    def era(self, cache: object) -> int | None:
+        return self.newest_era if cache is self._noted_by else None
 
     def forget(self) -> None:
         """Forget what earlier transactions left, and ask the database again."""
         self._next_position = None
-        self.era = next(_eras)
+        self.newest_era = next(_eras)
 
     def begin(self, new: Beginning) -> Conversation:
         name, created_at, salt, staged, fork, replaces = new
@@ -80,7 +81,7 @@ class SQLiteTransaction(SQLiteReader):
             return unplaced
         position = self._next_position
         if follow is None or follow is not self._noted_by:
-            self.era, self._noted_by, position = next(_eras), follow, None
+            self.newest_era, self._noted_by, position = next(_eras), follow, None
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
@@ -116,7 +117,7 @@ class SQLiteTransaction(SQLiteReader):
         match change:
             case changes.NewMark(mark):
                 self._execute(SQL["set_mark"], (mark, key))
-                self.era = next(_eras)
+                self.newest_era = next(_eras)
             case changes.RememberedKey(idempotency_key, recalled, again):
                 first_id, events, proof, _ = recalled
                 if again:

@@ -141,7 +141,7 @@ class SQLiteWriting:
         left, index = self._left, self._index
         if left is None or index is None:
             return None
-        era = self._transaction.era
+        era = self._transaction.newest_era
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
         except OSError:  # the connection was closed
