@@ -35,7 +35,7 @@ T = TypeVar("T")
 _PAGE = 1_000
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
-_id_of, _stop_of, _codec_of = attrgetter("id"), attrgetter("stop"), attrgetter("codec")
+_id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _has_records = attrgetter("has_records")
 _shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
 _ANY_VERSION = 2**62
@@ -184,13 +184,12 @@ class ReadTransaction:
         asked = intervals
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
-        stored, ids, codecs, numbers = self._shown_rows(asked, beside)
+        stored, ids, parts, numbers = self._shown_rows(asked, beside)
         rows = iter(stored)
-        parts = [
-            codec.decoded(list(islice(rows, number)), self._database)
-            for codec, number in zip(codecs, numbers, strict=True)
+        decoded = [
+            self._decoded_of(part, list(islice(rows, number))) for part, number in zip(parts, numbers, strict=True)
         ]
-        events = list(events_of(self.conversation, joined(parts, self._database)))
+        events = list(events_of(self.conversation, joined(decoded, self._database)))
         befores = list(map(_shown_before, stored))
         if beside is not None and beside in ids:
             place = ids.index(beside)
@@ -216,10 +215,10 @@ class ReadTransaction:
             return
         page = _FIRST_PAGE
         for part in self._parts(start):
-            start, end, codec = max(start, part.start), min(stop, part.stop), part.codec
+            start, end = max(start, part.start), min(stop, part.stop)
             while expected < all_of_them:
                 stored = self._reader.rows(part.key, start, end, page, "structural")
-                events = events_of(self.conversation, codec.decoded(stored, self._database))
+                events = events_of(self.conversation, self._decoded_of(part, stored))
                 for event, before_it in zip(events, map(_structural_before, stored), strict=True):
                     if before_it != expected:
                         raise CorruptEvent(self.conversation, start, _HIDDEN)
@@ -305,8 +304,7 @@ class ReadTransaction:
         for part in reversed(self.past):
             if rows:
                 break
-            found = self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS)
-            rows = part.codec.decoded(found, self._database) if found else ()
+            rows = self._decoded_of(part, self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS))
         if not rows:
             return None
         decoded = rows[0]
@@ -389,12 +387,8 @@ class ReadTransaction:
             first, last = max(start, part.start), min(stop, part.stop)
             if first < last and limit > 0:
                 rows = self._reader.rows(part.key, first, last, limit, only)
-                decoded = part.codec.decoded(rows, self._database)
-                if any_damaged(decoded):  # another process may have encrypted an ancestor since this one met it
-                    now = self._database.find_key(self._reader, part.key)
-                    decoded = (NOBODYS if now is None else self._database.codec_of(now)).decoded(rows, self._database)
                 limit -= len(rows)
-                parts.append(decoded)
+                parts.append(self._decoded_of(part, rows))
         return joined(parts, self._database)
 
     @property
@@ -455,18 +449,18 @@ class ReadTransaction:
 
     def _shown_rows(
         self, intervals: Sequence[tuple[int, int]], beside: int | None
-    ) -> tuple[Sequence[Row], list[int], Sequence[RowCodec], Sequence[int]]:
-        """Return shown rows, their ids, and which codecs decode how many of them. It takes one question."""
+    ) -> tuple[Sequence[Row], list[int], Sequence[Segment], Sequence[int]]:
+        """Return shown rows, their ids, and the parts with the number of rows of each. It takes one question."""
         if not intervals or intervals[0][0] >= self._begins:
             rows = self._reader.shown_rows(self.found.key, intervals, beside)
-            return rows, list(map(_id_of, rows)), [self._codec()], [len(rows)]
+            return rows, list(map(_id_of, rows)), [self._own()], [len(rows)]
         parts = self._parts(intervals[0][0])
         stops = list(map(_stop_of, parts[:-1]))
         rows = self._reader.shown_rows(self.found.key, within(intervals, parts, stops), beside)
         ids = list(map(_id_of, rows))
         ends = list(map(bisect_left, repeat(ids), stops))
         numbers = list(map(sub, (*ends, len(ids)), (0, *ends)))
-        return rows, ids, list(map(_codec_of, parts)), numbers
+        return rows, ids, parts, numbers
 
     def _parts(self, start: int) -> Sequence[Segment]:
         """Return the parts of the conversation that hold the events from ``start`` on, the oldest first."""
@@ -491,6 +485,17 @@ class ReadTransaction:
 
     def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
+
+    def _decoded_of(self, part: Segment, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows of a part, plain. Another process may have changed the key of an ancestor since this one met
+        it: where a row is damaged, the ancestor is asked for again.
+        """
+        database = self._database
+        decoded = part.codec.decoded(rows, database) if rows else ()
+        if part.key == self.found.key or not any_damaged(decoded):
+            return decoded
+        now = database.find_key(self._reader, part.key)
+        return (NOBODYS if now is None else database.codec_of(now)).decoded(rows, database)
 
 
 def _counts_with(row: Row) -> _Counts:

@@ -10,10 +10,20 @@ import pytest
 from pydantic import SecretStr
 
 from benchmarks.counts import traced
-from eventstore import CorruptEvent, Message, Store, open_store
+from eventstore import (
+    CondensationRequest,
+    CorruptEvent,
+    DocumentChanges,
+    Message,
+    ReadTransaction,
+    Store,
+    open_store,
+)
 from eventstore.log.keys import KeyRing
 from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
+from projections import Views
 
 KEYS = KeyRing([SecretStr("6b" * 32)])
 
@@ -128,3 +138,25 @@ def test_a_fork_whose_past_another_process_copies_is_read_there(tmp_path: Path, 
         erase(other, "c", reason="asked for", detach_forks=True)
         assert list(store.events(name)) == before
         assert store.query(name, lambda read: [border.parent for border in read.lineage]) == ["f"][: depth - 1]
+
+
+def test_a_fork_is_read_on_after_another_process_gave_its_parent_another_key(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'forks.db'}"
+    with open_store(url, keys=KEYS) as store:
+        document = DocumentChanges(changed={"plan": {"value": "one"}})
+        store.append(
+            "c", [Message(source="user", content="shared"), CondensationRequest(), document], expected_version=0
+        )
+        store.fork("c", 3, "f")
+
+        def read() -> tuple[object, ...]:
+            def reads(reading: ReadTransaction) -> tuple[object, ...]:
+                return list(reading.structural_events()), reading.documents_before(3), list(reading.events())
+
+            return Views(store).at("f", 3).events, store.query("f", reads)
+
+        before = read()
+        with open_store(url, keys=KEYS) as other:
+            for changed in (rekey(other, decrypt=True), rekey(other)):
+                assert [each.problem for each in changed] == [None, None]
+        assert read() == before
