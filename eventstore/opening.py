@@ -85,7 +85,8 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
     followers go on; ``maintenance.status.lost_after`` tells them which events they have read that are no longer in it.
 
     ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of the environment are
-    used. Raises ``StoreUnavailable`` where the backup cannot be read or is not sound; then nothing was changed.
+    used. Raises ``StoreUnavailable`` where a file cannot be read or written now, ``StoreUnusable`` where the backup is
+    not sound or not a store; then nothing was changed.
     """
     location = urls.parse(urls.as_url(url))
     if location.scheme != "sqlite":

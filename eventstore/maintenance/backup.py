@@ -53,8 +53,8 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go on.
 
     The file appears under its name when it is complete and on disk, with mode 0600. ``on_progress(done, of)`` counts
-    pages. Raises ``StoreUnavailable`` where a file of that name exists or cannot be written. Cost: the whole store,
-    read twice.
+    pages. Raises ``InvalidOption`` where a file of that name exists, ``StoreUnavailable`` where it cannot be written.
+    Cost: the whole store, read twice.
     """
     database = store.database
     recorder, _ = _of_file(database, "backed up", "pg_dump does it")

@@ -44,9 +44,9 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
 
     A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
     file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first
-    write. Raises ``StoreUnavailable`` if the backup cannot be read, is not a store or is damaged, or if the file at
-    ``path`` is of another program, and ``KeyUnavailable`` if it cannot be verified without a key; then nothing was
-    changed. Cost: the backup, read three times.
+    write. Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable`` if the backup is not a
+    store or is damaged, or if the file at ``path`` is of another program; and ``KeyUnavailable`` if the backup needs a
+    key to be verified; then nothing was changed. Cost: the backup, read three times.
     """
     path = os.path.realpath(path)
     if not os.path.exists(backup):

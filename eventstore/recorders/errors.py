@@ -10,7 +10,7 @@
         ├── NotSupportedError
         ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
         │   ├── StillRead       a reader that is open needs what should go
-    │   └── ReadOnly        it is open for reading only
+        │   └── ReadOnly        it is open for reading only
         └── ProgrammingError
 
 A recorder raises them with the driver's error as cause. The store turns those that waiting can cure into

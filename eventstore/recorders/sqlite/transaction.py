@@ -227,7 +227,7 @@ class SQLiteTransaction(SQLiteReader):
         return digests
 
     def _leave_bytes(self) -> None:
-        """Mark that bytes of rows that are now erased or replaced stay in the file until ``purge`` has ended."""
+        """Mark that bytes of rows that are now erased or replaced stay in the file until it is rewritten."""
         self._execute(SQL["leave_bytes"])
 
     def _place_for(self, key: int, first_id: int, last_id: int) -> int:
