@@ -25,7 +25,7 @@ from eventstore import codec
 from eventstore.log.database import Database
 from eventstore.log.following import placed_rows
 from eventstore.log.reading import ReadTransaction
-from eventstore.log.row import chained, from_microseconds
+from eventstore.log.row import PLAIN, chained, from_microseconds, sound
 from eventstore.log.seal import RowCodec
 from eventstore.log.writing import WriteTransaction, begin_new
 from eventstore.recorders.base import Reader, Transaction
@@ -164,7 +164,9 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return events of a conversation. Cost: those in the range of versions, also with ``limit`` if ``desc``."""
+        """Return events of a conversation. Raises ``CorruptEvent`` where one is damaged. Cost: those in the range of
+        versions, also with ``limit`` if ``desc``.
+        """
         database = self.recorder.database
         with self.recorder.read() as reader:
             found = database.find(reader, str(originator_id))
@@ -190,11 +192,12 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         with self.recorder.read() as reader:
             while len(selected) < limit:
                 page = placed_rows(self.recorder.database, reader, after, _PAGE if topics else limit)
-                selected += [
-                    _RecordedNotification(id=position, **_fields(conversation, row))
-                    for position, conversation, row in page
-                    if (not topics or _topic(row) in topics) and (stop is None or position <= stop)
-                ]
+                for position, conversation, row in page:
+                    if (topics and _topic(row) not in topics) or (stop is not None and position > stop):
+                        continue
+                    if row.encoding != PLAIN and selected:
+                        return selected[:limit]  # who asks for what follows is told of the damage
+                    selected.append(_RecordedNotification(id=position, **_fields(conversation, row, position)))
                 if not page or (stop is not None and page[-1].position >= stop):
                     break
                 after = page[-1].position
@@ -273,7 +276,9 @@ def _topic(row: Row) -> str:
     return f"{row.kind}/{row.schema}" if row.schema else row.kind
 
 
-def _fields(conversation: str, row: Row) -> dict[str, Any]:
+def _fields(conversation: str, row: Row, position: int | None = None) -> dict[str, Any]:
+    """Return the fields of an event. Raises ``CorruptEvent`` for a damaged row."""
+    sound(conversation, row, position)
     return {
         "originator_id": conversation,
         "originator_version": row.id,

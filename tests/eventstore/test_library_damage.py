@@ -1,0 +1,31 @@
+"""The recorders of the eventsourcing library name a damaged event, and give nothing in its place."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventstore import CorruptEvent, Message, open_store
+from eventstore.integrations.eventsourcing import Factory
+
+
+def test_a_damaged_event_is_named_and_those_before_it_are_given(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(path) as store:
+        store.append("c", [Message(source="user", content=f"x{n}") for n in range(3)], expected_version=0)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET body = replace(CAST(body AS TEXT), 'x1', 'y1') WHERE id = 1")
+    factory = Factory({"FOLDLOG_URL": f"sqlite:///{path}"})
+    try:
+        recorder = factory.application_recorder()
+        assert [each.id for each in recorder.select_notifications(1, 10)] == [1]
+        with pytest.raises(CorruptEvent, match="event 1") as raised:
+            recorder.select_notifications(2, 10)
+        assert raised.value.position == 2
+        with pytest.raises(CorruptEvent, match="event 1"):
+            recorder.select_events("c")
+    finally:
+        factory.close()
