@@ -162,7 +162,7 @@ def encode_ours(event: Event) -> Encoded:
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
-    if len(body) > _DEPTH_MAX:
+    if len(body) > 2 * _DEPTH_MAX:  # a level takes two brackets
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
