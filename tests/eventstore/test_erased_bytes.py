@@ -17,7 +17,7 @@ from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import verify
-from eventstore.recorders.sqlite import maintenance
+from eventstore.recorders.sqlite import SQLiteRecorder, maintenance
 from tests.crash.bytes_left import bytes_left
 from tests.crash.erased_bytes import look, mark
 
@@ -139,3 +139,19 @@ def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(
         assert store.database.bytes_pending
         assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []
+
+
+def test_bytes_of_an_erasure_after_another_vacuum_stay_pending(tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        for name in ("first", "last"):
+            store.append(name, Message(source="user", content="x"), expected_version=0)
+        recorder = store.database.recorder
+        assert isinstance(recorder, SQLiteRecorder)
+        erase(store, "first", reason="asked to")
+        with recorder._alone() as writer:
+            pending = maintenance.rewrite(writer)
+        assert not vacuum(store).bytes_pending  # a second vacuum ends before the first one
+        erase(store, "last", reason="asked to")
+        with recorder._alone() as writer:
+            assert maintenance.empty_log(writer, pending)
+        assert store.database.bytes_pending
