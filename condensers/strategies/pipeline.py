@@ -14,7 +14,7 @@ from condensers.reports import is_standing
 from projections import View
 
 
-class CondenserPipeline(ReportingCondenser):
+class PipelineCondenser(ReportingCondenser):
     """Runs its parts in order, each on the View of the one before it, up to the first condensation.
 
     If a part should condense and has nothing to forget, the next parts go on; if none of them condenses, the pipeline
@@ -78,7 +78,3 @@ def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensat
     stands_before = seen[action.summary_offset].id
     offset = next(index for index, event in enumerate(whole.events) if event.id == stands_before)
     return Condensation(replace(action, summary_offset=offset))
-
-
-PipelineCondenser = CondenserPipeline
-"""The name that people know from OpenHands V1."""

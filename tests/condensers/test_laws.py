@@ -21,7 +21,7 @@ from condensers.strategies.llm_attention import LLMAttentionCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from condensers.strategies.noop import NoOpCondenser
 from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import CondenserPipeline
+from condensers.strategies.pipeline import PipelineCondenser
 from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from eventstore.events import (
@@ -101,7 +101,7 @@ showing = st.one_of(
     st.builds(BrowserOutputCondenser, windows),
     st.builds(RecentEventsCondenser, windows, windows),
 )
-pipelines = st.builds(CondenserPipeline, st.lists(st.one_of(showing, rolling), max_size=3))
+pipelines = st.builds(PipelineCondenser, st.lists(st.one_of(showing, rolling), max_size=3))
 condensers = st.one_of(rolling, showing, pipelines)
 
 agents = st.sampled_from([None, Characters(), Characters(60), Characters(400), Characters(60, unknown=True)])
@@ -295,7 +295,7 @@ asking = st.one_of(
 def test_every_reply_is_reported_whatever_came_of_it(
     events: list[Event], requested: bool, parts: list[Any], agent: Any
 ) -> None:
-    condenser = parts[0] if len(parts) == 1 else CondenserPipeline(parts)
+    condenser = parts[0] if len(parts) == 1 else PipelineCondenser(parts)
     try:
         result, reports = condenser.step(viewed(events, requested), agent)
     except NoCondensationAvailable as error:

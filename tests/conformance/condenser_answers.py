@@ -22,7 +22,7 @@ from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from condensers.strategies.masking import is_masked
 from condensers.strategies.noop import NoOpCondenser
 from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import CondenserPipeline
+from condensers.strategies.pipeline import PipelineCondenser as CondenserPipeline
 from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import TOOL_NAME
 from eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
