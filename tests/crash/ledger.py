@@ -82,8 +82,8 @@ def inspect(
 ) -> list[str]:
     """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it, several times.
 
-    ``without_views``: a writer appended that keeps no Views, so revisions may be missing. ``erasing``: an erasure may
-    be unfinished.
+    ``without_views``: revisions may be missing, because a writer keeps no Views or content was redacted.
+    ``erasing``: an erasure may be unfinished.
     """
     findings: list[str] = []
     with open_store(f"sqlite:///{path}") as store:
