@@ -52,6 +52,8 @@ class SQLiteTransaction(SQLiteReader):
         """Whether events, or a new conversation, were inserted after the owner set this to False."""
 
     def era(self, cache: object) -> int | None:
+        if self._noted_by is None:
+            self._noted_by = cache  # no rows were inserted yet that another cache has noted
         return self.newest_era if cache is self._noted_by else None
 
     def forget(self) -> None:
