@@ -178,7 +178,7 @@ def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_rea
         for _ in range(50):
             store.append("c1", [message()] * (events // 50), expected_version=ANY_VERSION)
         change(path, path)
-        with pytest.raises(StoreUnavailable, match=r"nothing was written; .*Store.back_up"):
+        with pytest.raises(StoreUnavailable, match=r"nothing was written; .*maintenance.back_up"):
             append(store, "never")
         assert len(list(store.events("c1"))) == events
         assert back_up(store, str(tmp_path / "saved.db"))[3:] == (events, ())

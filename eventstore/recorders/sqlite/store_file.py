@@ -95,7 +95,8 @@ class StoreFile:
         except (FileNotFoundError, NotADirectoryError):
             raise WrongFile(
                 f"{self.name} was removed or renamed while it was open, and nothing was written; "
-                f"put the file back; what this process can still read, save with 'Store.back_up' before it ends"
+                f"put the file back; what this process can still read, save with "
+                f"'histories.maintenance.back_up(path)' before it ends"
             ) from None
         found = status.st_ino, status.st_dev, status.st_nlink
         if found == self._opened:
@@ -128,5 +129,6 @@ def check_not_moved(path: str) -> None:
         raise WrongFile(
             f"{path} {state}, but {path}-wal has {size:,} bytes: "
             f"it belongs to a file that was moved or removed, and SQLite would delete it with the events in it; put "
-            f"that file back, or move {path}-wal away if nothing in it is needed"
+            f"that file back, if no program opened it under its other name since, or move {path}-wal away if nothing "
+            f"in it is needed"
         )
