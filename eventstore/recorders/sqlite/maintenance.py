@@ -83,7 +83,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     if otherwise:
         yield (
             f"the lists of conversations by attribute and activity contradict the events of {otherwise} conversations; "
-            f"the events are not concerned, and a copy of the store ('foldlog copy FROM TO') makes the lists again"
+            f"the events are not concerned, and a copy of the store has right lists (see 'foldlog copy --help')"
         )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
