@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
 from condensers.models.estimate import ESTIMATE
+from condensers.models.tokens import begins_reply
+from eventstore import SystemMessage
 from projections import View
+from projections.units import units
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,15 @@ class TokenBudget:
         return min(limits, default=None)
 
 
+def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
+    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
+
+    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
+    logarithm of the View's length.
+    """
+    return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Overrun:
     """A prompt that is larger than its limit. ``sums`` are those of ``counter``."""
@@ -54,9 +66,7 @@ class Overrun:
         limit; 0 if the head alone takes more. Cost: log of the View's length.
         """
         length = len(self.sums) - 1
-        head = min(head, length)
-        least = self.sums[-1] + self.sums[head] - int(self.limit * part) + 1
-        return length - bisect_left(self.sums, least, lo=head, hi=length)
+        return length - start_of_tail_that_fits(self.sums, min(head, length), int(self.limit * part) - 1)
 
     def without(self, start: int, stop: int) -> int:
         """Return the tokens of the prompt without the events from ``start`` to ``stop``."""
@@ -88,3 +98,53 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
         return agent_llm.token_sums(view)[-1]
     except TokensUnknown:
         return None
+
+
+def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentModel | None) -> list[int | None]:
+    """Return for each of ``lengths`` the tokens of the prompt of the View at the time when it had that many events;
+    since then it has only grown at its end. Return None if they cannot be counted.
+
+    Cost: the View, once; for each length at which it cannot be split into two independent prompts, also the events
+    before.
+    """
+    if not lengths or agent_llm is None:
+        return [None] * len(lengths)
+    try:
+        sums = agent_llm.token_sums(view)
+    except TokensUnknown:
+        sums = None
+    stands_alone = _stands_alone(view)
+    return [
+        sums[length]
+        if sums is not None and stands_alone(length)
+        else tokens_of(view.with_events(view[:length]), agent_llm)
+        for length in lengths
+    ]
+
+
+def _stands_alone(view: View) -> Callable[[int], bool]:
+    """Return a test whether the prompt of ``view[:length]`` is the beginning of the prompt of ``view``, message for
+    message.
+
+    This holds if no unit has events on both sides, except for a whole tool loop; if the same system prompt is sent; and
+    if a reply of the model comes next, so that no two messages of the user are merged.
+    """
+    events, fit = view.events, view.fit_positions
+    found = units(events, view.left_behind)
+    sent = set(fit)
+    spans = [(calls.members[0], calls.members[-1]) for calls in found.parallel_calls]
+    spans += [(bond[0], bond[-1]) for bond in found.bonds]
+    spans += [(loop[0], loop[-1]) for loop in found.loops if not sent.issuperset(loop)]
+    parting = {length for first, last in spans for length in range(first + 1, last + 1)}
+    prompts = (place + 1 for place, event in enumerate(events) if isinstance(event, SystemMessage))
+    behind_prompt = next(prompts, 0)
+
+    def stands_alone(length: int) -> bool:
+        if length in parting or length < behind_prompt:
+            return False
+        following = bisect_left(fit, length)
+        if following == len(fit):
+            return True
+        return begins_reply(events[fit[following]])
+
+    return stands_alone

@@ -191,7 +191,7 @@ def _shared_beginning(before: _Measured, view: View) -> tuple[int, frozenset[str
     else:  # a mask has changed an event since
         fit = fit[: _alike(before.fit, fit)]
         places = view.cut_points[: bisect_left(view.cut_points, _alike(before.events, events))][::-1]
-    start = next((at for at in places if fit[bisect_left(fit, at) :][:1] == (at,) and _begins_reply(events[at])), 0)
+    start = next((at for at in places if fit[bisect_left(fit, at) :][:1] == (at,) and begins_reply(events[at])), 0)
     call_ids = before.call_ids if start == length else _call_ids(events[:start])
     opened = any(count and not isinstance(event, SystemMessage) for event, count in _counted(before, start))
     if not opened or not call_ids.isdisjoint(_call_ids(events[start:])):
@@ -205,7 +205,7 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
     return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
-def _begins_reply(event: Event) -> bool:
+def begins_reply(event: Event) -> bool:
     """Return whether a message of the model begins with this event, so that the ones around it are not merged."""
     is_sent = isinstance(event, Action) or (isinstance(event, Message) and says_something(event.content))
     return is_sent and event.source == "agent"

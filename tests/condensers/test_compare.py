@@ -142,8 +142,10 @@ class Counted:
     def __init__(self) -> None:
         self.counter = TokenCounter(lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools))
         self.sums = PromptSums(self.counter)
+        self.looked_at = 0
 
     def token_sums(self, view: View) -> Sequence[int]:
+        self.looked_at += len(view)
         return self.sums.of(view)
 
 
@@ -204,6 +206,13 @@ def test_what_comes_later_does_not_change_what_an_earlier_prompt_took(events):
     done = replay(events, watching, Counted())
     assert [turn.tokens for turn in done.turns] == watching.tokens
     assert len(done.turns) > 1
+
+
+def test_what_forgets_nothing_is_counted_once_and_not_at_every_call():
+    model = Counted()
+    done = replay(work(200), condenser_from_config({"type": "noop"}), model)
+    assert done.tokens_sent == sum(turn.tokens for turn in done.turns) > 0
+    assert model.looked_at == 402
 
 
 class Endless(Condenser):

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import condensers.models.client
 import condensers.models.tokens
 from condensers.errors import TokensUnknown
-from condensers.models.budget import Overrun, TokenBudget
+from condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
 from condensers.models.client import LLM, LLMConfig
-from condensers.models.estimate import ESTIMATE
 from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
 from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore import Action, Message, Observation, SystemMessage
@@ -307,7 +306,7 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
     for cost in costs:
         sums.append(sums[-1] + cost)
     head = data.draw(st.integers(0, len(costs)))
-    start = len(costs) - Overrun(sums, room + 1, ESTIMATE).tail(head, 1)
+    start = start_of_tail_that_fits(sums, head, room)
 
     def prompt(start: int) -> int:
         return frame + sum(costs[:head]) + sum(costs[start:])
@@ -402,6 +401,17 @@ def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
         sums.of(view)
         view = view.then([new])
     assert sums.of(view)[-1] == count.count(view.to_messages())
+    counting = Scripted(count)
+    lengths = range(len(view) + 1)
+    exact = [count.count(view.with_events(view[:length]).to_messages()) for length in lengths]
+    assert tokens_of_beginnings(view, lengths, counting) == exact
+
+
+class Scripted:
+    """An agent's model with this counter."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.token_sums = PromptSums(counter).of
 
 
 def test_a_step_makes_one_call_of_the_counter():
