@@ -126,13 +126,14 @@ class Database:
             return known.plain
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-        found = reader.conversation(conversation)
+        known = self.known.get(conversation)
+        found = reader.conversation(conversation, None if known is None or known.foreign else known.stored)
         known = self.known.get(conversation)
         if known is not None and known.stored == found:
-            if era is not None:
-                self.known.note(known._replace(era=era))
+            if era is not None or known.foreign:
+                self.known.note(known._replace(era=era, foreign=False))
             return known.plain
-        return self._opened(found, era)
+        return self._opened(found, era, foreign=known is not None)
 
     def find_key(self, reader: Reader, key: int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, as ``find`` does."""
@@ -211,7 +212,7 @@ class Database:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _opened(self, found: Conversation | None, era: int | None) -> Conversation | None:
+    def _opened(self, found: Conversation | None, era: int | None, *, foreign: bool = False) -> Conversation | None:
         """Return the conversation with its salt decrypted. Without its key it can be found, but not read."""
         if found is None:
             return None
@@ -220,7 +221,7 @@ class Database:
         except KeyUnavailable:
             return found
         plain = found if codec.data_key is None else found._replace(salt=codec.data_key.salt)
-        self.known.note(Known(found, plain, codec, era))
+        self.known.note(Known(found, plain, codec, era, foreign))
         return plain
 
     def _is_sound(self, found: Conversation) -> bool:

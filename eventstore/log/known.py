@@ -16,12 +16,14 @@ class Known(NamedTuple):
     """A conversation as this process found or left it: as stored, with its salt decrypted, and its codec.
 
     ``era`` is that of the write transaction which found or left it so (``Reader.era``), None for a read transaction.
+    ``foreign``: another process has written to it since this one left it, and may do so again.
     """
 
     stored: Conversation
     plain: Conversation
     codec: RowCodec
     era: int | None = None
+    foreign: bool = False
 
 
 class Observer(Protocol):

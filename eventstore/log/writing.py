@@ -187,7 +187,10 @@ class WriteTransaction(ReadTransaction):
             self._reader.change(plain.key, changes.NewMark(mark))
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
-        self._database.known.note(Known(stored, plain, codec, self._reader.era(self._database.known)))
+        known = self._database.known
+        before = known.get(plain.id)
+        foreign = before is not None and before.foreign
+        known.note(Known(stored, plain, codec, self._reader.era(known), foreign))
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database

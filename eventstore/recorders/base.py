@@ -47,8 +47,12 @@ class Reader(Protocol):
     def value(self, name: str) -> str:
         """Return a fact about the store; see ``Recorder.value``."""
 
-    def conversation(self, name: str | int) -> Conversation | None:
-        """Return the visible conversation with this id, or the one with this key, staged or visible."""
+    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
+        """Return the visible conversation with this id, or the one with this key, staged or visible.
+
+        A write transaction may return the ``expected`` one without a question, where the database refuses to write
+        anything if that is not the present one; then the work is run again.
+        """
 
     def conversations(
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None

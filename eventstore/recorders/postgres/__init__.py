@@ -6,7 +6,6 @@ sessions    a read transaction, and what followers wait for
 writing     what may be written in one transaction
 open_transaction  its begin, its commit, and what is sent when: an append takes two round trips
 reading     the questions that one transaction answers
-version_cache  how this process's appends left their conversations, so that the next need not ask
 positions   where an event stands in the whole store, without anything that all writers meet at
 wire        a connection on which statements are queued and sent together
 columns     what a store keeps as columns of parameters and results

@@ -12,7 +12,6 @@ from eventstore.recorders.errors import OperationalError, RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlow
-from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.writing import PostgresTransaction
 
 T = TypeVar("T")
@@ -86,15 +85,13 @@ class Call(Generic[T]):
                 "append them again with the same idempotency key, or read the conversation"
             )
 
-    def attempt(
-        self, begin: Callable[[PostgresVersionCache | None], PostgresTransaction], versions: PostgresVersionCache
-    ) -> T:
-        """Run the work in a transaction that ``begin`` makes, on the cached versions; if these were wrong, run it again
-        in another transaction on the server's versions.
+    def attempt(self, begin: Callable[[bool], PostgresTransaction]) -> T:
+        """Run the work in a transaction that ``begin`` makes and that may assume what the work expects; if that was
+        wrong, run it again in one that assumes nothing.
         """
         doubt = self._doubt
         if doubt is not None:
-            transaction = begin(None)
+            transaction = begin(False)
             if transaction.finds(doubt.transaction):
                 self._newest = doubt.transaction
                 transaction.commit()
@@ -103,19 +100,19 @@ class Call(Generic[T]):
             self._is_in_doubt, self._newest = False, None
             if self._too_slow is not None:
                 raise _not_written(self._too_slow)
-            return self._run(transaction, versions)
-        transaction = begin(versions)
+            return self._run(transaction)
+        transaction = begin(True)
         try:
-            return self._run(transaction, versions)
+            return self._run(transaction)
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
             # Any error, also a conflict that the work found: it may be caused by a wrong guess.
             if not transaction.assumes:
                 raise
-        return self._run(begin(None), versions)
+        return self._run(begin(False))
 
-    def _run(self, transaction: PostgresTransaction, versions: PostgresVersionCache) -> T:
+    def _run(self, transaction: PostgresTransaction) -> T:
         for number in sorted(set(self._locks).difference(transaction.locks)):
             transaction.lock(number)
         self._newest = transaction
@@ -127,7 +124,6 @@ class Call(Generic[T]):
             raise
         except TooSlow as error:
             raise _not_written(error) from error  # the next attempt would be as slow
-        transaction.tell(versions)
         return result
 
     def _commit(self, transaction: PostgresTransaction, result: T) -> None:

@@ -47,7 +47,7 @@ class PostgresReader:
     def era(self, cache: object) -> int | None:
         return None  # other writers may commit at any time
 
-    def conversation(self, name: str | int) -> Conversation | None:
+    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
             answer = self._ask("conversation_of", bigint(name))
         else:

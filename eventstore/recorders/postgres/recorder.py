@@ -33,7 +33,6 @@ from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_dr
 from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.sessions import ReadSession
-from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
@@ -155,7 +154,7 @@ class PostgresRecorder:
         while True:
             try:
                 with self._pool.wire() as wire:
-                    return call.attempt(partial(self._begin, wire), self._versions)
+                    return call.attempt(partial(self._begin, wire))
             except IntegrityError:
                 if not call.may_have_met_itself():
                     raise
@@ -189,11 +188,11 @@ class PostgresRecorder:
         """
         until = time.monotonic() + patience_s
         try:
-            while readable := self._patiently(lambda connection: status.vacuum(connection, self._schema)):
+            while not self._patiently(lambda connection: status.vacuum(connection, self._schema)):
                 if time.monotonic() >= until:
                     raise StillRead(
-                        f"{self._server}: transactions that began before may still read {readable:,} deleted rows; try "
-                        f"again when they have ended"
+                        f"{self._server}: transactions that began before may still read deleted rows; try again when "
+                        f"they have ended"
                     )
                 time.sleep(_VACUUM_PAUSE_S)  # each time costs something
         except status.MayNotVacuum:
@@ -226,7 +225,6 @@ class PostgresRecorder:
 
     def _open_pool(self) -> None:
         self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
-        self._versions = PostgresVersionCache()
 
     def _after_fork_in_child(self) -> None:
         # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
@@ -300,9 +298,11 @@ class PostgresRecorder:
                     told = True
                 self._recover(error, patience, "the store was not opened")
 
-    def _begin(self, wire: Wire, versions: PostgresVersionCache | None) -> PostgresTransaction:
+    def _begin(self, wire: Wire, may_assume: bool) -> PostgresTransaction:
         wire.abandon()
-        return PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve, versions=versions)
+        return PostgresTransaction(
+            wire, self._schema, durable=self._durable, reserve=self._reserve, may_assume=may_assume
+        )
 
     def _reserve(self) -> int:
         """Return the number of a new transaction that ends at once and gives no positions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
@@ -49,9 +49,9 @@ class MayNotVacuum(ProgrammingError):
     """This role may not vacuum a table: only its owner may, and from PostgreSQL 17 on a role with ``MAINTAIN``."""
 
 
-def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
-    """Vacuum every table from which rows are deleted. Return how many deleted rows may still be readable: 0 if none of
-    those that were deleted before this call is. Rows that other commands delete at the same time do not count.
+def vacuum(connection: psycopg.Connection[Any], schema: str) -> bool:
+    """Vacuum every table from which rows are deleted. Return whether no row that was deleted before this call is still
+    readable, by VACUUM's own report; False for a report in another language than English.
 
     Raises ``MayNotVacuum`` where the role may not vacuum: the server itself only warns.
     """
@@ -63,42 +63,28 @@ def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
         kept.append(f"{notice.message_primary or ''} {notice.message_detail or ''}")
 
     connection.add_notice_handler(keep)
-    next_number = _one(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
-    kept = 0
+    row = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()
+    assert row is not None  # a function has one result
+    are_gone = True
     for table in ("events", "records", "idempotency_keys", "attachments", "attached", "conversations"):
         reports.clear()
         connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
         if warnings:
             raise MayNotVacuum(warnings[0].strip())
-        if not _removed_all_before(next_number, reports):
-            kept += _one(connection, _DEAD_ROWS, schema, table)
-    return kept
+        are_gone = are_gone and _removed_all_before(row[0], " ".join(reports))
+    return are_gone
 
 
-_DEAD_ROWS: Final = """
-SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = %s AND relname = %s
-"""
 _CUTOFF: Final = re.compile(r"(?:removable cutoff|oldest xmin): (\d+)")
 _MISSED: Final = re.compile(r"tuples missed: [1-9]|Skipped [1-9]\d* pages? due to buffer pins")
 _NUMBERS: Final = 1 << 32
 
 
-def _removed_all_before(number: int, reports: Sequence[str]) -> bool:
-    """Return whether VACUUM, by its own report, removed every row that was deleted by a transaction below ``number``. A
-    report in an unknown language counts as False.
-    """
-    report = " ".join(reports)
+def _removed_all_before(number: int, report: str) -> bool:
+    """Return whether VACUUM removed every row that was deleted by a transaction below ``number``."""
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
-    return (
-        bool(cutoffs)
-        and not _MISSED.search(report)
-        and all((cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs)
-    )
-
-
-def _one(connection: psycopg.Connection[Any], query: LiteralString, *parameters: object) -> int:
-    row = connection.execute(query, parameters).fetchone()
-    return 0 if row is None else int(row[0])
+    removed = [(cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs]
+    return bool(removed) and all(removed) and not _MISSED.search(report)
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes], schema: str) -> Iterator[str]:

@@ -27,7 +27,6 @@ from eventstore.recorders.postgres.columns import (
 from eventstore.recorders.postgres.faults import TryAgain
 from eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from eventstore.recorders.postgres.reading import PostgresReader
-from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
 from eventstore.recorders.types import (
     Beginning,
@@ -53,9 +52,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     writer anyway; with the lock it need not start again. Transactions on different conversations never wait for one
     another.
 
-    With ``versions`` the transaction assumes how this process's last append left a conversation, and that an
-    idempotency key is new. The server checks both in the same round trip, before it writes. If an assumption is wrong,
-    the transaction fails, ``assumes`` still holds, and all its results are invalid.
+    With ``may_assume`` the transaction takes an expected conversation for the present one, and an idempotency key for
+    new. The server checks both in the same round trip, before it writes. If an assumption is wrong, the transaction
+    fails, ``assumes`` still holds, and all its results are invalid.
     """
 
     def __init__(
@@ -65,43 +64,31 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         *,
         durable: bool,
         reserve: Callable[[], int],
-        versions: PostgresVersionCache | None = None,
+        may_assume: bool,
     ) -> None:
         OpenTransaction.__init__(self, wire, schema, durable=durable)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
-        self._versions = versions
-        self._newest: dict[int, Row] = {}
-        self._met: dict[int, Conversation] = {}
-        self._marks: dict[int, bytes | None] = {}
+        self._may_assume = may_assume
         self._locked: set[int] = set()
         """Keys of conversations that no other writer changes before this transaction ends."""
 
-    def tell(self, versions: PostgresVersionCache) -> None:
-        """Tell the cache how the committed transaction left the conversations that it appended to."""
-        for key, last in self._newest.items():
-            found = self._met.get(key)
-            if found is not None:
-                versions.keep(found, found.grown(last)._replace(mark=self._marks.get(key, found.mark)))
-
     # -- what recorders promise ---------------------------------------------------------------------------------------
 
-    def conversation(self, name: str | int) -> Conversation | None:
+    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
             return self._conversation_of(name)
         was_numbered = self._number_asked is not None
         self._lock_on(_OF_CONVERSATION, text_bytes(name))
-        guess = None if self._versions is None or was_numbered else self._versions.take(name)
-        if guess is not None:
-            self._take_for_granted(guess)
-            return guess
+        if expected is not None and self._may_assume and not was_numbered and _can_be_checked(expected):
+            self._take_for_granted(expected)
+            return expected
         self._ask_for_number()
         found = super().conversation(name)
         if found is not None:
             if was_numbered and found.key not in self._locked:
                 self._check_turn(found)
             self._locked.add(found.key)
-            self._met.setdefault(found.key, found)
         return found
 
     def _conversation_of(self, key: int) -> Conversation | None:
@@ -128,10 +115,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         )
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # no other transaction can see it
-        begun = new.under(key)
-        if not staged:
-            self._met[key] = begun
-        return begun
+        return new.under(key)
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         if staged:
@@ -141,7 +125,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._ask_for_number()
         first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))
-        self._newest[key] = rows[-1]
         return lambda: self._positions.of(first)
 
     def publish(self, key: int, size: int) -> int:
@@ -182,16 +165,13 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         match change:
             case changes.NewMark(mark):
                 self._write("set_mark", bigint(key), mark)
-                self._marks[key] = mark
             case changes.NewKey(salt, key_id, sealed_key, replaces):
-                self._met.pop(key, None)
                 bound_id = None if key_id is None else text_bytes(key_id)
                 self._write("list_again", bigint(key))
                 self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
                 if sealed_key is not None:
                     self._seen_by("stands_key", bigint(key), sealed_key)
             case changes.NewPast(past, version):
-                self._met.pop(key, None)
                 self._write("set_past", bigint(key), bigint(version), past)
             case changes.PastRows(rows):
                 self._insert(key, rows, [None] * len(rows))
@@ -205,7 +185,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case changes.NewForm(rows):
                 self._replace("replace_rows", key, rows)
             case changes.NewContent(rows):
-                self._met.pop(key, None)
                 self._replace("redact_rows", key, rows, array(BYTEA, [row.proof for row in rows]))
             case changes.RememberedKey(idempotency_key, recalled, again):
                 self._remember(key, idempotency_key, recalled, again)
@@ -309,7 +288,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         )
         self._unchecked = True
         self._locked.add(guess.key)
-        self._met[guess.key] = guess
 
     def _check_turn(self, found: Conversation) -> None:
         """Raise ``TryAgain`` if a conversation was written to after this transaction got its number for another
@@ -382,3 +360,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._write("detach", bigint(key), bigints(row.id for row in rows))
         self._attach(key, rows)
         self._write("delete_unattached", bigint(key))
+
+
+def _can_be_checked(expected: Conversation) -> bool:
+    """Return whether the conversation ends with an event of its own, by which the server recognizes it."""
+    return expected.erasure is None and expected.version > expected.begins

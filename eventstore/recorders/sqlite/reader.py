@@ -74,7 +74,7 @@ class SQLiteReader:
         found = self._execute(SQL["store_value"], (name,)).fetchone()
         return as_text(found[0]) if found else ""
 
-    def conversation(self, name: str | int) -> Conversation | None:
+    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
             row = self._execute(SQL["conversation_of"], (name,)).fetchone()
         else:

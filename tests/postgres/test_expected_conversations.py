@@ -35,9 +35,8 @@ from eventstore.maintenance.verify import verify
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.changes import RememberedKey
 from eventstore.recorders.postgres import PostgresRecorder
-from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
-from eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
+from eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
 from projections import Views
 
 from .cutting import CuttingProxy
@@ -208,7 +207,7 @@ def test_an_append_to_a_sealed_conversation_of_our_own_is_one_round_trip(url: st
     with open_store(url, keys=KEY) as ours:
         ours.append("c1", said("0"), expected_version=0)
         costs = [cost(monkeypatch, lambda: ours.append("c1", said("x"), expected_version=ANY_VERSION)) for _ in "123"]
-        assert costs == [2, 1, 1]
+        assert costs == [1, 1, 1]
         sound(ours)
 
 
@@ -437,44 +436,3 @@ def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_
 
 def row(event_id: int) -> Row:
     return Row(event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0)
-
-
-# -- the cache itself ----------------------------------------------------------------------------------------------
-
-
-def conversation(name: str, version: int) -> Conversation:
-    return Conversation(1, name, 5, b"salt", version, 5, b"%d" % version)
-
-
-def test_a_tail_is_told_once_until_it_was_right():
-    versions = PostgresVersionCache()
-    assert versions.take("c1") is None
-    versions.keep(conversation("c1", 0), conversation("c1", 1))
-    assert versions.take("c1") == conversation("c1", 1)
-    assert versions.take("c1") is None
-    versions.keep(conversation("c1", 1), conversation("c1", 2))
-    assert versions.take("c1") == conversation("c1", 2)
-
-
-def test_a_tail_that_was_wrong_is_not_told_before_an_append_found_what_we_left():
-    versions = PostgresVersionCache()
-    versions.keep(conversation("c1", 0), conversation("c1", 1))
-    versions.take("c1")
-    versions.keep(conversation("c1", 5), conversation("c1", 6))
-    assert versions.take("c1") is None
-    versions.keep(conversation("c1", 6), conversation("c1", 7))
-    assert versions.take("c1") == conversation("c1", 7)
-
-
-def test_a_tail_that_is_told_of_late_does_not_displace_a_newer_one():
-    versions = PostgresVersionCache()
-    versions.keep(conversation("c1", 1), conversation("c1", 2))
-    versions.keep(conversation("c1", 0), conversation("c1", 1))
-    assert versions.take("c1") == conversation("c1", 2)
-
-
-def test_only_the_tails_of_what_was_written_to_last_are_kept():
-    versions = PostgresVersionCache(kept_max=2)
-    for name, version in (("c1", 0), ("c2", 0), ("c1", 1), ("c3", 0)):
-        versions.keep(conversation(name, version), conversation(name, version + 1))
-    assert [versions.take(name) is None for name in ("c1", "c2", "c3")] == [False, True, False]
