@@ -151,6 +151,14 @@ class AgentModel(Protocol):
 # --- condensers ---
 
 
+def setting(default: Any, description: str, **bounds: float) -> Any:
+    """Return the field of a condenser that is a dataclass: a parameter of its constructor and of its configuration.
+
+    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations are held to them.
+    """
+    return field(default=default, metadata={"description": description, **bounds})
+
+
 class Condenser(ABC):
     """Reads a View and decides which View the agent goes on with.
 

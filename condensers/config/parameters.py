@@ -1,10 +1,13 @@
-"""The configuration of every strategy: its parameters, their ranges and defaults, and its other names."""
+"""The configurations of our strategies, made of the parameters of their constructors."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import typing
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator
 from pydantic.fields import FieldInfo
 
 from condensers.base import Condenser
@@ -24,99 +27,6 @@ from condensers.strategies.observation_masking import ObservationMaskingCondense
 from condensers.strategies.pipeline import PipelineCondenser
 from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
-from condensers.strategies.summarizing import TailRule
-
-
-class NoOpCondenserConfig(CondenserConfig):
-    """Shows everything, forgets nothing."""
-
-    aliases = ("no_op", "NoOpCondenser")
-    type: Literal["noop"] = "noop"
-
-
-class ObservationMaskingCondenserConfig(CondenserConfig):
-    """Masks the content of all but the newest observations."""
-
-    type: Literal["observation_masking"] = "observation_masking"
-    attention_window: int = Field(default=5, ge=1, description="how many of the last events are shown in full")
-
-
-class BrowserOutputCondenserConfig(CondenserConfig):
-    """Masks the content of all but the newest outputs of a browser. Keeps the address."""
-
-    aliases = ("browser_output",)
-    type: Literal["browser_output_masking"] = "browser_output_masking"
-    attention_window: int = Field(default=1, ge=1, description="how many of the last browser outputs are shown in full")
-
-
-class RecentEventsCondenserConfig(CondenserConfig):
-    """Shows the first events and the most recent ones. Each step chooses again."""
-
-    aliases = ("recent_events",)
-    type: Literal["recent"] = "recent"
-    keep_first: int = Field(default=1, ge=0, description="how many events at the head are always shown")
-    max_events: int = Field(default=100, ge=1, description="how many events are shown in all")
-
-
-class AmortizedForgettingCondenserConfig(CondenserConfig):
-    """Forgets the middle of a View that has outgrown max_size, down to half of it, without a summary."""
-
-    aliases = ("amortized_forgetting",)
-    type: Literal["amortized"] = "amortized"
-    max_size: int = Field(default=100, ge=2, description="a View with more events is condensed, to half of this number")
-    keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
-
-
-class ConversationWindowCondenserConfig(CondenserConfig):
-    """On request only: forgets the older half of what is not essential. Needs no model."""
-
-    type: Literal["conversation_window"] = "conversation_window"
-
-
-class _Summarizing(CondenserConfig):
-    """Parameters of every strategy that puts a summary in the place of the forgotten events."""
-
-    max_size: int | None = Field(
-        default=None,
-        ge=2,
-        description="a View with more events is condensed, to half of this number; by default 100, or, where a token "
-        "limit is known, no number: then only tokens count",
-    )
-    keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
-    max_event_length: int | None = Field(
-        default=10_000, description="how many characters of an event the summarizer sees; a negative number: all"
-    )
-    max_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="a limit for the agent's prompt, besides its model's own; see Limits of tokens",
-    )
-    token_margin_ratio: float = Field(
-        default=0.1, ge=0, lt=1, description="the part of the agent's model's input that stays free"
-    )
-    tail: TailRule = Field(
-        default="half",
-        description="how much of the tail stays where the prompt has too many tokens: half brings it to half of the "
-        "limit, fits to the limit",
-    )
-    minimum_progress: float = Field(
-        default=0.1, gt=0, lt=1, description="the smallest part of a View that a condensation may forget"
-    )
-    hard_context_reset_max_retries: int = Field(default=5, ge=1, description="how many times the hard reset is tried")
-    hard_context_reset_context_scaling: float = Field(
-        default=0.8,
-        gt=0,
-        lt=1,
-        description="each further try of the hard reset shows this part of the event's text that the try before "
-        "it showed",
-    )
-
-
-class DigestCondenserConfig(_Summarizing):
-    """Summarizes without a model, from the events themselves: requests, decisions, files, commands, errors, tasks."""
-
-    type: Literal["digest"] = "digest"
-    max_length: int = Field(default=6_000, ge=500, description="how many characters a digest has at most")
 
 
 class _Asking(CondenserConfig):
@@ -157,36 +67,7 @@ class _Asking(CondenserConfig):
             raise InvalidCondenser(f"{path}.llm_config.{error}") from error
 
 
-class LLMSummarizingCondenserConfig(_Asking, _Summarizing):
-    """A model summarizes the forgotten events, building on its previous summary."""
-
-    aliases = ("llm_summarizing", "LLMSummarizingCondenser")
-    type: Literal["llm"] = "llm"
-
-
-class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
-    """A model summarizes the forgotten events in eighteen fields, by a tool call that it must make."""
-
-    aliases = ("structured_summary",)
-    type: Literal["structured"] = "structured"
-
-
-class LLMAttentionCondenserConfig(_Asking):
-    """A model chooses which events stay. The others are forgotten without a summary."""
-
-    type: Literal["llm_attention"] = "llm_attention"
-    max_size: int = Field(default=100, ge=2, description="a View with more events is condensed, to half of this number")
-    keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
-    max_event_length: int | None = Field(
-        default=10_000, description="how many characters of an event the model sees; a negative number: all"
-    )
-
-
-class CondenserPipelineConfig(CondenserConfig):
-    """Runs condensers in order, each on the View of the one before it, up to the first that condenses."""
-
-    aliases = ("PipelineCondenser",)
-    type: Literal["pipeline"] = "pipeline"
+class _OfParts(CondenserConfig):
     condensers: tuple[CondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
 
     @classmethod
@@ -198,20 +79,34 @@ class CondenserPipelineConfig(CondenserConfig):
         return {"condensers": [condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts]}
 
 
-for _config_type, _condenser_type in (
-    (NoOpCondenserConfig, NoOpCondenser),
-    (ObservationMaskingCondenserConfig, ObservationMaskingCondenser),
-    (BrowserOutputCondenserConfig, BrowserOutputCondenser),
-    (RecentEventsCondenserConfig, RecentEventsCondenser),
-    (AmortizedForgettingCondenserConfig, AmortizedForgettingCondenser),
-    (ConversationWindowCondenserConfig, ConversationWindowCondenser),
-    (DigestCondenserConfig, DigestCondenser),
-    (LLMSummarizingCondenserConfig, LLMSummarizingCondenser),
-    (StructuredSummaryCondenserConfig, StructuredSummaryCondenser),
-    (LLMAttentionCondenserConfig, LLMAttentionCondenser),
-    (CondenserPipelineConfig, PipelineCondenser),
-):
-    register_config(_config_type, _condenser_type)
+def _register(condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig) -> None:
+    """Register a strategy under its type, with a configuration that has a field for each of its ``setting``s."""
+    of: Any = condenser_type  # not each strategy is a dataclass
+    hints = typing.get_type_hints(of)
+    settings = [each for each in dataclasses.fields(of) if each.metadata] if dataclasses.is_dataclass(of) else []
+    fields: Any = {"type": (Literal[of.type], of.type)}
+    fields |= {each.name: (hints[each.name], Field(each.default, **each.metadata)) for each in settings}
+    config_type = create_model(
+        f"{of.__name__}Config",
+        __base__=base,
+        __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0],
+        **fields,
+    )
+    config_type.aliases = aliases
+    register_config(config_type, condenser_type)
+
+
+_register(NoOpCondenser, "no_op", "NoOpCondenser")
+_register(ObservationMaskingCondenser)
+_register(BrowserOutputCondenser, "browser_output")
+_register(RecentEventsCondenser, "recent_events")
+_register(AmortizedForgettingCondenser, "amortized_forgetting")
+_register(ConversationWindowCondenser)
+_register(DigestCondenser)
+_register(LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser", base=_Asking)
+_register(StructuredSummaryCondenser, "structured_summary", base=_Asking)
+_register(LLMAttentionCondenser, base=_Asking)
+_register(PipelineCondenser, "PipelineCondenser", base=_OfParts)
 
 
 class Parameter(NamedTuple):

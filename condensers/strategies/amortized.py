@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from condensers.base import AgentModel, Condensation, Reason
+from dataclasses import dataclass
+
+from condensers.base import AgentModel, Condensation, Reason, setting
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import ends
 from projections import View
 
 
+@dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forget the middle of a View that exceeds ``max_size``, down to half of it, with old summaries.
+    """Forgets the middle of a View that has outgrown max_size, down to half of it, without a summary.
 
-    Calls and tool loops stay whole if the head or the tail holds a part of them; the View is then larger.
+    Old summaries are forgotten, too. Calls and tool loops stay whole if the head or the tail holds a part of them; the
+    View is then larger.
     """
 
     type = "amortized"
 
-    def __init__(self, max_size: int = 100, keep_first: int = 1) -> None:
-        check_sizes(max_size, keep_first)
-        self.max_size, self.keep_first = max_size, keep_first
+    max_size: int = setting(100, "a View with more events is condensed, to half of this number", ge=2)
+    keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
+
+    def __post_init__(self) -> None:
+        check_sizes(self.max_size, self.keep_first)
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         return reasons_by_size(view, self.max_size)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeGuard
 
-from condensers.base import AgentModel, ReportingCondenser, Step
-from condensers.strategies.masking import checked_window, masked
+from condensers.base import AgentModel, ReportingCondenser, Step, setting
+from condensers.strategies.masking import check_window, masked
 from eventstore import Action, Event, Observation
 from projections import View
 
 _BROWSER_TOOLS = ("browse", "browser")
 
 
+@dataclass(frozen=True, eq=False)
 class BrowserOutputCondenser(ReportingCondenser):
-    """Mask all browser outputs except the newest ``attention_window``. The address stays."""
+    """Masks the content of all but the newest outputs of a browser. Keeps the address."""
 
     type = "browser_output_masking"
 
-    def __init__(self, attention_window: int = 1) -> None:
-        self.attention_window = checked_window(attention_window)
+    attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=1)
+
+    def __post_init__(self) -> None:
+        check_window(self.attention_window)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         outputs = [(index, event) for index, event in enumerate(view.events) if _is_browser_output(event)]

@@ -14,11 +14,11 @@ from projections.units import units
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """Fulfil a request by forgetting the older half of the events that are not essential.
+    """On request only: forgets the older half of what is not essential. Needs no model.
 
     Essential are the first system prompt and the user's first message with the knowledge recalled for it. Summaries
     stay too, because the View has nothing else of the events that they stand for. Calls and tool loops stay if a part
-    of them is essential or in the newer half. It has no parameters and condenses only on request.
+    of them is essential or in the newer half. It has no parameters.
     """
 
     type = "conversation_window"

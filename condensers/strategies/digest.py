@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from condensers.base import setting
 from condensers.errors import InvalidCondenser
 from condensers.prompts.rendering import clipped, truncated
 from condensers.strategies.digest_facts import Section, facts, subject_of
@@ -31,11 +32,11 @@ _LENGTH_LEAST = 120
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DigestCondenser(SummarizingCondenser):
-    """Summarize by a digest of at most ``max_length`` characters. For the rest see ``SummarizingCondenser``."""
+    """Summarizes without a model, from the events themselves: requests, decisions, files, commands, errors, tasks."""
 
     type = "digest"
 
-    max_length: int = 6_000
+    max_length: int = setting(6_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Reason, Reply, Report
+from condensers.base import AgentModel, Condensation, Reason, Reply, Report, setting
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.agents_model import AskingCondenser
 from condensers.models.replies import ask, made_by, read_json, report_on, usable_text, useless
@@ -29,11 +29,11 @@ _SCHEMA = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMAttentionCondenser(AskingCondenser):
-    """Keep the head and, up to half of ``max_size``, the events that the model behind ``llm`` chooses.
+    """A model chooses which events stay. The others are forgotten without a summary.
 
-    The newest events take the places that it leaves free. A unit stays whole if one of its events is kept. Summaries
-    stay, because the View has nothing else of the events that they stand for. The model must follow a schema: else
-    ``InvalidCondenser``.
+    The head stays and, up to half of ``max_size``, the events that the model chooses. The newest events take the places
+    that it leaves free. A unit stays whole if one of its events is kept. Summaries stay, because the View has nothing
+    else of the events that they stand for. The model must follow a schema: else ``InvalidCondenser``.
 
     A reply that cannot be read chooses no events, so the newest stay. Without a reply no event is forgotten, unless a
     condensation is required; then too the newest stay.
@@ -41,9 +41,11 @@ class LLMAttentionCondenser(AskingCondenser):
 
     type = "llm_attention"
 
-    max_size: int = 100
-    keep_first: int = 1
-    max_event_length: int | None = 10_000
+    max_size: int = setting(100, "a View with more events is condensed, to half of this number", ge=2)
+    keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
+    max_event_length: int | None = setting(
+        10_000, "how many characters of an event the model sees; a negative number: all"
+    )
 
     def __post_init__(self) -> None:
         check_sizes(self.max_size, self.keep_first)

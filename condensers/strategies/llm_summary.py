@@ -16,7 +16,7 @@ from eventstore import Event
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
-    """Let the model behind ``llm`` write the summary. For the rest see ``SummarizingCondenser``."""
+    """A model summarizes the forgotten events, building on its previous summary."""
 
     type = "llm"
 

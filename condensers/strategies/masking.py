@@ -24,10 +24,9 @@ def is_masked(event: Event) -> bool:
     return MASKED in event.meta
 
 
-def checked_window(attention_window: int) -> int:
+def check_window(attention_window: int) -> None:
     if attention_window < 0:
         raise InvalidCondenser(f"attention_window ({attention_window}) cannot be negative; 0 masks everything")
-    return attention_window
 
 
 def masked(view: View, masks: Mapping[int, str], by: str, attention_window: int) -> Step:

@@ -7,7 +7,7 @@ from projections import View
 
 
 class NoOpCondenser(ReportingCondenser):
-    """Return the very View that it is given."""
+    """Shows everything, forgets nothing."""
 
     type = "noop"
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from condensers.base import AgentModel, ReportingCondenser, Step
-from condensers.strategies.masking import checked_window, masked
+from dataclasses import dataclass
+
+from condensers.base import AgentModel, ReportingCondenser, Step, setting
+from condensers.strategies.masking import check_window, masked
 from eventstore import Observation
 from projections import View
 
 
+@dataclass(frozen=True, eq=False)
 class ObservationMaskingCondenser(ReportingCondenser):
-    """Mask every observation except those among the last ``attention_window`` events. 0 masks them all."""
+    """Masks the content of all but the newest observations.
+
+    With a window of 0 it masks all.
+    """
 
     type = "observation_masking"
 
-    def __init__(self, attention_window: int = 5) -> None:
-        self.attention_window = checked_window(attention_window)
+    attention_window: int = setting(5, "how many of the last events are shown in full", ge=1)
+
+    def __post_init__(self) -> None:
+        check_window(self.attention_window)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]

@@ -15,7 +15,7 @@ from projections import View
 
 
 class PipelineCondenser(ReportingCondenser):
-    """Runs its parts in order, each on the View of the one before it, up to the first condensation.
+    """Runs condensers in order, each on the View of the one before it, up to the first that condenses.
 
     If a part should condense and has nothing to forget, the next parts go on; if none of them condenses, the pipeline
     raises the error of that part. A part whose model failed ends the step. Parts may be pipelines. All reports are

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from condensers.base import AgentModel, ReportingCondenser, Step
+from condensers.base import AgentModel, ReportingCondenser, Step, setting
 from condensers.errors import InvalidCondenser
 from condensers.selection import ends, unkept
 from projections import View
 
 
+@dataclass(frozen=True, eq=False)
 class RecentEventsCondenser(ReportingCondenser):
-    """Show the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step.
+    """Shows the first events and the most recent ones. Each step chooses again.
 
     No event is forgotten: the next step gets the whole View again. A head larger than ``max_events`` is shown whole,
     and so are calls and tool loops if the head or the tail holds a part of them.
@@ -19,10 +21,14 @@ class RecentEventsCondenser(ReportingCondenser):
 
     type = "recent"
 
-    def __init__(self, max_events: int = 100, keep_first: int = 1) -> None:
-        if max_events < 0 or keep_first < 0:
-            raise InvalidCondenser(f"max_events ({max_events}) and keep_first ({keep_first}) cannot be negative")
-        self.max_events, self.keep_first = max_events, keep_first
+    max_events: int = setting(100, "how many events are shown in all", ge=1)
+    keep_first: int = setting(1, "how many events at the head are always shown", ge=0)
+
+    def __post_init__(self) -> None:
+        if self.max_events < 0 or self.keep_first < 0:
+            raise InvalidCondenser(
+                f"max_events ({self.max_events}) and keep_first ({self.keep_first}) cannot be negative"
+            )
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         if len(view) <= self.max_events:

@@ -62,9 +62,10 @@ FIELDS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
-    """Let the model behind ``llm`` fill in ``FIELDS``. It must be able to call tools: else ``InvalidCondenser``.
+    """A model summarizes the forgotten events in eighteen fields, by a tool call that it must make.
 
-    A call that is missing, malformed or without a required field is a failure: then no events are forgotten.
+    A model that cannot call tools is refused. A call that is missing, malformed or without a required field is a
+    failure: then no events are forgotten.
     """
 
     type = "structured"

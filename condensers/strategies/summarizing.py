@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from condensers.base import AgentModel, Condensation, Reason, Report
+from condensers.base import AgentModel, Condensation, Reason, Report, setting
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import Overrun, TokenBudget, overrun, tokens_of
 from condensers.models.estimate import ESTIMATE
@@ -39,26 +39,36 @@ MAX_SIZE = 100
 class SummarizingCondenser(RollingCondenser):
     """Selection, progress and the hard reset. A strategy defines ``summarize``.
 
-    ``max_size``, ``keep_first``   in events of the View. Without ``max_size`` more than 100 events are condensed where
-                                   no token limit is known; where one is, only tokens count
-    ``max_event_length``           in characters, for each event that the summarizer sees; None or negative: no limit
-    ``max_tokens``                 bounds the agent's prompt, beside the limit of its model; estimated, rather too
-                                   high, where the agent's model is unknown or its tokens cannot be counted
-    ``token_margin_ratio``         the part of that model's input that stays free
-    ``tail``                       how much of the tail stays where tokens are over their limit: see ``TailRule``
-    ``minimum_progress``           the least part of a View that a condensation forgets, in events of the log
-    ``hard_context_reset_*``       how often the last resort is tried, each time with events cut to that much of before
+    Tokens are estimated, rather too high, where the agent's model is unknown or its tokens cannot be counted.
     """
 
-    max_size: int | None = None
-    keep_first: int = 1
-    max_event_length: int | None = 10_000
-    max_tokens: int | None = None
-    token_margin_ratio: float = 0.1
-    tail: TailRule = "half"
-    minimum_progress: float = 0.1
-    hard_context_reset_max_retries: int = 5
-    hard_context_reset_context_scaling: float = 0.8
+    max_size: int | None = setting(
+        None,
+        "a View with more events is condensed, to half of this number; by default 100, or, where a token limit is "
+        "known, no number: then only tokens count",
+        ge=2,
+    )
+    keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
+    max_event_length: int | None = setting(
+        10_000, "how many characters of an event the summarizer sees; a negative number: all"
+    )
+    max_tokens: int | None = setting(
+        None, "a limit for the agent's prompt, besides its model's own; see Limits of tokens", ge=1
+    )
+    token_margin_ratio: float = setting(0.1, "the part of the agent's model's input that stays free", ge=0, lt=1)
+    tail: TailRule = setting(  # noqa: RUF009  it returns a field
+        "half",
+        "how much of the tail stays where the prompt has too many tokens: half brings it to half of the limit, fits to "
+        "the limit",
+    )
+    minimum_progress: float = setting(0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1)
+    hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
+    hard_context_reset_context_scaling: float = setting(
+        0.8,
+        "each further try of the hard reset shows this part of the event's text that the try before it showed",
+        gt=0,
+        lt=1,
+    )
 
     def __post_init__(self) -> None:
         self.check_sizes()

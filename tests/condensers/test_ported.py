@@ -23,8 +23,7 @@ from condensers import (
     load_condenser_config,
     register_config,
 )
-from condensers.config.parameters import LLMSummarizingCondenserConfig, NoOpCondenserConfig, RecentEventsCondenserConfig
-from condensers.config.registry import CONDENSER_REGISTRY
+from condensers.config.registry import CONDENSER_REGISTRY, parse_config
 from condensers.models.client import LLM
 from condensers.models.replies import request_for
 from eventstore import Message
@@ -141,16 +140,16 @@ def test_a_condenser_without_a_configuration_says_so():
 
 class AgentConfig(BaseModel):
     name: str = "agent"
-    condenser: CondenserConfig = NoOpCondenserConfig()
+    condenser: CondenserConfig = parse_config({"type": "noop"})
     others: list[CondenserConfig] = []
 
 
 def test_an_annotation_with_the_base_takes_any_configuration():
     config = AgentConfig.model_validate({"condenser": {"type": "recent_events", "max_events": 5}})
-    assert config.condenser == RecentEventsCondenserConfig(max_events=5)
-    assert AgentConfig().condenser == NoOpCondenserConfig()
+    assert config.condenser == parse_config({"type": "recent", "max_events": 5})
+    assert AgentConfig().condenser == parse_config({"type": "noop"})
     assert AgentConfig.model_validate_json(config.model_dump_json()) == config
-    assert AgentConfig(others=[{"kind": "noop"}]).others == [NoOpCondenserConfig()]
+    assert AgentConfig(others=[{"kind": "noop"}]).others == [parse_config({"type": "noop"})]
     assert config.model_dump()["condenser"] == {"type": "recent", "keep_first": 1, "max_events": 5}
     with pytest.raises(ValidationError, match=r"unknown condenser type 'recnt' .did you mean 'recent'"):
         AgentConfig.model_validate({"condenser": {"type": "recnt"}})
@@ -181,7 +180,7 @@ def test_a_condenser_without_a_model_uses_the_agents(tmp_path):
         assert isinstance(history.step(), Condensation)
         assert "what came before" in [getattr(event, "content", "") for event in history.view]
         assert len(agent_llm.calls) == 1
-    assert load_condenser_config(path).condensers[1] == LLMSummarizingCondenserConfig(max_size=10, keep_first=1)
+    assert load_condenser_config(path).condensers[1] == parse_config({"type": "llm", "max_size": 10})
     direct = load_condenser(path).condense(viewed(*messages(14)), agent_llm)
     assert isinstance(direct, Condensation)
 

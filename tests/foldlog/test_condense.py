@@ -354,8 +354,8 @@ def test_every_strategy_is_listed_with_its_parameters(foldlog):
     recent = listed["recent"]
     assert (recent["aliases"], recent["description"][:5]) == (["recent_events"], "Shows")
     assert [(one["name"], one["type"], one["required"], one["default"]) for one in recent["parameters"]] == [
-        ("keep_first", "int", False, 1),
         ("max_events", "int", False, 100),
+        ("keep_first", "int", False, 1),
     ]
     (model,) = (one for one in listed["llm"]["parameters"] if one["name"] == "llm_config")
     assert (model["required"], model["default"], model["description"] != "") == (False, None, True)

@@ -8,7 +8,6 @@ import condensers
 import foldlog
 import foldlog.aio
 from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
-from condensers.config.parameters import DigestCondenserConfig
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
 from eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog import (
@@ -83,7 +82,7 @@ def the_ways_to_say_which_condenser() -> None:
     foldlog.open("memory:", condenser=Path("config.toml"))
     foldlog.open("memory:", condenser={"type": "digest", "max_size": 80})
     foldlog.open("memory:", condenser=load_condenser("config.toml"))
-    foldlog.open("memory:", condenser=DigestCondenserConfig(max_size=80))
+    foldlog.open("memory:", condenser={"type": "digest", "max_size": 80})
     foldlog.open("memory:", condenser=None)
 
 
