@@ -16,7 +16,7 @@ import foldlog
 import foldlog.aio
 from benchmarks.append import APPENDS, THREADS, workload
 from benchmarks.frame import Question, Round, Scale
-from eventstore import Event
+from foldlog.eventstore import Event
 
 
 def one_task(scale: Scale, folder: Path) -> Iterator[Round]:

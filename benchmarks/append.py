@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from benchmarks.frame import Question, Round, Scale, in_new_process
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
-from eventstore import ANY_VERSION, NOT_RECORDED, CondensationAction, Event, open_store
+from foldlog.eventstore import ANY_VERSION, NOT_RECORDED, CondensationAction, Event, open_store
 
 APPENDS = 400
 BATCH = 500

@@ -33,7 +33,7 @@ def _moment(microseconds: int) -> str:
 
 
 def read_events(path: str) -> None:
-    from eventstore import open_store
+    from foldlog.eventstore import open_store
 
     with open_store(f"sqlite:///{path}") as store:
         print(sum(1 for _ in store.events("c1")))

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale, in_new_process
 from benchmarks.prepared import prepared
-from condensers.strategies.digest import Digest
-from eventstore import Action, CondensationAction, Event, Message, codec
+from foldlog.condensers.strategies.digest import Digest
+from foldlog.eventstore import Action, CondensationAction, Event, Message, codec
 
 _TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from benchmarks.raw import timeless
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationSummary,
@@ -31,14 +31,14 @@ from eventstore import (
     open_store,
     summary_id,
 )
-from eventstore.log.row import crc32
-from eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
-from eventstore.recorders.sqlite.reader import SQL
-from eventstore.recorders.sqlite.reader import _shown_rows as shown_rows
-from eventstore.recorders.types import Record
-from projections import Views
-from projections.stored.revision import kept_intervals
-from projections.stored.revision_codec import PROJECTION, decode_revision
+from foldlog.eventstore.log.row import crc32
+from foldlog.eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
+from foldlog.eventstore.recorders.sqlite.reader import SQL
+from foldlog.eventstore.recorders.sqlite.reader import _shown_rows as shown_rows
+from foldlog.eventstore.recorders.types import Record
+from foldlog.projections import Views
+from foldlog.projections.stored.revision import kept_intervals
+from foldlog.projections.stored.revision_codec import PROJECTION, decode_revision
 
 if "FOLDLOG_KEY" in os.environ:  # of an encrypted store these are imported too
     import zstandard

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import Prepared, prepared
-from eventstore import Message, open_store
+from foldlog.eventstore import Message, open_store
 
 _BY_HAND = "benchmarks.by_hand"
 _LIST_MIB = 100

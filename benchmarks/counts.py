@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.layout import count_layout
 from benchmarks.workload import history
-from condensers.models.tokens import PromptSums, TokenCounter
-from eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
-from eventstore.opening import open_store
-from projections import Views
+from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
+from foldlog.eventstore.opening import open_store
+from foldlog.projections import Views
 
 __all__ = ["BASELINE", "BASELINE_EVENTS", "Count", "bytecodes", "compared", "count_all", "record", "recorded"]
 

@@ -18,10 +18,10 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
-from eventstore import ANY_VERSION, Message, open_store
-from eventstore.maintenance.backup import vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
+from foldlog.eventstore import ANY_VERSION, Message, open_store
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 
 FILE_BYTES = 100_000_000
 EVENTS = 400

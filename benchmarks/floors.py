@@ -38,7 +38,7 @@ from benchmarks.prepared import Prepared, prepared
 from benchmarks.raw import RawStore, body_of
 from benchmarks.trust import KEYS, make_small, without_id
 from benchmarks.workload import HEAD, history
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     CondensationAction,
     Event,
@@ -49,13 +49,13 @@ from eventstore import (
     open_store,
     summary_id,
 )
-from eventstore.events import MAY_BE_STRUCTURAL
-from eventstore.log.keys import KEY
-from eventstore.log.row import crc32
-from eventstore.maintenance.verify import verify
+from foldlog.eventstore.events import MAY_BE_STRUCTURAL
+from foldlog.eventstore.log.keys import KEY
+from foldlog.eventstore.log.row import crc32
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import encode, open_sources
 from foldlog.importing import import_source
-from projections import View, Views, well_formed
+from foldlog.projections import View, Views, well_formed
 
 Work = Callable[[int], float]
 """Do it for the round of this number. Return the seconds of CPU time that it took."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
-from eventstore import CondensationAction, CondensationSummary, Event, summary_id
-from projections import View, well_formed
+from foldlog.eventstore import CondensationAction, CondensationSummary, Event, summary_id
+from foldlog.projections import View, well_formed
 
 
 def by_hand(events: Sequence[Event]) -> list[Event]:

@@ -18,8 +18,8 @@ from statistics import median
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
-from eventstore import ANY_VERSION, Message, Store, open_store
-from projections import Views
+from foldlog.eventstore import ANY_VERSION, Message, Store, open_store
+from foldlog.projections import Views
 
 DEPTHS = (1, 10, 100)
 _OWN = 5

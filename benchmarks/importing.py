@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
-from eventstore import open_store
+from foldlog.eventstore import open_store
 from foldlog.formats import encode, open_sources
 from foldlog.importing import import_source
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
-from eventstore import open_store
 from foldlog import Message
 from foldlog import open as open_histories
-from projections import Views
+from foldlog.eventstore import open_store
+from foldlog.projections import Views
 
 __all__ = ["count_layout"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
-from eventstore import open_store
+from foldlog.eventstore import open_store
 from foldlog.page.report import write_report
 from foldlog.page.texts import text_document
-from projections import Views
+from foldlog.projections import Views
 from tests.browser.chromium import Chromium, find_program
 
 _PAINT = "performance.getEntriesByType('paint').find((one) => one.name === 'first-contentful-paint')?.startTime"

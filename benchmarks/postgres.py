@@ -34,8 +34,8 @@ from benchmarks.__main__ import table
 from benchmarks.frame import SCALES, Answer, Question, Round, Scale, as_json, ask
 from benchmarks.raw import body_of, timeless
 from benchmarks.workload import history
-from eventstore import Action, CondensationAction, Message, Observation, Store, SystemMessage, open_store
-from projections import Views
+from foldlog.eventstore import Action, CondensationAction, Message, Observation, Store, SystemMessage, open_store
+from foldlog.projections import Views
 from tests.postgres.servers import Server, free_port, new_primary
 
 LIBRARY = "the library's recorder"

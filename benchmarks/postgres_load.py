@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
     EventStoreError,
@@ -25,9 +25,9 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
 
 __all__ = ["WRITERS", "Load", "Outcome", "check"]
 

@@ -20,7 +20,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from benchmarks.workload import history
-from eventstore import open_store
+from foldlog.eventstore import open_store
 from tests.postgres.servers import Server, new_primary
 
 CONVERSATIONS, EVENTS = 10**9, 10**12

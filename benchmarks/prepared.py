@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
-from eventstore import CondensationSummary, Event, open_store, summary_of
-from projections import View, Views
+from foldlog.eventstore import CondensationSummary, Event, open_store, summary_of
+from foldlog.projections import View, Views
 
 __all__ = ["Prepared", "prepared"]
 

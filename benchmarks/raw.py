@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from eventstore import Event
+from foldlog.eventstore import Event
 
 __all__ = ["RawStore", "body_of", "timeless"]
 

@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of, timeless
 from benchmarks.workload import history
-from eventstore import Action, CondensationAction, Message, Observation, SystemMessage, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, Observation, SystemMessage, open_store
 
 EVENTS = 10_000
 

@@ -12,8 +12,8 @@ from benchmarks.folding import by_hand
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore, timeless
-from eventstore import Action, CondensationAction, Message, Observation, SystemMessage, open_store
-from projections import Views
+from foldlog.eventstore import Action, CondensationAction, Message, Observation, SystemMessage, open_store
+from foldlog.projections import Views
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:

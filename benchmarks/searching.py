@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
-from eventstore import Message, open_store
+from foldlog.eventstore import Message, open_store
 from foldlog.search import SearchIndex
 from foldlog.search.follow import SearchFollower
 
@@ -24,7 +24,7 @@ _BARE = "SELECT rowid, snippet(words, 0, '[', ']', '…', 24), rank FROM words W
 _WRITER = """
 import sys, time
 from benchmarks.searching import texts
-from eventstore import ANY_VERSION, Message, open_store
+from foldlog.eventstore import ANY_VERSION, Message, open_store
 said, events, batch = texts(2_000), int(sys.argv[2]), 20
 with open_store("sqlite:///" + sys.argv[1]) as store:
     begun = time.perf_counter()

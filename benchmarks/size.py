@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore
-from eventstore import Message, open_store
+from foldlog.eventstore import Message, open_store
 
 _SENT = 100
 _IMAGE_BYTES = 100_000

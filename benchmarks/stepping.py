@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
-from condensers.models.client import LLM, LLMConfig
-from condensers.models.tokens import PromptSums, TokenCounter
-from eventstore import NOT_RECORDED, CondensationAction, Event, open_store
-from projections import View, Views
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, open_store
+from foldlog.projections import View, Views
 
 MODEL = "gpt-4o-mini"
 BEFORE = 100

@@ -16,8 +16,8 @@ from pathlib import Path
 import foldlog
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import body_of
-from eventstore import Event, Message
 from foldlog import History
+from foldlog.eventstore import Event, Message
 
 LAST = 50
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
-from condensers.models.client import LLM, LLMConfig
-from eventstore import CondensationAction, Event
-from projections import View
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.eventstore import CondensationAction, Event
+from foldlog.projections import View
 
 MESSAGES = 100
 STEPS = 15

@@ -21,15 +21,15 @@ from benchmarks.opening import cold_round
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
-from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
-from eventstore.codec import Encoded
-from eventstore.log import row as hash_chain
-from eventstore.log import writing
-from eventstore.log.keys import KEY
-from eventstore.maintenance.backup import vacuum
-from eventstore.maintenance.verify import verify as verify_store
-from eventstore.recorders.types import Conversation, Row
-from projections import Views
+from foldlog.eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
+from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log import writing
+from foldlog.eventstore.log.keys import KEY
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.verify import verify as verify_store
+from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.projections import Views
 
 BATCH = 500
 BATCHES = 8

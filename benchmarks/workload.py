@@ -14,7 +14,16 @@ import random
 import statistics
 from collections.abc import Iterator
 
-from eventstore import Action, Annotation, CondensationAction, Event, Message, Observation, SystemMessage, summary_id
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    summary_id,
+)
 
 PERIOD = 61
 """Thirty calls with their results, and a condensation."""

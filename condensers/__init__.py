@@ -1,6 +1,6 @@
 """Forgetting, as command handlers: a condenser reads a View and decides, a handler appends what it decided.
 
-    from condensers import CondenseHandler, Condensation, load_condenser
+    from foldlog.condensers import CondenseHandler, Condensation, load_condenser
 
     handler = CondenseHandler(store, views, load_condenser("config.toml"))
     match handler.handle("c1"):
@@ -24,67 +24,72 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from condensers.base import AgentModel as AgentModel
-    from condensers.base import Condensation as Condensation
-    from condensers.base import Condenser as Condenser
-    from condensers.base import Reason as Reason
-    from condensers.base import Reply as Reply
-    from condensers.base import ReportingCondenser as ReportingCondenser
-    from condensers.base import Requirement as Requirement
-    from condensers.base import Step as Step
-    from condensers.base import Summarizer as Summarizer
-    from condensers.base import ToolCall as ToolCall
-    from condensers.compat import condensed_history as condensed_history
-    from condensers.config.parameters import Strategy as Strategy
-    from condensers.config.parameters import list_strategies as list_strategies
-    from condensers.config.registry import CondenserConfig as CondenserConfig
-    from condensers.config.registry import condenser_from_config as condenser_from_config
-    from condensers.config.registry import register_config as register_config
-    from condensers.config.toml import load_condenser as load_condenser
-    from condensers.config.toml import load_condenser_config as load_condenser_config
-    from condensers.errors import CondenserError as CondenserError
-    from condensers.errors import InvalidCondenser as InvalidCondenser
-    from condensers.errors import ModelCallFailed as ModelCallFailed
-    from condensers.errors import NoCondensationAvailable as NoCondensationAvailable
-    from condensers.errors import TokensUnknown as TokensUnknown
-    from condensers.fork_replay import ForkReplay as ForkReplay
-    from condensers.fork_replay import replay_as_fork as replay_as_fork
-    from condensers.handler import CondenseHandler as CondenseHandler
-    from condensers.models.client import LLM as LLM
-    from condensers.models.counted_tokens import CountedTokens as CountedTokens
-    from condensers.models.counted_tokens import CountsTokens as CountsTokens
-    from condensers.models.estimate import ESTIMATE as ESTIMATE
-    from condensers.models.estimate import event_tokens as event_tokens
-    from condensers.models.estimate import view_tokens as view_tokens
-    from condensers.models.failures import is_context_window_error as is_context_window_error
-    from condensers.models.llm_config import LLMConfig as LLMConfig
-    from condensers.models.requests import condensation_request as condensation_request
-    from condensers.models.requests import request_condensation_tool as request_condensation_tool
-    from condensers.replays import Replay as Replay
-    from condensers.replays import Replaying as Replaying
-    from condensers.replays import replay as replay
-    from condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
-    from condensers.reports import Report as Report
-    from condensers.reports import Usage as Usage
-    from condensers.reports import model_of as model_of
-    from condensers.reports import on_a_model as on_a_model
-    from condensers.reports import reports_of as reports_of
-    from condensers.rolling import RollingCondenser as RollingCondenser
-    from condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
-    from condensers.strategies.browser_output_masking import BrowserOutputCondenser as BrowserOutputCondenser
-    from condensers.strategies.conversation_window import ConversationWindowCondenser as ConversationWindowCondenser
-    from condensers.strategies.digest import DigestCondenser as DigestCondenser
-    from condensers.strategies.digest import default_condenser as default_condenser
-    from condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
-    from condensers.strategies.llm_summary import LLMSummarizingCondenser as LLMSummarizingCondenser
-    from condensers.strategies.masking import is_masked as is_masked
-    from condensers.strategies.noop import NoOpCondenser as NoOpCondenser
-    from condensers.strategies.observation_masking import ObservationMaskingCondenser as ObservationMaskingCondenser
-    from condensers.strategies.pipeline import PipelineCondenser as PipelineCondenser
-    from condensers.strategies.recent import RecentEventsCondenser as RecentEventsCondenser
-    from condensers.strategies.structured_summary import StructuredSummaryCondenser as StructuredSummaryCondenser
+    from foldlog.condensers.base import AgentModel as AgentModel
+    from foldlog.condensers.base import Condensation as Condensation
+    from foldlog.condensers.base import Condenser as Condenser
+    from foldlog.condensers.base import Reason as Reason
+    from foldlog.condensers.base import Reply as Reply
+    from foldlog.condensers.base import ReportingCondenser as ReportingCondenser
+    from foldlog.condensers.base import Requirement as Requirement
+    from foldlog.condensers.base import Step as Step
+    from foldlog.condensers.base import Summarizer as Summarizer
+    from foldlog.condensers.base import ToolCall as ToolCall
+    from foldlog.condensers.compat import condensed_history as condensed_history
+    from foldlog.condensers.config.parameters import Strategy as Strategy
+    from foldlog.condensers.config.parameters import list_strategies as list_strategies
+    from foldlog.condensers.config.registry import CondenserConfig as CondenserConfig
+    from foldlog.condensers.config.registry import condenser_from_config as condenser_from_config
+    from foldlog.condensers.config.registry import register_config as register_config
+    from foldlog.condensers.config.toml import load_condenser as load_condenser
+    from foldlog.condensers.config.toml import load_condenser_config as load_condenser_config
+    from foldlog.condensers.errors import CondenserError as CondenserError
+    from foldlog.condensers.errors import InvalidCondenser as InvalidCondenser
+    from foldlog.condensers.errors import ModelCallFailed as ModelCallFailed
+    from foldlog.condensers.errors import NoCondensationAvailable as NoCondensationAvailable
+    from foldlog.condensers.errors import TokensUnknown as TokensUnknown
+    from foldlog.condensers.fork_replay import ForkReplay as ForkReplay
+    from foldlog.condensers.fork_replay import replay_as_fork as replay_as_fork
+    from foldlog.condensers.handler import CondenseHandler as CondenseHandler
+    from foldlog.condensers.models.client import LLM as LLM
+    from foldlog.condensers.models.counted_tokens import CountedTokens as CountedTokens
+    from foldlog.condensers.models.counted_tokens import CountsTokens as CountsTokens
+    from foldlog.condensers.models.estimate import ESTIMATE as ESTIMATE
+    from foldlog.condensers.models.estimate import event_tokens as event_tokens
+    from foldlog.condensers.models.estimate import view_tokens as view_tokens
+    from foldlog.condensers.models.failures import is_context_window_error as is_context_window_error
+    from foldlog.condensers.models.llm_config import LLMConfig as LLMConfig
+    from foldlog.condensers.models.requests import condensation_request as condensation_request
+    from foldlog.condensers.models.requests import request_condensation_tool as request_condensation_tool
+    from foldlog.condensers.replays import Replay as Replay
+    from foldlog.condensers.replays import Replaying as Replaying
+    from foldlog.condensers.replays import replay as replay
+    from foldlog.condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
+    from foldlog.condensers.reports import Report as Report
+    from foldlog.condensers.reports import Usage as Usage
+    from foldlog.condensers.reports import model_of as model_of
+    from foldlog.condensers.reports import on_a_model as on_a_model
+    from foldlog.condensers.reports import reports_of as reports_of
+    from foldlog.condensers.rolling import RollingCondenser as RollingCondenser
+    from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+    from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser as BrowserOutputCondenser
+    from foldlog.condensers.strategies.conversation_window import (
+        ConversationWindowCondenser as ConversationWindowCondenser,
+    )
+    from foldlog.condensers.strategies.digest import DigestCondenser as DigestCondenser
+    from foldlog.condensers.strategies.digest import default_condenser as default_condenser
+    from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
+    from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser as LLMSummarizingCondenser
+    from foldlog.condensers.strategies.masking import is_masked as is_masked
+    from foldlog.condensers.strategies.noop import NoOpCondenser as NoOpCondenser
+    from foldlog.condensers.strategies.observation_masking import (
+        ObservationMaskingCondenser as ObservationMaskingCondenser,
+    )
+    from foldlog.condensers.strategies.pipeline import PipelineCondenser as PipelineCondenser
+    from foldlog.condensers.strategies.recent import RecentEventsCondenser as RecentEventsCondenser
+    from foldlog.condensers.strategies.structured_summary import (
+        StructuredSummaryCondenser as StructuredSummaryCondenser,
+    )
 
-__foldlog__ = "0.1.0"
 
 _NAMES = {
     "base": (
@@ -129,8 +134,8 @@ if not typing.TYPE_CHECKING:  # a type checker takes the function for a promise 
 
     def __getattr__(name: str) -> typing.Any:
         if name not in _HOMES:
-            raise AttributeError(f"module 'condensers' has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"condensers.{_HOMES[name]}"), name)
+            raise AttributeError(f"module 'foldlog.condensers' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"foldlog.condensers.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from condensers.errors import InvalidCondenser
-from condensers.reports import Report as Report
-from condensers.reports import with_reports
-from eventstore import CondensationAction
-from projections import View
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.reports import Report as Report
+from foldlog.condensers.reports import with_reports
+from foldlog.eventstore import CondensationAction
+from foldlog.projections import View
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -124,7 +124,8 @@ class Summarizer(Protocol):
 class AgentModel(Protocol):
     """The methods of the agent's model that a token budget needs.
 
-    It may also have ``dialect``, the form of messages that its server accepts: see ``projections.View.to_messages``.
+    It may also have ``dialect``, the form of messages that its server accepts: see
+    ``foldlog.projections.View.to_messages``.
     """
 
     @property

@@ -1,6 +1,6 @@
 """Names and habits of OpenHands' condensers, for code that comes from there. No other module of this package uses them.
 
-from condensers.compat import Condenser, RollingCondenser    # in the place of OpenHands' classes
+from foldlog.condensers.compat import Condenser, RollingCondenser    # in the place of OpenHands' classes
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from condensers import base, rolling
-from condensers.base import AgentModel, Condensation, Reason, Step, reported
-from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, condenser_from_config, register_config
-from condensers.errors import NoCondensationAvailable
-from condensers.reports import Report, annotation, reports_of
-from eventstore import Event
-from projections import View
+from foldlog.condensers import base, rolling
+from foldlog.condensers.base import AgentModel, Condensation, Reason, Step, reported
+from foldlog.condensers.config.registry import (
+    CONDENSER_REGISTRY,
+    CondenserConfig,
+    condenser_from_config,
+    register_config,
+)
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.reports import Report, annotation, reports_of
+from foldlog.eventstore import Event
+from foldlog.projections import View
 
 __all__ = [
     "CONDENSER_REGISTRY",
@@ -89,7 +94,7 @@ class PortedCondenser(base.Condenser):
 
     @classmethod
     def register_config(cls, config_type: builtins.type[CondenserConfig]) -> None:
-        """Register this class as the condenser of ``config_type``: see ``condensers.register_config``."""
+        """Register this class as the condenser of ``config_type``: see ``foldlog.condensers.register_config``."""
         register_config(config_type, cls)
 
     def add_metadata(self, key: str, value: Any) -> None:

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from condensers.base import Report
-from condensers.reports import Usage, is_standing
-from eventstore import CondensationAction, Event
-from projections import View
+from foldlog.condensers.base import Report
+from foldlog.condensers.reports import Usage, is_standing
+from foldlog.eventstore import CondensationAction, Event
+from foldlog.projections import View
 
 
 class Declines:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from eventstore import EventStoreError
+from foldlog.eventstore import EventStoreError
 
 Failure = Literal["timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"]
 """Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad request),

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Condenser
-from condensers.errors import NoCondensationAvailable
-from condensers.handler import CondenseHandler
-from condensers.replays import begins_a_turn
-from eventstore import (
+from foldlog.condensers.base import AgentModel, Condensation, Condenser
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.replays import begins_a_turn
+from foldlog.eventstore import (
     ANY_VERSION,
     NOT_RECORDED,
     Action,
@@ -26,9 +26,9 @@ from eventstore import (
     Store,
     UnknownEvent,
 )
-from projections import Views
-from projections.intervals import contains
-from projections.retractions import effective, intervals_kept, target
+from foldlog.projections import Views
+from foldlog.projections.intervals import contains
+from foldlog.projections.retractions import effective, intervals_kept, target
 
 _NOT_REPLAYED = (CondensationAction, Retraction, Redaction, DocumentChanges, UnknownEvent)
 

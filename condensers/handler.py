@@ -16,13 +16,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Condenser, Report, Step
-from condensers.declines import Declines
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.models.estimate import counting
-from condensers.plans import Outdated, Plan
-from condensers.reports import CONDENSER_METADATA_KEY, annotation, is_standing, reports_of, with_reports
-from eventstore import (
+from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
+from foldlog.condensers.declines import Declines
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.plans import Outdated, Plan
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY, annotation, is_standing, reports_of, with_reports
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     Event,
@@ -33,7 +33,7 @@ from eventstore import (
     VersionConflict,
     is_structural,
 )
-from projections import View
+from foldlog.projections import View
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
@@ -44,7 +44,7 @@ Append = Callable[..., tuple[Recorded, ...]]
 
 
 class CurrentViews(Protocol):
-    """The source of a conversation's View: ``projections.Views``."""
+    """The source of a conversation's View: ``foldlog.projections.Views``."""
 
     def current(self, conversation: str) -> View: ...
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from condensers.errors import CondenserError
-from eventstore import CondensationAction, Event, Retraction
-from projections import View
-from projections.units import pending_positions, units
+from foldlog.condensers.errors import CondenserError
+from foldlog.eventstore import CondensationAction, Event, Retraction
+from foldlog.projections import View
+from foldlog.projections.units import pending_positions, units
 
 
 class Outdated(CondenserError):

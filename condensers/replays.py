@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Condenser, Report
-from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
-from condensers.models.budget import tokens_of, tokens_of_beginnings
-from condensers.models.estimate import counting
-from condensers.reports import Usage, reports_of
-from eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
-from projections import View
-from projections.intervals import contains
-from projections.retractions import intervals_kept
+from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
+from foldlog.condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.models.budget import tokens_of, tokens_of_beginnings
+from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.reports import Usage, reports_of
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
+from foldlog.projections import View
+from foldlog.projections.intervals import contains
+from foldlog.projections.retractions import intervals_kept
 
 _CONDENSATIONS_MAX_A_TURN = 10
 
@@ -150,8 +150,8 @@ def _without_past(view: View) -> View:
 class Replaying:
     """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
-    Leave out the events that a retraction took back, and the retraction: see ``projections.retractions``. The history
-    gets new ids, since it has other condensations. Memory: the View, and two numbers for each event.
+    Leave out the events that a retraction took back, and the retraction: see ``foldlog.projections.retractions``. The
+    history gets new ids, since it has other condensations. Memory: the View, and two numbers for each event.
     """
 
     def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:

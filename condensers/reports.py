@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from eventstore import Annotation, CondensationAction, Event
+from foldlog.eventstore import Annotation, CondensationAction, Event
 
 CONDENSER_METADATA_KEY = "condenser_meta"
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Set
 from typing import ClassVar
 
-from condensers.base import (
+from foldlog.condensers.base import (
     AgentModel,
     Condensation,
     Condenser,
@@ -22,10 +22,10 @@ from condensers.base import (
     Step,
     reported,
 )
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.reports import with_reports
-from condensers.selection import forget, kept_whole, real, unkept
-from projections import View
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.reports import with_reports
+from foldlog.condensers.selection import forget, kept_whole, real, unkept
+from foldlog.projections import View
 
 
 class RollingCondenser(ReportingCondenser):

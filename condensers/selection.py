@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -21,7 +21,7 @@ from eventstore import (
     SystemMessage,
     UnknownEvent,
 )
-from projections import View
+from foldlog.projections import View
 
 
 class IndexSpan(NamedTuple):

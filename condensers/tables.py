@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from condensers.errors import InvalidCondenser
+from foldlog.condensers.errors import InvalidCondenser
 
 
 class StrictTable(BaseModel):

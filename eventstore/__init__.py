@@ -11,12 +11,12 @@ knows of Views or models.
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
 """
 
-from eventstore.codec_json import said
-from eventstore.conversation import ANY_VERSION, AnyVersion
-from eventstore.documents.changes import DELETED, Documents
-from eventstore.documents.listing import RecentConversation, RecentConversations, recent_conversations
-from eventstore.documents.values import newest_value, newest_values
-from eventstore.errors import (
+from foldlog.eventstore.codec_json import said
+from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion
+from foldlog.eventstore.documents.changes import DELETED, Documents
+from foldlog.eventstore.documents.listing import RecentConversation, RecentConversations, recent_conversations
+from foldlog.eventstore.documents.values import newest_value, newest_values
+from foldlog.eventstore.errors import (
     CannotRedact,
     ConversationErased,
     ConversationHasForks,
@@ -36,7 +36,7 @@ from eventstore.errors import (
     VersionConflict,
     install_command,
 )
-from eventstore.events import (
+from foldlog.eventstore.events import (
     ATTRIBUTES,
     LOST,
     MAY_BE_STRUCTURAL,
@@ -66,25 +66,23 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.log.appending import Appending, append_all, can_append_all
-from eventstore.log.database import translated
-from eventstore.log.generation import Generation
-from eventstore.log.keys import KeyRing
-from eventstore.log.moment import Moment, beginning_with, query_all
-from eventstore.log.origins import FoundEvent, find
-from eventstore.log.reading import ReadTransaction
-from eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
-from eventstore.log.row import from_microseconds
-from eventstore.log.seal import EVENT_BYTES_MAX, Compression
-from eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
-from eventstore.maintenance.status import confirm, lost_after
-from eventstore.opening import open_store, restore_store
-from eventstore.recorders.outcome import Outcome
-from eventstore.recorders.types import Conversation, RecalledKey
-from eventstore.recorders.urls import as_url, without_password
-from eventstore.store import Store, prepare_append
-
-__foldlog__ = "0.1.0"
+from foldlog.eventstore.log.appending import Appending, append_all, can_append_all
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.moment import Moment, beginning_with, query_all
+from foldlog.eventstore.log.origins import FoundEvent, find
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression
+from foldlog.eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
+from foldlog.eventstore.maintenance.status import confirm, lost_after
+from foldlog.eventstore.opening import open_store, restore_store
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey
+from foldlog.eventstore.recorders.urls import as_url, without_password
+from foldlog.eventstore.store import Store, prepare_append
 
 __all__ = [
     "ANY_VERSION",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from reprlib import repr as short
 from typing import Final
 
-from eventstore.errors import InvalidArgument
+from foldlog.eventstore.errors import InvalidArgument
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec.structs import astuple, force_setattr, replace
 
-from eventstore.codec_json import (
+from foldlog.eventstore.codec_json import (
     BEGINS_EXACT,
     BEGINS_WITH_LIST,
     EXACT,
@@ -36,8 +36,8 @@ from eventstore.codec_json import (
     with_list,
     without_list,
 )
-from eventstore.errors import InvalidEvent, UnknownEventType
-from eventstore.events import (
+from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
+from foldlog.eventstore.events import (
     NOT_RECORDED,
     Erased,
     Event,
@@ -113,11 +113,11 @@ _DEPTH_MAX = 500
 def encode(event: Event, *, finite: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Bytes in the event are stored beside the body (``eventstore.codec_json``). Raises ``InvalidEvent`` where a value
-    is not of its field's type or would be read back as another value (a set, a key that is not a text), where a time
-    has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an event
-    without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding,
-    and one decoding, which proves that the stored form can be read and has the same meaning.
+    Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). Raises ``InvalidEvent`` where a
+    value is not of its field's type or would be read back as another value (a set, a key that is not a text), where a
+    time has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an
+    event without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one
+    encoding, and one decoding, which proves that the stored form can be read and has the same meaning.
     """
     kind = _NAME_OF.get(type(event))
     if isinstance(event, Erased):

@@ -16,8 +16,8 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
-from eventstore.events import (
+from foldlog.eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
+from foldlog.eventstore.events import (
     ATTRIBUTES,
     NOT_RECORDED,
     CondensationAction,

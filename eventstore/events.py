@@ -26,10 +26,10 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from eventstore.errors import InvalidEvent
+from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"
-"""The name of the document that holds a conversation's attributes: see ``eventstore.documents.listing``."""
+"""The name of the document that holds a conversation's attributes: see ``foldlog.eventstore.documents.listing``."""
 
 LOST = "foldlog.lost"
 """The name of an annotation that replaces a lost event in a salvaged store, and the kind of the event that replaces a
@@ -198,7 +198,7 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 
 
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
-    """New values of documents beside the conversation: ``eventstore.documents`` makes and reads them.
+    """New values of documents beside the conversation: ``foldlog.eventstore.documents`` makes and reads them.
 
     ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id, "difference": …}``, a
     difference to the value that event ``id`` gave the document, or ``{"deleted": true}``. ``others`` maps every other

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from eventstore.errors import InvalidOption, install_command
-from eventstore.log.database import translated, unavailable
-from eventstore.log.keys import KeyRing
-from eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
-from eventstore.recorders import urls
-from eventstore.recorders.base import PATIENCE_S, Recorder
-from eventstore.recorders.errors import RecorderError
-from eventstore.store import Store
+from foldlog.eventstore.errors import InvalidOption, install_command
+from foldlog.eventstore.log.database import translated, unavailable
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
+from foldlog.eventstore.recorders import urls
+from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.store import Store
 
 if TYPE_CHECKING:
-    from eventstore.maintenance.restore import Restored
+    from foldlog.eventstore.maintenance.restore import Restored
 
 
 def open_store(
@@ -91,7 +91,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
     location = urls.parse(urls.as_url(url))
     if location.scheme != "sqlite":
         raise InvalidOption("only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it")
-    from eventstore.maintenance.restore import restore
+    from foldlog.eventstore.maintenance.restore import restore
 
     with translated():
         return restore(backup, location.path, WriteSettings.chosen(None, keys))
@@ -101,11 +101,11 @@ def _recorder(location: urls.Location, durability: str) -> Recorder:
     if durability not in ("full", "relaxed"):
         raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
     if location.scheme == "memory":
-        from eventstore.recorders.sqlite.memory import MemoryRecorder
+        from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
         return MemoryRecorder()
     if location.scheme == "sqlite":
-        from eventstore.recorders.sqlite.recorder import SQLiteRecorder
+        from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
 
         mode = location.options.get("mode", "rwc")
         durable = location.options.get("durability", durability) == "full"
@@ -114,7 +114,7 @@ def _recorder(location: urls.Location, durability: str) -> Recorder:
             location.path, create=mode == "rwc", writable=mode != "ro", durable=durable, patience_s=patience_s
         )
     try:
-        from eventstore.recorders.postgres import PostgresRecorder
+        from foldlog.eventstore.recorders.postgres import PostgresRecorder
     except ImportError as error:
         raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
     return PostgresRecorder.at(location.path, location.options, durability=durability)

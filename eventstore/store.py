@@ -9,29 +9,29 @@ from itertools import chain
 from operator import attrgetter
 from typing import Literal, TypeVar
 
-from eventstore.arguments import NUMBER_MAX, whole
-from eventstore.codec import Encoded, encode
-from eventstore.codec_json import size_of
-from eventstore.conversation import AnyVersion
-from eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
-from eventstore.events import NOT_RECORDED, Event, is_structural
-from eventstore.log import origins
-from eventstore.log.appending import Appending
-from eventstore.log.database import Database, behind, paged, translated, unavailable
-from eventstore.log.following import follow
-from eventstore.log.forking import begin_fork
-from eventstore.log.generation import Generation, tombstones_before
-from eventstore.log.idempotency import check_own_key
-from eventstore.log.importing import ingest
-from eventstore.log.pages import PAGE, events_back, pages
-from eventstore.log.reading import ReadTransaction, find_begun, read_existing
-from eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
-from eventstore.log.row import dense_events, from_microseconds
-from eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
-from eventstore.log.writing import InlineProjection, WriteTransaction
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.arguments import NUMBER_MAX, whole
+from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.conversation import AnyVersion
+from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
+from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.appending import Appending
+from foldlog.eventstore.log.database import Database, behind, paged, translated, unavailable
+from foldlog.eventstore.log.following import follow
+from foldlog.eventstore.log.forking import begin_fork
+from foldlog.eventstore.log.generation import Generation, tombstones_before
+from foldlog.eventstore.log.idempotency import check_own_key
+from foldlog.eventstore.log.importing import ingest
+from foldlog.eventstore.log.pages import PAGE, events_back, pages
+from foldlog.eventstore.log.reading import ReadTransaction, find_begun, read_existing
+from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
+from foldlog.eventstore.log.row import dense_events, from_microseconds
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
+from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import foldlog
-from condensers import Reply, ToolCall
 from foldlog import (
     LLM,
     Condensation,
@@ -37,6 +36,7 @@ from foldlog import (
     is_context_window_error,
     request_condensation_tool,
 )
+from foldlog.condensers import Reply, ToolCall
 
 RUN_TOOL = {
     "type": "function",

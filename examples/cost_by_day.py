@@ -19,8 +19,8 @@ from eventsourcing.persistence import Tracking
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.sqlite import SQLiteTrackingRecorder
 
-from eventstore.integrations.eventsourcing import ConversationEvent, Conversations
 from foldlog import CondensationAction, Event
+from foldlog.eventstore.integrations.eventsourcing import ConversationEvent, Conversations
 
 PATIENCE_S = 60.0
 
@@ -84,7 +84,7 @@ def runner(url: str, table: str) -> ProjectionRunner[Conversations, Costs]:
         projection_class=CountCosts,
         view_class=Costs,
         env={
-            "PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing",
+            "PERSISTENCE_MODULE": "foldlog.eventstore.integrations.eventsourcing",
             "FOLDLOG_URL": url,
             "COSTS_PERSISTENCE_MODULE": "eventsourcing.sqlite",
             "COSTS_SQLITE_DBNAME": table,

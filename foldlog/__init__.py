@@ -23,77 +23,76 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
                KeyUnavailable, CannotRedact. Of Views: NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser,
                NoCondensationAvailable, ModelCallFailed
-More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
-               below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
+More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the
+               packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History)
+               lists the methods.
 
     histories.py history.py aio.py  the face: appends.py, maintenance.py, older_summaries.py, threads.py, public.py
     cli/ words/ kinds.py page/ web/ the command; events in words; pages for a browser
     formats/ importing.py adapters/ histories of other agents; recording.py, replies.py, reply_parts.py: as they come
-    archives/ reports/ search/      conversations in one file; figures and audits; floors.py, whole_file.py
+    archives/ reports/ search/      conversations in one file; figures and audits; whole_file.py
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foldlog.floors import check_floors as _check_floors
 from foldlog.public import MODULES as _MODULES
 from foldlog.public import NAMES as _NAMES
 
 __version__ = "0.1.0"
 
-_check_floors(__version__)
 
 # "as" tells type checkers what is public.
 if TYPE_CHECKING:
-    from condensers import LLM as LLM
-    from condensers import Condensation as Condensation
-    from condensers import InvalidCondenser as InvalidCondenser
-    from condensers import LLMConfig as LLMConfig
-    from condensers import ModelCallFailed as ModelCallFailed
-    from condensers import NoCondensationAvailable as NoCondensationAvailable
-    from condensers import is_context_window_error as is_context_window_error
-    from condensers import request_condensation_tool as request_condensation_tool
-    from eventstore import ANY_VERSION as ANY_VERSION
-    from eventstore import DELETED as DELETED
-    from eventstore import Action as Action
-    from eventstore import Annotation as Annotation
-    from eventstore import CannotRedact as CannotRedact
-    from eventstore import CondensationAction as CondensationAction
-    from eventstore import CondensationRequest as CondensationRequest
-    from eventstore import CondensationSummary as CondensationSummary
-    from eventstore import ConversationErased as ConversationErased
-    from eventstore import ConversationNotFound as ConversationNotFound
-    from eventstore import CorruptEvent as CorruptEvent
-    from eventstore import Erased as Erased
-    from eventstore import Event as Event
-    from eventstore import EventStoreError as EventStoreError
-    from eventstore import HistoryDiverged as HistoryDiverged
-    from eventstore import IdempotencyConflict as IdempotencyConflict
-    from eventstore import InvalidArgument as InvalidArgument
-    from eventstore import InvalidEvent as InvalidEvent
-    from eventstore import InvalidOption as InvalidOption
-    from eventstore import KeyRing as KeyRing
-    from eventstore import KeyUnavailable as KeyUnavailable
-    from eventstore import Message as Message
-    from eventstore import Observation as Observation
-    from eventstore import Recorded as Recorded
-    from eventstore import Redaction as Redaction
-    from eventstore import Retraction as Retraction
-    from eventstore import StoreUnavailable as StoreUnavailable
-    from eventstore import StoreUnusable as StoreUnusable
-    from eventstore import SystemMessage as SystemMessage
-    from eventstore import UnknownEventType as UnknownEventType
-    from eventstore import VersionConflict as VersionConflict
+    from foldlog.condensers import LLM as LLM
+    from foldlog.condensers import Condensation as Condensation
+    from foldlog.condensers import InvalidCondenser as InvalidCondenser
+    from foldlog.condensers import LLMConfig as LLMConfig
+    from foldlog.condensers import ModelCallFailed as ModelCallFailed
+    from foldlog.condensers import NoCondensationAvailable as NoCondensationAvailable
+    from foldlog.condensers import is_context_window_error as is_context_window_error
+    from foldlog.condensers import request_condensation_tool as request_condensation_tool
+    from foldlog.eventstore import ANY_VERSION as ANY_VERSION
+    from foldlog.eventstore import DELETED as DELETED
+    from foldlog.eventstore import Action as Action
+    from foldlog.eventstore import Annotation as Annotation
+    from foldlog.eventstore import CannotRedact as CannotRedact
+    from foldlog.eventstore import CondensationAction as CondensationAction
+    from foldlog.eventstore import CondensationRequest as CondensationRequest
+    from foldlog.eventstore import CondensationSummary as CondensationSummary
+    from foldlog.eventstore import ConversationErased as ConversationErased
+    from foldlog.eventstore import ConversationNotFound as ConversationNotFound
+    from foldlog.eventstore import CorruptEvent as CorruptEvent
+    from foldlog.eventstore import Erased as Erased
+    from foldlog.eventstore import Event as Event
+    from foldlog.eventstore import EventStoreError as EventStoreError
+    from foldlog.eventstore import HistoryDiverged as HistoryDiverged
+    from foldlog.eventstore import IdempotencyConflict as IdempotencyConflict
+    from foldlog.eventstore import InvalidArgument as InvalidArgument
+    from foldlog.eventstore import InvalidEvent as InvalidEvent
+    from foldlog.eventstore import InvalidOption as InvalidOption
+    from foldlog.eventstore import KeyRing as KeyRing
+    from foldlog.eventstore import KeyUnavailable as KeyUnavailable
+    from foldlog.eventstore import Message as Message
+    from foldlog.eventstore import Observation as Observation
+    from foldlog.eventstore import Recorded as Recorded
+    from foldlog.eventstore import Redaction as Redaction
+    from foldlog.eventstore import Retraction as Retraction
+    from foldlog.eventstore import StoreUnavailable as StoreUnavailable
+    from foldlog.eventstore import StoreUnusable as StoreUnusable
+    from foldlog.eventstore import SystemMessage as SystemMessage
+    from foldlog.eventstore import UnknownEventType as UnknownEventType
+    from foldlog.eventstore import VersionConflict as VersionConflict
     from foldlog.histories import Histories as Histories
     from foldlog.histories import open as open
     from foldlog.history import History as History
+    from foldlog.projections import Difference as Difference
+    from foldlog.projections import NoSuchEvent as NoSuchEvent
+    from foldlog.projections import NoSuchVersion as NoSuchVersion
+    from foldlog.projections import View as View
+    from foldlog.projections import Why as Why
     from foldlog.replies import from_openai as from_openai
-    from projections import Difference as Difference
-    from projections import NoSuchEvent as NoSuchEvent
-    from projections import NoSuchVersion as NoSuchVersion
-    from projections import View as View
-    from projections import Why as Why
 
 if not TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
     __all__ = list(_NAMES)  # "import *" of type checkers goes by "as" above

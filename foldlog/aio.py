@@ -28,12 +28,12 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from eventstore import Action, Event, Outcome, Recorded, Store, can_append_all
 from foldlog import histories as sync
 from foldlog.appends import PendingAppend, append_all
+from foldlog.eventstore import Action, Event, Outcome, Recorded, Store, can_append_all
 from foldlog.history import History
+from foldlog.projections import View
 from foldlog.threads import ThreadPool, pause
-from projections import View
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
@@ -202,7 +202,7 @@ class AsyncView(Coroutine[Any, Any, View]):
         self._reading: Coroutine[Any, Any, View] | None = None
 
     def tail(self, count: int) -> Coroutine[Any, Any, tuple[Event, ...]]:
-        """Return the last ``count`` events of the View, in order. Cost: these events. See ``projections.View.tail``."""
+        """Return the last ``count`` events of the View, in order. Cost: these events. See ``View.tail``."""
         return self._pool.run(lambda: self._history.view.tail(count), finish=False)
 
     def __await__(self) -> Generator[Any, Any, View]:

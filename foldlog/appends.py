@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from eventstore import ANY_VERSION, Appending, Event, Outcome, Recorded, Store
-from eventstore.log import appending
+from foldlog.eventstore import ANY_VERSION, Appending, Event, Outcome, Recorded, Store
+from foldlog.eventstore.log import appending
 from foldlog.history import ExpectedVersion, History
 
 _EVENTS_MAX: Final = 100

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from eventstore import (
+from foldlog.eventstore import (
     ATTRIBUTES,
     EVENT_BYTES_MAX,
     Compression,
@@ -26,12 +26,12 @@ from eventstore import (
     open_store,
     recent_conversations,
 )
-from eventstore.arguments import text
+from foldlog.eventstore.arguments import text
 from foldlog.history import History, described
-from projections import Views
+from foldlog.projections import Views
 
 if TYPE_CHECKING:
-    from condensers import AgentModel, CondenseHandler, Condenser, CondenserConfig
+    from foldlog.condensers import AgentModel, CondenseHandler, Condenser, CondenserConfig
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from foldlog.search import Hit, SearchIndex
@@ -69,7 +69,7 @@ def open(
     """
     chosen = None if condenser is None else _made(condenser)
     if agent_llm is not None:
-        from condensers.models.estimate import counting
+        from foldlog.condensers.models.estimate import counting
 
         counting(agent_llm)  # refuse an object that is not a model before the store is opened
     if chosen is not None:
@@ -93,7 +93,7 @@ class Histories:
     ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy (``"digest"``), the
                     path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None is the one that
                     needs no model: a digest, by size and on request
-    ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it events are
+    ``agent_llm``   the model whose room a View must fit, such as ``foldlog.condensers.LLM``; without it events are
                     counted, and tokens estimated where the condenser has a limit for them. Its ``dialect``, where it
                     has one, is the form of ``view.to_messages()``
     """
@@ -115,7 +115,7 @@ class Histories:
     @cached_property
     def condenser(self) -> Condenser:
         """The condenser, which decides what is forgotten."""
-        from condensers import default_condenser
+        from foldlog.condensers import default_condenser
 
         return default_condenser()
 
@@ -165,7 +165,7 @@ class Histories:
     @cached_property
     def handler(self) -> CondenseHandler:
         """The handler that takes the steps of all histories."""
-        from condensers import CondenseHandler
+        from foldlog.condensers import CondenseHandler
 
         return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
 
@@ -284,7 +284,7 @@ class Histories:
 
 def _made(condenser: ChosenCondenser) -> Condenser:
     """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML file."""
-    from condensers import Condenser, CondenserConfig, InvalidCondenser, condenser_from_config, load_condenser
+    from foldlog.condensers import Condenser, CondenserConfig, InvalidCondenser, condenser_from_config, load_condenser
 
     if isinstance(condenser, Condenser):
         return condenser

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
     Action,
@@ -28,18 +28,18 @@ from eventstore import (
     VersionConflict,
     prepare_append,
 )
-from eventstore.arguments import whole
+from foldlog.eventstore.arguments import whole
 from foldlog.older_summaries import warn_of_older_summaries
+from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 from foldlog.words.tables import Table, show_as_table, view_table
-from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
 if TYPE_CHECKING:
-    from condensers import Condensation
-    from eventstore import Appending
+    from foldlog.condensers import Condensation
+    from foldlog.eventstore import Appending
     from foldlog.histories import Histories
     from foldlog.maintenance import RedactionReceipt
+    from foldlog.projections import Dialect, Lifetimes
     from foldlog.reports.stats import Stats
-    from projections import Dialect, Lifetimes
 
 T = TypeVar("T")
 
@@ -129,8 +129,8 @@ class History:
         ``expected_version`` is the version on which the decision was made, 0 for a new history, or ``ANY_VERSION``. A
         repeated ``idempotency_key`` with the same events appends nothing and returns the recorded events. ``documents``
         are new values of documents by name, JSON and bytes, or ``DELETED``, in the same transaction as the events. With
-        them, the events may be empty: see ``eventstore.Documents.append``. ``dedupe="origin"`` leaves out imported
-        events whose source id the history already has: see ``eventstore.Store.append``.
+        them, the events may be empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves out
+        imported events whose source id the history already has: see ``foldlog.eventstore.Store.append``.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -189,8 +189,8 @@ class History:
     def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
         """Return a document, now or when the history had ``version`` events; ``default`` where there is none.
 
-        Raises what ``eventstore.Documents.get`` raises, except ``ConversationNotFound``. Cost: one event and at most 64
-        differences.
+        Raises what ``foldlog.eventstore.Documents.get`` raises, except ``ConversationNotFound``. Cost: one event and at
+        most 64 differences.
         """
         return _or_empty(partial(self._histories._documents.get, self.id, name, default, version=version), default)
 
@@ -315,9 +315,9 @@ class History:
         """Prepare the call of the agent's model: return the View to go on with, or a condensation that was due and has
         been appended; then step again.
 
-        Any number of threads may step while others append: see ``condensers.CondenseHandler.handle``, also for its
-        errors; mainly ``NoCondensationAvailable``, if a condensation is required and impossible. Cost: the View, and
-        the condenser's work, which may be a call of a model.
+        Any number of threads may step while others append: see ``foldlog.condensers.CondenseHandler.handle``, also for
+        its errors; mainly ``NoCondensationAvailable``, if a condensation is required and impossible. Cost: the View,
+        and the condenser's work, which may be a call of a model.
         """
         try:
             self._meet()
@@ -338,7 +338,7 @@ class History:
         """
         self._histories.handler.check_handles_requests()
         if self.version == 0:
-            from condensers import NoCondensationAvailable
+            from foldlog.condensers import NoCondensationAvailable
 
             raise NoCondensationAvailable(f"conversation {self.id!r} has no events, so there is nothing to condense")
         self.request_condensation(reason)
@@ -350,8 +350,8 @@ class History:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Reports without a condensation
         are appended as an ``Annotation``.
         """
-        from condensers import condensed_history
-        from condensers.models.estimate import counting
+        from foldlog.condensers import condensed_history
+        from foldlog.condensers.models.estimate import counting
 
         return condensed_history(self._histories.condenser, self, counting(self._histories.agent_llm))
 
@@ -436,8 +436,8 @@ class History:
         """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,
         and its estimated tokens. Cost: the events, once.
         """
-        from condensers import event_tokens
-        from projections import Lifetimes
+        from foldlog.condensers import event_tokens
+        from foldlog.projections import Lifetimes
 
         return _or_empty(partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ()))
 

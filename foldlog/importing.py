@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, zip_longest
 from typing import NamedTuple
 
-from eventstore import Event, HistoryDiverged, Store
+from foldlog.eventstore import Event, HistoryDiverged, Store
 from foldlog.formats import Source, UnknownFormat, encode
 from foldlog.formats.delta import delta
 

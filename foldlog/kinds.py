@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eventstore import Event, InvalidArgument, events
+from foldlog.eventstore import Event, InvalidArgument, events
 
 KINDS = (
     "system",

@@ -1,4 +1,4 @@
-"""The tasks of an administrator as methods: the functions of ``eventstore.maintenance``."""
+"""The tasks of an administrator as methods: the functions of ``foldlog.eventstore.maintenance``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import getpass
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from eventstore import ConversationRow, EventStoreError, Store
-from eventstore.maintenance import backup, copy_store, erase, redact, rekey, status, verify
-from eventstore.recorders.server import Status
+from foldlog.eventstore import ConversationRow, EventStoreError, Store
+from foldlog.eventstore.maintenance import backup, copy_store, erase, redact, rekey, status, verify
+from foldlog.eventstore.recorders.server import Status
 from foldlog.search import erase_from_index
 
 BackedUp = backup.BackedUp

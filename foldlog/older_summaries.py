@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from eventstore import CondensationAction, CondensationSummary, Recorded, summary_id
-from projections import View
+from foldlog.eventstore import CondensationAction, CondensationSummary, Recorded, summary_id
+from foldlog.projections import View
 
 _log = logging.getLogger("foldlog")
 _warned = False

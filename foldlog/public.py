@@ -10,12 +10,12 @@ _HOMES: Mapping[str, tuple[str, ...]] = {
     "foldlog.histories": ("Histories", "open"),
     "foldlog.history": ("History",),
     "foldlog.replies": ("from_openai",),
-    "projections": ("Difference", "NoSuchEvent", "NoSuchVersion", "View", "Why"),
-    "condensers": (
+    "foldlog.projections": ("Difference", "NoSuchEvent", "NoSuchVersion", "View", "Why"),
+    "foldlog.condensers": (
         *("LLM", "Condensation", "InvalidCondenser", "LLMConfig", "ModelCallFailed", "NoCondensationAvailable"),
         *("is_context_window_error", "request_condensation_tool"),
     ),
-    "eventstore": (
+    "foldlog.eventstore": (
         *("ANY_VERSION", "Action", "Annotation", "CannotRedact", "CondensationAction", "CondensationRequest"),
         *("CondensationSummary", "Erased", "Redaction"),
         *("ConversationErased", "ConversationNotFound", "CorruptEvent", "Event", "EventStoreError", "HistoryDiverged"),
@@ -29,7 +29,7 @@ NAMES: Mapping[str, str] = {name: home for home, names in _HOMES.items() for nam
 """The modules that public names are imported from."""
 
 
-MODULES = ("aio", "formats")
+MODULES = ("aio", "condensers", "eventstore", "formats", "projections")
 """Public modules: ``foldlog.aio`` imports one when it is first used."""
 
 

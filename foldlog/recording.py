@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
-from eventstore.arguments import text
-from eventstore.log import origins
-from eventstore.log.idempotency import source_key
+from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from foldlog.eventstore.arguments import text
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.idempotency import source_key
 from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named
 

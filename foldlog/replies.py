@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationRequest,
@@ -41,10 +41,10 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     """Return the events of a model's reply, or of messages: to be appended in this order, all together.
 
     Takes the objects of the SDKs and plain dicts: a chat completion (OpenAI's or litellm's) or a chat message, a
-    response of OpenAI's Responses API or its items, an Anthropic message, a ``condensers.Reply``; or a list of messages
-    or items. The text is a ``Message`` of the agent. Each tool call is an ``Action``, with its arguments as a map where
-    they are a JSON object, else as the text that the model wrote. A call of ``request_condensation_tool()`` is a
-    ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action.
+    response of OpenAI's Responses API or its items, an Anthropic message, a ``foldlog.condensers.Reply``; or a list of
+    messages or items. The text is a ``Message`` of the agent. Each tool call is an ``Action``, with its arguments as a
+    map where they are a JSON object, else as the text that the model wrote. A call of ``request_condensation_tool()``
+    is a ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action.
 
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
     its chunks first.

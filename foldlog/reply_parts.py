@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from eventstore import Content, InvalidArgument
+from foldlog.eventstore import Content, InvalidArgument
 
 Part = dict[str, Any]
 

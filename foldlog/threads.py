@@ -17,7 +17,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from eventstore import Outcome, StoreUnusable
+from foldlog.eventstore import Outcome, StoreUnusable
 
 T = TypeVar("T")
 _Work = Callable[[], Any]

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from eventstore import InvalidOption
-from eventstore.maintenance.new_file import made_beside, sync
+from foldlog.eventstore import InvalidOption
+from foldlog.eventstore.maintenance.new_file import made_beside, sync
 
 _DATABASE = b"SQLite format 3\0"
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")

@@ -13,19 +13,17 @@
     errors.py                              versions and events that do not exist
 """
 
-from projections.audit import Audit, Auditing, Finding, Forgetting, audit
-from projections.errors import NoSuchEvent, NoSuchVersion
-from projections.explain import Difference, Summarized, Why
-from projections.fold import summary_event
-from projections.lifetimes import Lifetime, Lifetimes, Moment, Span
-from projections.lifetimes.fold import LifetimesFold
-from projections.messages import Dialect, Rendered, rendered, says_something
-from projections.tool_results import append_tool_result, interrupt
-from projections.view import View
-from projections.views import Views
-from projections.well_formed import cut_points, well_formed
-
-__foldlog__ = "0.1.0"
+from foldlog.projections.audit import Audit, Auditing, Finding, Forgetting, audit
+from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
+from foldlog.projections.explain import Difference, Summarized, Why
+from foldlog.projections.fold import summary_event
+from foldlog.projections.lifetimes import Lifetime, Lifetimes, Moment, Span
+from foldlog.projections.lifetimes.fold import LifetimesFold
+from foldlog.projections.messages import Dialect, Rendered, rendered, says_something
+from foldlog.projections.tool_results import append_tool_result, interrupt
+from foldlog.projections.view import View
+from foldlog.projections.views import Views
+from foldlog.projections.well_formed import cut_points, well_formed
 
 __all__ = [
     "Audit",

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from eventstore import (
+from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     Event,
@@ -19,9 +19,9 @@ from eventstore import (
     Store,
     is_structural,
 )
-from projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
-from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
-from projections.stored.revision_codec import CODE, PROJECTION
+from foldlog.projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
+from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 
 _PAGE = 1_000
 

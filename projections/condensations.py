@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import overload
 
-from eventstore import CondensationAction, Event, Store
-from projections.intervals import contains
-from projections.retractions import intervals_kept
+from foldlog.eventstore import CondensationAction, Event, Store
+from foldlog.projections.intervals import contains
+from foldlog.projections.retractions import intervals_kept
 
 _PAGE = 200
 
@@ -41,7 +41,7 @@ class _Condensations(Sequence[CondensationAction]):
 class StoredCondensations(_Condensations):
     """The condensations of a conversation up to a version, oldest first. Each iteration reads them page by page.
 
-    Reading raises what ``eventstore.Store.events`` raises.
+    Reading raises what ``foldlog.eventstore.Store.events`` raises.
     """
 
     _store: Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventstore import EventStoreError
+from foldlog.eventstore import EventStoreError
 
 
 class NoSuchVersion(EventStoreError, ValueError):

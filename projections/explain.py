@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from eventstore import Annotation, CondensationAction, CondensationSummary, Event, Retraction, is_structural, summary_of
-from projections.fold import summary_event
-from projections.intervals import contains
-from projections.retractions import effective, intervals_kept, target
-from projections.units import UNSEEN, units
-from projections.v0_dialect import entomb, is_buried, is_from_v0
-from projections.view import View
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Retraction,
+    is_structural,
+    summary_of,
+)
+from foldlog.projections.fold import summary_event
+from foldlog.projections.intervals import contains
+from foldlog.projections.retractions import effective, intervals_kept, target
+from foldlog.projections.units import UNSEEN, units
+from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
+from foldlog.projections.view import View
 
 Fate = Literal["shown", "forgotten", "never shown"]
 

@@ -8,7 +8,7 @@ It accepts whatever the log holds and never repairs: making events fit for a mod
     CondensationAction     removes what it forgets, then inserts its summary at its offset; clears the flag
     Retraction             the View is again what it was at a version; the flag stays, or is set if it was set there
 
-A condensation imported from V0 follows other rules: see ``projections.v0_dialect``.
+A condensation imported from V0 follows other rules: see ``foldlog.projections.v0_dialect``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from eventstore import (
+from foldlog.eventstore import (
     LOST,
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
@@ -34,11 +34,11 @@ from eventstore import (
     UnknownEventType,
     summary_id,
 )
-from projections.intervals import Intervals
-from projections.items import NO_ITEMS, Items
-from projections.left_behind import left_behind_after
-from projections.retractions import target
-from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
+from foldlog.projections.intervals import Intervals
+from foldlog.projections.items import NO_ITEMS, Items
+from foldlog.projections.left_behind import left_behind_after
+from foldlog.projections.retractions import target
+from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
 
 class EarlierFolds(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import overload
 
-from eventstore import Event
-from projections.units import Units, UnitsSoFar, units
+from foldlog.eventstore import Event
+from foldlog.projections.units import Units, UnitsSoFar, units
 
 
 class Items(Sequence[Event]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from eventstore import Action, Event, Observation
-from projections.units import UNSEEN, units
+from foldlog.eventstore import Action, Event, Observation
+from foldlog.projections.units import UNSEEN, units
 
 
 def left_behind_after(

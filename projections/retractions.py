@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eventstore import Event, Retraction
-from projections.intervals import Intervals
+from foldlog.eventstore import Event, Retraction
+from foldlog.projections.intervals import Intervals
 
 
 def target(retraction: Retraction) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Content,
@@ -21,9 +21,9 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.arguments import text
-from projections.view import View
-from projections.views import Views
+from foldlog.eventstore.arguments import text
+from foldlog.projections.view import View
+from foldlog.projections.views import Views
 
 _NAMED_MAX = 5
 UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may have run, in part or whole"

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import compress
 from typing import NamedTuple
 
-from eventstore import Action, Annotation, Event, Observation, UnknownEvent
+from foldlog.eventstore import Action, Annotation, Event, Observation, UnknownEvent
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event
-from projections.intervals import Intervals, contains, normalize
+from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event
+from foldlog.projections.intervals import Intervals, contains, normalize
 
 _FORMAT = "openhands-v0"
 

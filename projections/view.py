@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-from eventstore import Action, CondensationAction, Event
-from eventstore.arguments import whole
-from projections.condensations import JoinedCondensations
-from projections.fold import ViewState, fold
-from projections.items import Items
-from projections.messages import Dialect, Rendered, checked, rendered, system_prompt
-from projections.units import Units, cut_positions, fit_positions, open_positions, units
+from foldlog.eventstore import Action, CondensationAction, Event
+from foldlog.eventstore.arguments import whole
+from foldlog.projections.condensations import JoinedCondensations
+from foldlog.projections.fold import ViewState, fold
+from foldlog.projections.items import Items
+from foldlog.projections.messages import Dialect, Rendered, checked, rendered, system_prompt
+from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class View:
     def from_events(cls, events: Iterable[Event]) -> View:
         """Return the View of a conversation: the fold of all its events, from the first on. Nothing is enforced.
 
-        Raises what ``projections.fold`` raises.
+        Raises what ``foldlog.projections.fold`` raises.
         """
         state, condensations, _ = fold(events)
         return cls(state, condensations)

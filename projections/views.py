@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from eventstore import (
+from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
     Conversation,
@@ -30,22 +30,30 @@ from eventstore import (
     project,
     summary_of,
 )
-from eventstore.arguments import whole
-from projections.condensations import StoredCondensations
-from projections.errors import NoSuchEvent, NoSuchVersion
-from projections.explain import Difference, Why, explain_difference, explain_event
-from projections.fold import Folded, summary_event
-from projections.lifetimes import Lifetimes
-from projections.lifetimes.fold import Count, LifetimesFold
-from projections.messages import DIALECTS, Dialect, checked
-from projections.retractions import target
-from projections.stored.appended import Appended
-from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
-from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
-from projections.stored.revision_codec import PROJECTION
-from projections.stored.tail import read_tail
-from projections.stored.unread import UnreadView
-from projections.view import View
+from foldlog.eventstore.arguments import whole
+from foldlog.projections.condensations import StoredCondensations
+from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
+from foldlog.projections.explain import Difference, Why, explain_difference, explain_event
+from foldlog.projections.fold import Folded, summary_event
+from foldlog.projections.lifetimes import Lifetimes
+from foldlog.projections.lifetimes.fold import Count, LifetimesFold
+from foldlog.projections.messages import DIALECTS, Dialect, checked
+from foldlog.projections.retractions import target
+from foldlog.projections.stored.appended import Appended
+from foldlog.projections.stored.loading import (
+    CHUNK,
+    Progress,
+    StoredPast,
+    fold_events,
+    fold_log,
+    is_stored,
+    load_revision,
+)
+from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
+from foldlog.projections.stored.revision_codec import PROJECTION
+from foldlog.projections.stored.tail import read_tail
+from foldlog.projections.stored.unread import UnreadView
+from foldlog.projections.view import View
 
 _REMEMBERED = 64
 """Number of conversations whose last View stays in memory, to fold on from."""
@@ -214,7 +222,8 @@ class Views:
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
         """Return for each event at which versions the View shows it, when a model is sent it, and why it left.
 
-        ``count`` gives the tokens of an event, for example ``condensers.event_tokens``. Raises what ``current`` raises.
+        ``count`` gives the tokens of an event, for example ``foldlog.condensers.event_tokens``. Raises what ``current``
+        raises.
         Cost: the events, once; for each structural event the View at that moment.
         """
         version = self._store.version(conversation)

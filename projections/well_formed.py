@@ -1,8 +1,8 @@
-"""Make a View fit for a model, and say where a View may be cut: see ``projections.units``."""
+"""Make a View fit for a model, and say where a View may be cut: see ``foldlog.projections.units``."""
 
 from __future__ import annotations
 
-from projections.view import View
+from foldlog.projections.view import View
 
 
 def well_formed(view: View) -> View:

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import foldlog
 import foldlog.aio
@@ -31,6 +32,14 @@ async def main() -> None:
 
 
 asyncio.run(main())
+
+# An application may have packages of its own by the names of ours.
+for name in ("condensers", "eventstore", "projections"):
+    Path(name).mkdir()
+    Path(name, "__init__.py").write_text("OWN = True\n")
+own = "import condensers, eventstore, projections\nassert condensers.OWN and eventstore.OWN and projections.OWN\n"
+use = "import foldlog\nfoldlog.open('history.db')['c1'].step()"
+subprocess.run([sys.executable, "-c", own + use], check=True)
 
 for command in (
     ["--version"],

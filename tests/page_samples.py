@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,

@@ -3,7 +3,7 @@
 V1 has four properties. Each names the events that break it. The events that the first broken property names are
 dropped, and all four are asked again. Each property also names the indices at which the View must not be cut. Known
 faults: a pending call costs whole tool loops, and after a call without an observation the View cannot be cut at all.
-``projections.units`` has neither.
+``foldlog.projections.units`` has neither.
 
 Events are known by the id of their source here, so that copies of one id go together.
 """
@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 
-from eventstore.events import Action, Event, Observation
-from projections import View
+from foldlog.eventstore.events import Action, Event, Observation
+from foldlog.projections import View
 
 
 def loaded_by_reference(view: View, history: Sequence[Event]) -> View:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import open_store
+from foldlog.eventstore import open_store
 from foldlog.formats import open_sources, registry
 from foldlog.importing import import_source
 from foldlog.public import NAMES

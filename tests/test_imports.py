@@ -24,10 +24,10 @@ def test_no_module_of_ours_imports_litellm_until_a_model_is_called():
     """Adapters are left out: each imports the SDK that it is for."""
     code = """
 import importlib, pkgutil
-for package in ("eventstore", "projections", "condensers", "foldlog"):
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.endswith("__main__") and not module.name.startswith("foldlog.adapters."):
-            importlib.import_module(module.name)
+import foldlog
+for module in pkgutil.walk_packages(foldlog.__path__, "foldlog."):
+    if not module.name.endswith("__main__") and not module.name.startswith("foldlog.adapters."):
+        importlib.import_module(module.name)
 """
     assert "litellm" not in _modules_after(code)
 
@@ -54,7 +54,24 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 @pytest.mark.parametrize("command", ["compare", "list", "view"])
 def test_the_help_of_a_command_imports_no_condenser(command):
     modules = _modules_after(f"import {module_of(command)}")
-    assert {name for name in modules if name.startswith("condensers")} == set()
+    assert {name for name in modules if name.startswith("foldlog.condensers")} == set()
+
+
+def test_an_application_may_have_packages_by_the_names_of_the_floors(tmp_path):
+    for name in ("condensers", "eventstore", "projections"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("OWN = True\n")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import condensers, eventstore, projections
+import foldlog
+with foldlog.open("memory:") as histories:
+    histories["c1"].append(foldlog.Message(source="user", content="hi"))
+    histories["c1"].step()
+assert condensers.OWN and eventstore.OWN and projections.OWN
+"""
+    assert {"foldlog.condensers", "foldlog.eventstore", "foldlog.projections"} <= _modules_after(code)
 
 
 def test_opening_a_store_needs_no_event_sourcing_library(tmp_path):
@@ -69,8 +86,8 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
 
 def test_a_view_is_opened_without_modules_of_python_that_only_few_need(tmp_path):
     code = f"""
-from eventstore import Message, open_store
-from projections import Views
+from foldlog.eventstore import Message, open_store
+from foldlog.projections import Views
 with open_store("sqlite:///{tmp_path}/a.db") as store:
     store.append("c1", Message(source="user", content="hi"), expected_version=0)
     len(Views(store).current("c1"))
@@ -79,10 +96,10 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
     assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
 
 
-@pytest.mark.parametrize("package", ["eventstore", "condensers", "projections", "foldlog"])
+@pytest.mark.parametrize("package", ["foldlog"])
 def test_no_rooms_of_a_package_import_one_another_in_a_circle(package):
     """A room is a file or a folder. Imports for types alone do not count: a part and its whole may name each other."""
-    graph = grimp.build_graph("foldlog", "condensers", "projections", "eventstore", exclude_type_checking_imports=True)
+    graph = grimp.build_graph("foldlog", exclude_type_checking_imports=True)
 
     def does_import(room, other):
         return graph.direct_import_exists(importer=room, imported=other, as_packages=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.peers.side import Item, digest, entry, read_items
 from benchmarks.workload import HEAD, PERIOD, history
-from eventstore import Action, CondensationAction, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, SystemMessage
 
 MORE = 10 * PERIOD
 """Items after the history's end, for what goes on with it. Whole periods leave the history before them as it is."""

@@ -5,4 +5,4 @@ registry     the strategies by `type`, open to other packages
 toml         a condenser from a TOML file
 """
 
-from condensers.config import parameters as _parameters  # noqa: F401  it registers our own strategies
+from foldlog.condensers.config import parameters as _parameters  # noqa: F401  it registers our own strategies

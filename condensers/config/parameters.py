@@ -10,23 +10,23 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationInfo, create_model, field_validator
 from pydantic.fields import FieldInfo
 
-from condensers.base import Condenser
-from condensers.config.registry import CondenserConfig, condenser_from_config, config_types, register_config
-from condensers.errors import InvalidCondenser
-from condensers.models.agents_model import AGENTS_MODEL, AgentsModel
-from condensers.models.client import LLM
-from condensers.models.llm_config import Model, Models
-from condensers.strategies.amortized import AmortizedForgettingCondenser
-from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.digest import DigestCondenser
-from condensers.strategies.llm_attention import LLMAttentionCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.noop import NoOpCondenser
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import PipelineCondenser
-from condensers.strategies.recent import RecentEventsCondenser
-from condensers.strategies.structured_summary import StructuredSummaryCondenser
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, config_types, register_config
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.agents_model import AGENTS_MODEL, AgentsModel
+from foldlog.condensers.models.client import LLM
+from foldlog.condensers.models.llm_config import Model, Models
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
+from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
+from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.noop import NoOpCondenser
+from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.recent import RecentEventsCondenser
+from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser
 
 
 class _Asking(CondenserConfig):
@@ -52,7 +52,7 @@ class _Asking(CondenserConfig):
             return None
         if not isinstance(llm, LLM):
             raise InvalidCondenser(
-                f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use condensers.LLM"
+                f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use foldlog.LLM"
             )
         return llm.config
 

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Self
 from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
-from condensers.base import Condenser
-from condensers.errors import InvalidCondenser
-from condensers.models.llm_config import Models
-from condensers.tables import StrictTable, refused, suggestion, told, wrong_table
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.llm_config import Models
+from foldlog.condensers.tables import StrictTable, refused, suggestion, told, wrong_table
 
 ENTRY_POINTS = "foldlog.condensers"
 """The group in which a package names its condensers."""

@@ -26,11 +26,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from condensers.base import Condenser
-from condensers.config.registry import CondenserConfig, condenser_from_config, parse_config
-from condensers.errors import InvalidCondenser
-from condensers.models.llm_config import Models
-from condensers.tables import told
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, parse_config
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.llm_config import Models
+from foldlog.condensers.tables import told
 
 _Table = Mapping[str, Any]
 

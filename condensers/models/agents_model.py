@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from condensers.base import AgentModel, Condenser, Reply, Summarizer
-from condensers.errors import InvalidCondenser
-from condensers.models.client import LLM
-from condensers.rolling import RollingCondenser
+from foldlog.condensers.base import AgentModel, Condenser, Reply, Summarizer
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.client import LLM
+from foldlog.condensers.rolling import RollingCondenser
 
 _NAME_ONE = (
     "name a model in one of three places: a table 'llm_config' of the condenser, a table [llm] of the TOML file, "

@@ -6,13 +6,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from condensers.base import AgentModel
-from condensers.errors import TokensUnknown
-from condensers.models.estimate import ESTIMATE
-from condensers.models.tokens import begins_reply
-from eventstore import SystemMessage
-from projections import View
-from projections.units import units
+from foldlog.condensers.base import AgentModel
+from foldlog.condensers.errors import TokensUnknown
+from foldlog.condensers.models.estimate import ESTIMATE
+from foldlog.condensers.models.tokens import begins_reply
+from foldlog.eventstore import SystemMessage
+from foldlog.projections import View
+from foldlog.projections.units import units
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Overrun:
 def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Overrun | None:
     """Return the overrun of the View; None if it fits or if there is no limit.
 
-    If there is a limit and tokens cannot be counted, they are estimated: see ``condensers.models.estimate``.
+    If there is a limit and tokens cannot be counted, they are estimated: see ``foldlog.condensers.models.estimate``.
     """
     limit = budget.limit(agent_llm)
     if agent_llm is None or limit is None:

@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from condensers.base import Reply
-from condensers.errors import Failure, InvalidCondenser, ModelCallFailed, TokensUnknown
-from condensers.models.deadline import within
-from condensers.models.failures import (
+from foldlog.condensers.base import Reply
+from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed, TokensUnknown
+from foldlog.condensers.models.deadline import within
+from foldlog.condensers.models.failures import (
     STUMBLES,
     asked_to_wait,
     chain_of,
@@ -32,15 +32,15 @@ from condensers.models.failures import (
     without_keys,
     without_secrets,
 )
-from condensers.models.llm_config import LLMConfig
-from condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
-from condensers.models.replies import checked, reply_of, report_on, request_for, sendable
-from condensers.models.tokens import PromptSums, TokenCounter
-from condensers.reports import Usage
-from eventstore import install_command
+from foldlog.condensers.models.llm_config import LLMConfig
+from foldlog.condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
+from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
+from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.condensers.reports import Usage
+from foldlog.eventstore import install_command
 
 if TYPE_CHECKING:
-    from projections import Dialect, View
+    from foldlog.projections import Dialect, View
 
 _GRACE_S = 1.0
 """A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from condensers.errors import TokensUnknown
-from condensers.models.estimate import event_tokens
-from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
-from projections import rendered
+from foldlog.condensers.errors import TokensUnknown
+from foldlog.condensers.models.estimate import event_tokens
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from foldlog.projections import rendered
 
 
 class CountsTokens(Protocol):
-    """A model whose tokenizer counts prompts, such as ``condensers.LLM``."""
+    """A model whose tokenizer counts prompts, such as ``foldlog.condensers.LLM``."""
 
     @property
     def model(self) -> str: ...

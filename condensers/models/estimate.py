@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from condensers.base import AgentModel
-from condensers.errors import InvalidCondenser
-from condensers.models.tokens import PromptSums, TokenCounter
-from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage, said
-from projections import View
-from projections.messages.turns import arguments_of
+from foldlog.condensers.base import AgentModel
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage, said
+from foldlog.projections import View
+from foldlog.projections.messages.turns import arguments_of
 
 _PIECE = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
@@ -142,6 +142,6 @@ def counting(agent_llm: AgentModel | None) -> AgentModel:
         raise InvalidCondenser(
             f"agent_llm is of type {type(agent_llm).__name__}, which has no {', '.join(missing)}; give a model, such "
             f"as foldlog.LLM(foldlog.LLMConfig(model='openai/gpt-4o')), or an object with the attributes of "
-            f"condensers.AgentModel"
+            f"foldlog.condensers.AgentModel"
         )
     return agent_llm

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from condensers.errors import Failure, ModelCallFailed
-from condensers.prompts.rendering import clipped
+from foldlog.condensers.errors import Failure, ModelCallFailed
+from foldlog.condensers.prompts.rendering import clipped
 
 if TYPE_CHECKING:
-    from condensers.models.llm_config import LLMConfig
+    from foldlog.condensers.models.llm_config import LLMConfig
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that litellm raises by mistake for a reply or a message that is not a chat completion."""

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from condensers.errors import InvalidCondenser
-from condensers.tables import StrictTable, refused, told
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.tables import StrictTable, refused, told
 
 SAID_WITH_EVERY_CALL = frozenset(
     (

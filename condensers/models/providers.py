@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections import Dialect
+from foldlog.projections import Dialect
 
 CACHE_MARKS = (
     {"location": "message", "role": "system"},

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from condensers.base import Reply, Report, Summarizer, ToolCall
-from condensers.errors import Failure, ModelCallFailed
-from condensers.prompts import Prompt
+from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
+from foldlog.condensers.errors import Failure, ModelCallFailed
+from foldlog.condensers.prompts import Prompt
 
 _LENGTH_MAX = 1_000_000
 """The most characters of a reply. A longer one could be too large for an event."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import CondensationRequest
+from foldlog.eventstore import CondensationRequest
 
 REQUEST_CONDENSATION_TOOL = "request_condensation"
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from eventstore import Action, Event, Message, SystemMessage
-from projections import Dialect, Rendered, View, rendered, says_something
+from foldlog.eventstore import Action, Event, Message, SystemMessage
+from foldlog.projections import Dialect, Rendered, View, rendered, says_something
 
 CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 """Counts the tokens of a prompt of these messages and tools. Raises ``TokensUnknown``."""

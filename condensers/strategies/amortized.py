@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from condensers.base import AgentModel, Condensation, Reason, setting
-from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import ends
-from projections import View
+from foldlog.condensers.base import AgentModel, Condensation, Reason, setting
+from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
+from foldlog.condensers.selection import ends
+from foldlog.projections import View
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from condensers.base import AgentModel, ReportingCondenser, Step, setting
-from condensers.strategies.masking import check_window, masked
-from eventstore import Action, Event, Observation
-from projections import View
+from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, setting
+from foldlog.condensers.strategies.masking import check_window, masked
+from foldlog.eventstore import Action, Event, Observation
+from foldlog.projections import View
 
 _BROWSER_TOOLS = ("browse", "browser")
 

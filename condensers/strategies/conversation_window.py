@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from condensers.base import AgentModel, Condensation, Reason
-from condensers.errors import NoCondensationAvailable
-from condensers.rolling import RollingCondenser
-from condensers.selection import real, unkept
-from eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
-from projections import View
-from projections.units import units
+from foldlog.condensers.base import AgentModel, Condensation, Reason
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.rolling import RollingCondenser
+from foldlog.condensers.selection import real, unkept
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from foldlog.projections import View
+from foldlog.projections.units import units
 
 
 class ConversationWindowCondenser(RollingCondenser):

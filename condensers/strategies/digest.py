@@ -17,13 +17,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from condensers.base import setting
-from condensers.errors import InvalidCondenser
-from condensers.prompts.rendering import clipped, truncated
-from condensers.strategies.digest_facts import Section, facts, subject_of
-from condensers.strategies.summaries import Summary
-from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore import CondensationSummary, Event
+from foldlog.condensers.base import setting
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.prompts.rendering import clipped, truncated
+from foldlog.condensers.strategies.digest_facts import Section, facts, subject_of
+from foldlog.condensers.strategies.summaries import Summary
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.eventstore import CondensationSummary, Event
 
 _LENGTH_MIN = 500
 _LENGTH_LEAST = 120

@@ -12,9 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from condensers.prompts.rendering import as_json, clipped, plain_text
-from condensers.strategies.digest_words import EXIT_CODE, error_line, exit_code_in, gist_of_output, of_user, unwrapped
-from eventstore import Action, Event, Message, Observation
+from foldlog.condensers.prompts.rendering import as_json, clipped, plain_text
+from foldlog.condensers.strategies.digest_words import (
+    EXIT_CODE,
+    error_line,
+    exit_code_in,
+    gist_of_output,
+    of_user,
+    unwrapped,
+)
+from foldlog.eventstore import Action, Event, Message, Observation
 
 
 class Section(StrEnum):

@@ -9,15 +9,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Reason, Reply, Report, setting
-from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.models.agents_model import AskingCondenser
-from condensers.models.replies import ask, made_by, read_json, report_on, usable_text, useless
-from condensers.prompts import Prompt, load_prompt
-from condensers.prompts.rendering import event_block
-from condensers.rolling import check_sizes, reasons_by_size
-from condensers.selection import stands_for_forgotten
-from projections import View
+from foldlog.condensers.base import AgentModel, Condensation, Reason, Reply, Report, setting
+from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.models.agents_model import AskingCondenser
+from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, usable_text, useless
+from foldlog.condensers.prompts import Prompt, load_prompt
+from foldlog.condensers.prompts.rendering import event_block
+from foldlog.condensers.rolling import check_sizes, reasons_by_size
+from foldlog.condensers.selection import stands_for_forgotten
+from foldlog.projections import View
 
 _SCHEMA = {
     "type": "object",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from condensers.models.agents_model import AskingCondenser
-from condensers.models.replies import ask, made_by, report_on, usable_text
-from condensers.prompts import load_prompt
-from condensers.prompts.rendering import event_blocks, previous_summary
-from condensers.strategies.summaries import Summary
-from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore import Event
+from foldlog.condensers.models.agents_model import AskingCondenser
+from foldlog.condensers.models.replies import ask, made_by, report_on, usable_text
+from foldlog.condensers.prompts import load_prompt
+from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
+from foldlog.condensers.strategies.summaries import Summary
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.eventstore import Event
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

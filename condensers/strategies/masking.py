@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from condensers.base import Step
-from condensers.errors import InvalidCondenser
-from eventstore import Event
-from projections import View
+from foldlog.condensers.base import Step
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.eventstore import Event
+from foldlog.projections import View
 
 MASKED = "masked_by"
 """The key in a masked event's ``meta``; its value is the ``type`` of the condenser that masked it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from condensers.base import AgentModel, ReportingCondenser, Step
-from projections import View
+from foldlog.condensers.base import AgentModel, ReportingCondenser, Step
+from foldlog.projections import View
 
 
 class NoOpCondenser(ReportingCondenser):

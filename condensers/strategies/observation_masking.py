@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from condensers.base import AgentModel, ReportingCondenser, Step, setting
-from condensers.strategies.masking import check_window, masked
-from eventstore import Observation
-from projections import View
+from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, setting
+from foldlog.condensers.strategies.masking import check_window, masked
+from foldlog.eventstore import Observation
+from foldlog.projections import View
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Condenser, Report, ReportingCondenser, Step, reported
-from condensers.errors import NoCondensationAvailable
-from condensers.reports import is_standing
-from projections import View
+from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, ReportingCondenser, Step, reported
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.reports import is_standing
+from foldlog.projections import View
 
 
 class PipelineCondenser(ReportingCondenser):

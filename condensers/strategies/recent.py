@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from condensers.base import AgentModel, ReportingCondenser, Step, setting
-from condensers.errors import InvalidCondenser
-from condensers.selection import ends, unkept
-from projections import View
+from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, setting
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.selection import ends, unkept
+from foldlog.projections import View
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from condensers.base import Reply
-from condensers.errors import InvalidCondenser
-from condensers.models.agents_model import AskingCondenser
-from condensers.models.replies import ask, made_by, read_json, report_on, useless
-from condensers.prompts import load_prompt
-from condensers.prompts.rendering import event_blocks, previous_summary
-from condensers.strategies.summaries import Summary
-from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore import Event
+from foldlog.condensers.base import Reply
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.agents_model import AskingCondenser
+from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, useless
+from foldlog.condensers.prompts import load_prompt
+from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
+from foldlog.condensers.strategies.summaries import Summary
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.eventstore import Event
 
 TOOL_NAME = "create_state_summary"
 

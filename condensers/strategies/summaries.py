@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from condensers.base import Report
-from condensers.errors import ModelCallFailed
-from eventstore import CondensationSummary, Event
+from foldlog.condensers.base import Report
+from foldlog.condensers.errors import ModelCallFailed
+from foldlog.eventstore import CondensationSummary, Event
 
 _PIECES_MAX = 8
 """The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""

@@ -13,18 +13,18 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from condensers.base import AgentModel, Condensation, Reason, Report, setting
-from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.models.budget import Overrun, TokenBudget, overrun, tokens_of
-from condensers.models.estimate import ESTIMATE
-from condensers.models.failures import is_connection_refused
-from condensers.prompts.rendering import event_text, truncated
-from condensers.reports import with_reports
-from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import IndexSpan, after_system_prompt, forget, middle, next_cut, real
-from condensers.strategies.summaries import Summary, summarize_in_pieces
-from eventstore import CondensationSummary, Event, summary_id
-from projections import View
+from foldlog.condensers.base import AgentModel, Condensation, Reason, Report, setting
+from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.models.budget import Overrun, TokenBudget, overrun, tokens_of
+from foldlog.condensers.models.estimate import ESTIMATE
+from foldlog.condensers.models.failures import is_connection_refused
+from foldlog.condensers.prompts.rendering import event_text, truncated
+from foldlog.condensers.reports import with_reports
+from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
+from foldlog.condensers.selection import IndexSpan, after_system_prompt, forget, middle, next_cut, real
+from foldlog.condensers.strategies.summaries import Summary, summarize_in_pieces
+from foldlog.eventstore import CondensationSummary, Event, summary_id
+from foldlog.projections import View
 
 TailRule = Literal["half", "fits"]
 """How much of the tail stays if tokens are over their limit: as much as brings the prompt to half of the limit, or as

@@ -17,11 +17,11 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from eventstore.arguments import text
-from eventstore.codec_json import not_json, taken_out
-from eventstore.conversation import ANY_VERSION, AnyVersion
-from eventstore.documents.differences import difference
-from eventstore.documents.values import (
+from foldlog.eventstore.arguments import text
+from foldlog.eventstore.codec_json import not_json, taken_out
+from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion
+from foldlog.eventstore.documents.differences import difference
+from foldlog.eventstore.documents.values import (
     CHAIN_MAX,
     DocumentValue,
     Newest,
@@ -31,7 +31,7 @@ from eventstore.documents.values import (
     newest_values,
     read_value,
 )
-from eventstore.errors import (
+from foldlog.eventstore.errors import (
     ConversationErased,
     ConversationNotFound,
     DocumentsChanged,
@@ -39,12 +39,12 @@ from eventstore.errors import (
     InvalidEvent,
     VersionConflict,
 )
-from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from eventstore.log.database import translated
-from eventstore.log.generation import Generation, find_meant
-from eventstore.log.reading import ReadTransaction
-from eventstore.log.results import Recorded
-from eventstore.store import Store
+from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.log.generation import Generation, find_meant
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.results import Recorded
+from foldlog.eventstore.store import Store
 
 
 class Deleted:

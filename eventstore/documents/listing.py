@@ -14,18 +14,18 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from eventstore.arguments import whole
-from eventstore.documents.values import newest_value
-from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
-from eventstore.events import ATTRIBUTES
-from eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
-from eventstore.log.database import Database, translated
-from eventstore.log.keys import KeyRing, key_missing
-from eventstore.log.row import EPOCH, PLAIN, checksum_seed, from_microseconds, record_checksum
-from eventstore.log.seal import RowCodec
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import ListedConversation, Record
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
+from foldlog.eventstore.events import ATTRIBUTES
+from foldlog.eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
+from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.keys import KeyRing, key_missing
+from foldlog.eventstore.log.row import EPOCH, PLAIN, checksum_seed, from_microseconds, record_checksum
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import ListedConversation, Record
 
 _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventstore.arguments import whole
-from eventstore.documents.differences import patched
-from eventstore.errors import CorruptEvent, InvalidArgument
-from eventstore.events import DocumentChanges
-from eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.documents.differences import patched
+from foldlog.eventstore.errors import CorruptEvent, InvalidArgument
+from foldlog.eventstore.events import DocumentChanges
+from foldlog.eventstore.log.reading import ReadTransaction
 
 CHAIN_MAX: Final = 64
 """The most differences that may build on one whole value: a reader reads their events and the event of that value."""

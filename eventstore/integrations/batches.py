@@ -24,12 +24,12 @@ from eventsourcing.persistence import (
 from eventsourcing.projection import BaseProjectionRunner, Projection
 from eventsourcing.utils import Environment
 
-from eventstore.errors import CorruptEvent
-from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
-from eventstore.integrations.recorders import EventRecorder, PollingSubscription, errors_of_the_library
-from eventstore.log.database import Database
-from eventstore.log.following import DecodedRow, followed, recorded
-from eventstore.log.results import Recorded
+from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
+from foldlog.eventstore.integrations.recorders import EventRecorder, PollingSubscription, errors_of_the_library
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.following import DecodedRow, followed, recorded
+from foldlog.eventstore.log.results import Recorded
 
 BATCH_MAX = 1_000
 

@@ -1,6 +1,6 @@
 """The eventsourcing library on our recorders.
 
-Set ``PERSISTENCE_MODULE=eventstore.integrations.eventsourcing`` and ``FOLDLOG_URL=sqlite:///…``.
+Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and ``FOLDLOG_URL=sqlite:///…``.
 
 ``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows it and gives every event
 to a projection of yours, exactly once: the projection writes its result and its position in one transaction. Its view
@@ -31,18 +31,18 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
-from eventstore import codec
-from eventstore.events import Event
-from eventstore.integrations.recorders import (
+from foldlog.eventstore import codec
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.integrations.recorders import (
     EventRecorder,
     EventsOfAggregates,
     StoreRecorder,
     TrackingView,
     kind_and_schema,
 )
-from eventstore.log.database import Database
-from eventstore.log.row import with_times
-from eventstore.opening import recorder_and_settings
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.row import with_times
+from foldlog.eventstore.opening import recorder_and_settings
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
 

@@ -21,17 +21,17 @@ from eventsourcing.persistence import (
     TrackingRecorder,
 )
 
-from eventstore import codec
-from eventstore.log.database import Database
-from eventstore.log.following import placed_rows
-from eventstore.log.reading import ReadTransaction
-from eventstore.log.row import PLAIN, chained, from_microseconds, sound
-from eventstore.log.seal import RowCodec
-from eventstore.log.writing import WriteTransaction, begin_new
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.changes import NewRecords
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Place, Record, Row
+from foldlog.eventstore import codec
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.following import placed_rows
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.row import PLAIN, chained, from_microseconds, sound
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.changes import NewRecords
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.types import Place, Record, Row
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class StoreRecorder:
             yield reader
 
     def value(self, name: str) -> str:
-        """Return a fact about the store; see ``eventstore.recorders.base.Recorder.value``."""
+        """Return a fact about the store; see ``foldlog.eventstore.recorders.base.Recorder.value``."""
         with errors_of_the_library():
             return self._recorder.value(name)
 

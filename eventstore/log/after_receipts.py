@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from eventstore.codec import Encoded, encode
-from eventstore.events import (
+from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
     CondensationSummary,

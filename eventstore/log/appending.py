@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from eventstore.codec import Encoded
-from eventstore.codec_json import size_of
-from eventstore.conversation import (
+from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.conversation import (
     ANY_VERSION,
     AnyVersion,
     Append,
@@ -19,21 +19,21 @@ from eventstore.conversation import (
     decide,
     summaries_named,
 )
-from eventstore.errors import CorruptEvent, IdempotencyConflict
-from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
-from eventstore.log import origins
-from eventstore.log.attributes import list_again
-from eventstore.log.database import Database, translated
-from eventstore.log.generation import Generation, find_meant
-from eventstore.log.reading import ReadTransaction
-from eventstore.log.redacted import can_be_redacted, without_content
-from eventstore.log.results import Recorded
-from eventstore.log.row import dense_events, event_of, from_microseconds, stored_event_of, with_times
-from eventstore.log.writing import WriteTransaction, begin_new
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.nesting import note_committed
-from eventstore.recorders.outcome import Outcome
-from eventstore.recorders.types import Place, RecalledKey
+from foldlog.eventstore.errors import CorruptEvent, IdempotencyConflict
+from foldlog.eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.attributes import list_again
+from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.generation import Generation, find_meant
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.results import Recorded
+from foldlog.eventstore.log.row import dense_events, event_of, from_microseconds, stored_event_of, with_times
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.nesting import note_committed
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.types import Place, RecalledKey
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it

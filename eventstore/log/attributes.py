@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.errors import InvalidArgument
-from eventstore.events import ATTRIBUTES
-from eventstore.log.keys import KeyRing, key_missing
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.types import DIGEST_BYTES, Record
+from foldlog.eventstore.errors import InvalidArgument
+from foldlog.eventstore.events import ATTRIBUTES
+from foldlog.eventstore.log.keys import KeyRing, key_missing
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.types import DIGEST_BYTES, Record
 
 EVERY: Final = bytes(DIGEST_BYTES)
 """A digest that every listed conversation has."""

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from eventstore.arguments import to_microseconds
-from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
-from eventstore.log.keys import DataKey, DataKeys, KeyRing
-from eventstore.log.known import Known, KnownConversations
-from eventstore.log.past import KnownPasts
-from eventstore.log.row import NotAsWritten, present
-from eventstore.log.seal import (
+from foldlog.eventstore.arguments import to_microseconds
+from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.log.keys import DataKey, DataKeys, KeyRing
+from foldlog.eventstore.log.known import Known, KnownConversations
+from foldlog.eventstore.log.past import KnownPasts
+from foldlog.eventstore.log.row import NotAsWritten, present
+from foldlog.eventstore.log.seal import (
     EVENT_BYTES_MAX,
     NOTHING_PENDING,
     Mark,
@@ -26,9 +26,9 @@ from eventstore.log.seal import (
     WriteSettings,
     read_mark,
 )
-from eventstore.recorders.base import Reader, Recorder
-from eventstore.recorders.errors import RecorderError, is_damage
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.errors import CorruptEvent
-from eventstore.log.database import Database, translated
-from eventstore.log.results import Recorded
-from eventstore.log.row import (
+from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.results import Recorded
+from foldlog.eventstore.log.row import (
     PLAIN,
     erasure_row,
     event_of,
     events_of_rows,
     from_microseconds,
 )
-from eventstore.log.seal import DAMAGED, any_damaged
-from eventstore.recorders.base import Reader
-from eventstore.recorders.types import Erasure, Row
+from foldlog.eventstore.log.seal import DAMAGED, any_damaged
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Erasure, Row
 
 _PAGE = 1_000
 

@@ -6,16 +6,16 @@ fork asks each ancestor for its part.
 
 from __future__ import annotations
 
-from eventstore.arguments import whole
-from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
-from eventstore.log.database import Database
-from eventstore.log.generation import Generation, find_meant
-from eventstore.log.past import past_of
-from eventstore.log.reading import ReadTransaction, find_begun
-from eventstore.log.row import not_erased, sound
-from eventstore.log.writing import WriteTransaction, begin_new
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import Conversation, Fork
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.generation import Generation, find_meant
+from foldlog.eventstore.log.past import past_of
+from foldlog.eventstore.log.reading import ReadTransaction, find_begun
+from foldlog.eventstore.log.row import not_erased, sound
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation, Fork
 
 
 def begin_fork(

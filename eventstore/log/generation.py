@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventstore.errors import ConversationNotFound
-from eventstore.log.database import Database
-from eventstore.log.row import beginning_with_an_event, not_erased
-from eventstore.recorders.base import Reader
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.errors import ConversationNotFound
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.row import beginning_with_an_event, not_erased
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
 
 
 @dataclass

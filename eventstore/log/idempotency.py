@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from hashlib import blake2b
 from typing import Any, Final
 
-from eventstore.errors import InvalidArgument
+from foldlog.eventstore.errors import InvalidArgument
 
 _SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations: a database has an index for these."""

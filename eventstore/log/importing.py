@@ -15,17 +15,17 @@ from typing import Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
-from eventstore.codec import Encoded, encode
-from eventstore.codec_json import size_of
-from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.events import Event, Redaction
-from eventstore.log.after_receipts import ids_moved
-from eventstore.log.database import Database
-from eventstore.log.idempotency import source_key
-from eventstore.log.past import Link
-from eventstore.log.reading import find_again
-from eventstore.log.redacted import can_be_redacted, without_content
-from eventstore.log.row import (
+from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
+from foldlog.eventstore.events import Event, Redaction
+from foldlog.eventstore.log.after_receipts import ids_moved
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.idempotency import source_key
+from foldlog.eventstore.log.past import Link
+from foldlog.eventstore.log.reading import find_again
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.row import (
     beginning_with_an_event,
     chained,
     from_microseconds,
@@ -34,11 +34,11 @@ from eventstore.log.row import (
     numbered,
     stored_event_of,
 )
-from eventstore.log.staging import REST_S, delete_rows, discard_staged, staged
-from eventstore.log.writing import WriteTransaction, begin_new
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import RecorderError, is_damage
-from eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.log.staging import REST_S, delete_rows, discard_staged, staged
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.types import Conversation, Row
 
 __all__ = ["CHUNK", "StagedWriter", "chunked", "ingest", "stored_rows"]
 

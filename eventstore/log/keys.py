@@ -18,8 +18,8 @@ from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from eventstore.errors import KeyUnavailable, install_command
-from eventstore.log.row import NotAsWritten
+from foldlog.eventstore.errors import KeyUnavailable, install_command
+from foldlog.eventstore.log.row import NotAsWritten
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 from weakref import ref
 
-from eventstore.log.seal import RowCodec
-from eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.recorders.types import Conversation, Row
 
 _KNOWN_MAX: Final = 10_000
 

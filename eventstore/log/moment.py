@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from eventstore.log.database import Database, start_after
-from eventstore.log.reading import ReadTransaction, find_existing
-from eventstore.log.results import ConversationRow
-from eventstore.recorders.base import Reader
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.log.database import Database, start_after
+from foldlog.eventstore.log.reading import ReadTransaction, find_existing
+from foldlog.eventstore.log.results import ConversationRow
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 

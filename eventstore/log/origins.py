@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from eventstore.arguments import text
-from eventstore.codec import Encoded
-from eventstore.events import Event
-from eventstore.log.database import translated
-from eventstore.log.idempotency import INDEXED, source_key
-from eventstore.log.reading import HasDatabase, ReadTransaction, find_begun
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import RecalledKey
+from foldlog.eventstore.arguments import text
+from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.log.idempotency import INDEXED, source_key
+from foldlog.eventstore.log.reading import HasDatabase, ReadTransaction, find_begun
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import RecalledKey
 
 _CHUNK = 500
 """The number of events that one transaction indexes, of a conversation that existed before its index."""

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from eventstore.errors import CorruptEvent, StoreUnusable
-from eventstore.events import Event
-from eventstore.log.database import Database
-from eventstore.log.reading import ReadTransaction, find_again, read_existing
-from eventstore.recorders.base import Reader
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.errors import CorruptEvent, StoreUnusable
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.reading import ReadTransaction, find_again, read_existing
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 

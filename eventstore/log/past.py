@@ -12,16 +12,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eventstore.errors import CorruptEvent
-from eventstore.log.keys import DataKey
-from eventstore.log.row import NotAsWritten, border, seed
-from eventstore.log.seal import RowCodec
-from eventstore.recorders import changes
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import Ancestor, Conversation
+from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.log.keys import DataKey
+from foldlog.eventstore.log.row import NotAsWritten, border, seed
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.recorders import changes
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import Ancestor, Conversation
 
 if TYPE_CHECKING:
-    from eventstore.log.database import Database
+    from foldlog.eventstore.log.database import Database
 
 _PLAIN: Final = b"\0"
 _ENCRYPTED: Final = b"\1"

@@ -9,17 +9,17 @@ from itertools import islice, repeat
 from operator import attrgetter, sub
 from typing import NamedTuple, Protocol, TypeVar
 
-from eventstore.arguments import whole
-from eventstore.errors import ConversationNotFound, CorruptEvent
-from eventstore.events import DocumentChanges, Event
-from eventstore.log.database import NOBODYS, Database, start_after, translated
-from eventstore.log.idempotency import hidden_key
-from eventstore.log.past import Segment, past_of, within
-from eventstore.log.results import Border
-from eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
-from eventstore.log.seal import RowCodec, any_damaged, joined
-from eventstore.recorders.base import Only, Reader
-from eventstore.recorders.types import Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
+from foldlog.eventstore.events import DocumentChanges, Event
+from foldlog.eventstore.log.database import NOBODYS, Database, start_after, translated
+from foldlog.eventstore.log.idempotency import hidden_key
+from foldlog.eventstore.log.past import Segment, past_of, within
+from foldlog.eventstore.log.results import Border
+from foldlog.eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
+from foldlog.eventstore.log.seal import RowCodec, any_damaged, joined
+from foldlog.eventstore.recorders.base import Only, Reader
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row
 
 __all__ = [
     "HasDatabase",

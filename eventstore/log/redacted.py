@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
     Annotation,

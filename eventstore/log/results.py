@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from eventstore.events import Event
-from eventstore.log.row import from_microseconds
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.recorders.types import Conversation
 
 __all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
 

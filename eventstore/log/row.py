@@ -36,12 +36,12 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from eventstore import codec
-from eventstore.arguments import YEAR_10000, moment
-from eventstore.codec import Encoded, encode_ours
-from eventstore.errors import ConversationErased, CorruptEvent
-from eventstore.events import Erased, Event, UnknownEvent
-from eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Row
+from foldlog.eventstore import codec
+from foldlog.eventstore.arguments import YEAR_10000, moment
+from foldlog.eventstore.codec import Encoded, encode_ours
+from foldlog.eventstore.errors import ConversationErased, CorruptEvent
+from foldlog.eventstore.events import Erased, Event, UnknownEvent
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Row
 
 try:
     from isal.isal_zlib import crc32  # an eighth of the time for 2 KB

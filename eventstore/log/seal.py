@@ -2,7 +2,8 @@
 
 The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with AES-256-GCM under the
 conversation's data key, bound to every other column of the row, so that none of them can be changed without the key.
-Plus 16: bytes stand beside the body (``eventstore.codec_json``), each of them compressed and encrypted separately.
+Plus 16: bytes stand beside the body (``foldlog.eventstore.codec_json``), each of them compressed and encrypted
+separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
 """
@@ -18,10 +19,10 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args, overload
 
-from eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
-from eventstore.errors import InvalidOption, install_command
-from eventstore.log.keys import DataKey, KeyRing
-from eventstore.log.row import (
+from foldlog.eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
+from foldlog.eventstore.errors import InvalidOption, install_command
+from foldlog.eventstore.log.keys import DataKey, KeyRing
+from foldlog.eventstore.log.row import (
     COMMITMENT_BYTES,
     PLAIN,
     SALT_BYTES,
@@ -32,7 +33,7 @@ from eventstore.log.row import (
     unsound,
     with_checksums,
 )
-from eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
 
 if TYPE_CHECKING:
     import zstandard

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
-from eventstore.log.database import Database
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.base import Reader, Recorder, Transaction
-from eventstore.recorders.errors import IntegrityError
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.errors import IntegrityError
 
 __all__ = ["REST_S", "delete_rows", "discard_staged", "staged", "staged_keys"]
 

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Protocol, TypeVar
 
-from eventstore.codec import Encoded
-from eventstore.codec_json import Body
-from eventstore.errors import InvalidArgument, KeyUnavailable
-from eventstore.events import Event
-from eventstore.log.database import Database, encrypted, translated
-from eventstore.log.idempotency import hidden_key
-from eventstore.log.keys import SET_A_KEY
-from eventstore.log.known import Known
-from eventstore.log.past import Link, encode_past, past_under
-from eventstore.log.reading import HasDatabase, ReadTransaction, find_existing
-from eventstore.log.row import chained, new_salt
-from eventstore.log.seal import RowCodec, mark_of
-from eventstore.recorders import changes
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
+from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec_json import Body
+from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.log.database import Database, encrypted, translated
+from foldlog.eventstore.log.idempotency import hidden_key
+from foldlog.eventstore.log.keys import SET_A_KEY
+from foldlog.eventstore.log.known import Known
+from foldlog.eventstore.log.past import Link, encode_past, past_under
+from foldlog.eventstore.log.reading import HasDatabase, ReadTransaction, find_existing
+from foldlog.eventstore.log.row import chained, new_salt
+from foldlog.eventstore.log.seal import RowCodec, mark_of
+from foldlog.eventstore.recorders import changes
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
 
 __all__ = [
     "InlineProjection",

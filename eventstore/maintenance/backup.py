@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.errors import InvalidOption, StoreUnavailable
-from eventstore.log.database import Database, translated
-from eventstore.log.staging import delete_rows
-from eventstore.maintenance.damage import staged_conversations
-from eventstore.maintenance.new_file import new_beside, sync
-from eventstore.maintenance.verify import Verdict, verdicts
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.errors import StillRead
-from eventstore.store import Store
+from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
+from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.staging import delete_rows
+from foldlog.eventstore.maintenance.damage import staged_conversations
+from foldlog.eventstore.maintenance.new_file import new_beside, sync
+from foldlog.eventstore.maintenance.verify import Verdict, verdicts
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.errors import StillRead
+from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and

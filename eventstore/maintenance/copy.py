@@ -11,18 +11,26 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged
-from eventstore.log.database import Database, paged, start_after
-from eventstore.log.generation import tombstones_before
-from eventstore.log.importing import CHUNK as CHUNK
-from eventstore.log.importing import StagedWriter, chunked, stored_rows
-from eventstore.log.past import Link, follows, links_of
-from eventstore.log.reading import ReadTransaction, find_again
-from eventstore.log.row import PLAIN, checksum_seed, from_microseconds, is_redacted, link_of, not_erased, with_checksums
-from eventstore.log.seal import RowCodec
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
+from foldlog.eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged
+from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.log.generation import tombstones_before
+from foldlog.eventstore.log.importing import CHUNK as CHUNK
+from foldlog.eventstore.log.importing import StagedWriter, chunked, stored_rows
+from foldlog.eventstore.log.past import Link, follows, links_of
+from foldlog.eventstore.log.reading import ReadTransaction, find_again
+from foldlog.eventstore.log.row import (
+    PLAIN,
+    checksum_seed,
+    from_microseconds,
+    is_redacted,
+    link_of,
+    not_erased,
+    with_checksums,
+)
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
 
 _name = itemgetter(0)
 

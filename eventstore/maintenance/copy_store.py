@@ -13,12 +13,12 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore.arguments import whole
-from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.log.database import Database, paged, translated
-from eventstore.maintenance.copy import CHUNK, copy_conversation
-from eventstore.recorders.types import Conversation
-from eventstore.store import Store
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
+from foldlog.eventstore.log.database import Database, paged, translated
+from foldlog.eventstore.maintenance.copy import CHUNK, copy_conversation
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.store import Store
 
 _JOBS_MAX = 64
 """The most conversations that may be copied at the same time."""

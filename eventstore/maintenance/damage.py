@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.errors import EventStoreError, StoreUnusable
-from eventstore.log.database import start_after, translated
-from eventstore.log.results import ConversationRow
-from eventstore.recorders.base import Reader, Recorder
-from eventstore.recorders.errors import RecorderError, is_damage
-from eventstore.recorders.types import Conversation, Row
-from eventstore.store import Store
+from foldlog.eventstore.errors import EventStoreError, StoreUnusable
+from foldlog.eventstore.log.database import start_after, translated
+from foldlog.eventstore.log.results import ConversationRow
+from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
 _LIST_ENDS = "the list of conversations cannot be read to its end"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from eventstore.errors import CorruptEvent
-from eventstore.log.database import Database
-from eventstore.log.past import links_of
-from eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
-from eventstore.log.staging import REST_S
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.base import Transaction
+from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.past import links_of
+from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
+from foldlog.eventstore.log.staging import REST_S
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Transaction
 
 _CHUNK = 1_000
 _PROJECTIONS_MAX = 1_000

@@ -11,22 +11,22 @@ from functools import partial
 from operator import attrgetter
 from uuid import uuid4
 
-from eventstore.arguments import reason_text, text
-from eventstore.errors import (
+from foldlog.eventstore.arguments import reason_text, text
+from foldlog.eventstore.errors import (
     ConversationHasForks,
     ConversationNotFound,
     EventStoreError,
     VersionConflict,
 )
-from eventstore.log import origins
-from eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
-from eventstore.log.results import ConversationRow, listed
-from eventstore.log.staging import delete_rows, discard_staged
-from eventstore.maintenance.detach import detach
-from eventstore.recorders.base import Reader, Recorder, Transaction
-from eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
-from eventstore.recorders.types import Conversation, Erasure
-from eventstore.store import Store
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
+from foldlog.eventstore.log.results import ConversationRow, listed
+from foldlog.eventstore.log.staging import delete_rows, discard_staged
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
+from foldlog.eventstore.recorders.types import Conversation, Erasure
+from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
 

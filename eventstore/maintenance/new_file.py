@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from eventstore.log.database import translated
-from eventstore.recorders.sqlite.store_file import check_not_moved
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 
 _NAME_MAX = 100
 """A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""

@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
-from eventstore.arguments import reason_text, text, whole
-from eventstore.codec import encode_ours
-from eventstore.codec_json import size_of
-from eventstore.documents.values import newest_value
-from eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
-from eventstore.events import (
+from foldlog.eventstore.arguments import reason_text, text, whole
+from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
+from foldlog.eventstore.events import (
     ATTRIBUTES,
     CondensationAction,
     DocumentChanges,
@@ -28,17 +28,25 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.log.attributes import list_again
-from eventstore.log.database import Database, behind, paged, translated
-from eventstore.log.idempotency import INDEXED, source_key
-from eventstore.log.reading import ReadTransaction, find_existing
-from eventstore.log.redacted import can_be_redacted, without_content
-from eventstore.log.row import PLAIN, checksum, checksum_seed, commitment_of, from_microseconds, sound, stored_event_of
-from eventstore.log.writing import WriteTransaction
-from eventstore.maintenance.erase import living_forks, purge
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import Conversation, Place, RecalledKey, Row
-from eventstore.store import Store
+from foldlog.eventstore.log.attributes import list_again
+from foldlog.eventstore.log.database import Database, behind, paged, translated
+from foldlog.eventstore.log.idempotency import INDEXED, source_key
+from foldlog.eventstore.log.reading import ReadTransaction, find_existing
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.row import (
+    PLAIN,
+    checksum,
+    checksum_seed,
+    commitment_of,
+    from_microseconds,
+    sound,
+    stored_event_of,
+)
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.erase import living_forks, purge
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
+from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
 _PATIENCE_S = 60.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventstore import codec
-from eventstore.events import Redaction
-from eventstore.log.redacted import can_be_redacted, without_content
-from eventstore.log.row import is_redacted
-from eventstore.recorders.types import HEAD_BYTES, Row
+from foldlog.eventstore import codec
+from foldlog.eventstore.events import Redaction
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.row import is_redacted
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Row
 
 KIND = "redaction"
 """The stored kind of a receipt."""

@@ -16,21 +16,21 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore.codec_json import size_of
-from eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
-from eventstore.log.database import Database, encrypted, paged, start_after, translated
-from eventstore.log.keys import DataKey
-from eventstore.log.past import decode_past, past_under
-from eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
-from eventstore.log.staging import REST_S, staged_keys
-from eventstore.maintenance.damage import staged_conversations
-from eventstore.maintenance.erase import purge, unfinished
-from eventstore.maintenance.row_checks import HashChain, salt_of, start_of
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.changes import NewForm, NewKey, NewMark, NewRecords, RememberedKey
-from eventstore.recorders.errors import KeyReplaced, RecorderError, is_damage
-from eventstore.recorders.types import Conversation, Row
-from eventstore.store import Store
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.log.database import Database, encrypted, paged, start_after, translated
+from foldlog.eventstore.log.keys import DataKey
+from foldlog.eventstore.log.past import decode_past, past_under
+from foldlog.eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
+from foldlog.eventstore.log.staging import REST_S, staged_keys
+from foldlog.eventstore.maintenance.damage import staged_conversations
+from foldlog.eventstore.maintenance.erase import purge, unfinished
+from foldlog.eventstore.maintenance.row_checks import HashChain, salt_of, start_of
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewMark, NewRecords, RememberedKey
+from foldlog.eventstore.recorders.errors import KeyReplaced, RecorderError, is_damage
+from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.store import Store
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20

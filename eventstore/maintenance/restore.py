@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
-from eventstore.log.database import Database, paged, start_after, translated
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance.new_file import sync
-from eventstore.maintenance.verify import verdicts
-from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
-from eventstore.recorders.types import Conversation
+from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.log.database import Database, paged, start_after, translated
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.new_file import sync
+from foldlog.eventstore.maintenance.verify import verdicts
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
+from foldlog.eventstore.recorders.types import Conversation
 
 _PAGE = 1_000
 

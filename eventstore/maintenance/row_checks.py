@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.log.database import Database
-from eventstore.log.past import Link, follows
-from eventstore.log.row import Chain, border, link_of, sound_rows
-from eventstore.log.seal import DAMAGED, Limit, RowCodec
-from eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
-from eventstore.maintenance.redaction_receipts import KIND, Receipts
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.past import Link, follows
+from foldlog.eventstore.log.row import Chain, border, link_of, sound_rows
+from foldlog.eventstore.log.seal import DAMAGED, Limit, RowCodec
+from foldlog.eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
+from foldlog.eventstore.maintenance.redaction_receipts import KIND, Receipts
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.types import Conversation, Row
 
 _PAGE = 1_000
 MISSING = ("it is missing", "they are missing")

@@ -15,22 +15,22 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from eventstore.arguments import YEAR_10000
-from eventstore.codec import encode
-from eventstore.errors import EventStoreError
-from eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
-from eventstore.log.database import Database, translated
-from eventstore.log.importing import chunked
-from eventstore.log.past import Link, Segment, follows, links_of, past_of
-from eventstore.log.row import PLAIN, link_of, new_salt
-from eventstore.log.seal import RowCodec
-from eventstore.log.writing import check_plain
-from eventstore.maintenance.copy import CopiedConversation, CopyTarget, copy_conversation, remembered_keys
-from eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
-from eventstore.maintenance.row_checks import VerifyFinding, salt_of
-from eventstore.maintenance.verify import verdicts
-from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
-from eventstore.store import Store
+from foldlog.eventstore.arguments import YEAR_10000
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.errors import EventStoreError
+from foldlog.eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
+from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.importing import chunked
+from foldlog.eventstore.log.past import Link, Segment, follows, links_of, past_of
+from foldlog.eventstore.log.row import PLAIN, link_of, new_salt
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.writing import check_plain
+from foldlog.eventstore.maintenance.copy import CopiedConversation, CopyTarget, copy_conversation, remembered_keys
+from foldlog.eventstore.maintenance.damage import Unlisted, Unreadable, readable_conversations, readable_rows
+from foldlog.eventstore.maintenance.row_checks import VerifyFinding, salt_of
+from foldlog.eventstore.maintenance.verify import verdicts
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
+from foldlog.eventstore.store import Store
 
 _LOST_MAX = 1_000_000
 """The largest number of consecutive lost events that are replaced. More cannot have been lost: an id is damaged."""

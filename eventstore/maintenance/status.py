@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from eventstore.arguments import whole
-from eventstore.errors import InvalidOption
-from eventstore.log.database import translated
-from eventstore.recorders.errors import IntegrityError
-from eventstore.recorders.server import Status
-from eventstore.store import Store
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.errors import InvalidOption
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.recorders.errors import IntegrityError
+from foldlog.eventstore.recorders.server import Status
+from foldlog.eventstore.store import Store
 
 
 def follower_status(store: Store) -> Status:

@@ -11,21 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import NamedTuple
 
-from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
-from eventstore.log.database import Database, paged, start_after, translated
-from eventstore.log.generation import tombstones_before
-from eventstore.log.past import Link, Segment, decode_past, past_of
-from eventstore.log.row import PLAIN, NotAsWritten, is_redacted
-from eventstore.log.seal import RowCodec
-from eventstore.log.staging import staged_keys
-from eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
-from eventstore.maintenance.redaction_receipts import KIND, Receipts
-from eventstore.maintenance.row_checks import MISSING, Pass, of_all, salt_of, start_of
-from eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
-from eventstore.recorders.base import Reader
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Conversation, Erasure, RecalledKey
-from eventstore.store import Store
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+from foldlog.eventstore.log.database import Database, paged, start_after, translated
+from foldlog.eventstore.log.generation import tombstones_before
+from foldlog.eventstore.log.past import Link, Segment, decode_past, past_of
+from foldlog.eventstore.log.row import PLAIN, NotAsWritten, is_redacted
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
+from foldlog.eventstore.maintenance.redaction_receipts import KIND, Receipts
+from foldlog.eventstore.maintenance.row_checks import MISSING, Pass, of_all, salt_of, start_of
+from foldlog.eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.types import Conversation, Erasure, RecalledKey
+from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from eventstore.codec_json import Attachment, Body
-from eventstore.recorders.types import Row
+from foldlog.eventstore.codec_json import Attachment, Body
+from foldlog.eventstore.recorders.types import Row
 
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""

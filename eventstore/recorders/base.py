@@ -3,7 +3,7 @@
 The store on top of it gives density, expected versions, rules, the hash chain and the registry. A recorder knows rows
 and transactions, and nothing of events. Every recorder passes the suite in ``tests/conformance/test_recorders.py``.
 
-Recorders raise the errors of ``eventstore.recorders.errors``, with the driver's error as cause.
+Recorders raise the errors of ``foldlog.eventstore.recorders.errors``, with the driver's error as cause.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Literal, Protocol, TypeVar
 
-from eventstore.recorders.changes import Change
-from eventstore.recorders.outcome import Outcome
-from eventstore.recorders.server import Status
-from eventstore.recorders.types import (
+from foldlog.eventstore.recorders.changes import Change
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.server import Status
+from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
     ListedConversation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.recorders.types import Erasure, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import Erasure, RecalledKey, Record, Row
 
 
 class NewKey(NamedTuple):

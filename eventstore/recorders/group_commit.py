@@ -21,9 +21,9 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
 
-from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
-from eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from foldlog.eventstore.recorders.outcome import Outcome
 
 T = TypeVar("T")
 

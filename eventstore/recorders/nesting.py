@@ -19,7 +19,7 @@ import os
 from threading import get_ident
 from typing import Final
 
-from eventstore.recorders.errors import InterfaceError
+from foldlog.eventstore.recorders.errors import InterfaceError
 
 Mark = tuple[int, str]
 """The mark of a thread that writes to a database. Two recorders on one database have the same mark in a thread."""

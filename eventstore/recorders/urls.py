@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
-from eventstore.errors import InvalidOption
+from foldlog.eventstore.errors import InvalidOption
 
 MEMORY = "memory:"
 _EXAMPLES = (

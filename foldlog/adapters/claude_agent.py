@@ -26,9 +26,16 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict, beginning_with
 from foldlog.adapters.without_sdk.names import quoted, unquoted
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    Event,
+    VersionConflict,
+    beginning_with,
+)
 from foldlog.formats import Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse_object
 from foldlog.history import History

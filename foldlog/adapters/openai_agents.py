@@ -24,14 +24,14 @@ from agents import SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 from msgspec import structs
 
-from condensers import Condensation
-from eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
 from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog.condensers import Condensation
+from foldlog.eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
 from foldlog.formats import Decoder, Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse_object
 from foldlog.histories import Histories
 from foldlog.history import History
-from projections import View, well_formed
+from foldlog.projections import View, well_formed
 
 _FORMAT = "openai-responses"
 

@@ -28,7 +28,8 @@ from openhands.sdk.io import FileStore
 from openhands.sdk.llm import LLM, TextContent
 from pydantic import Field, field_validator
 
-from condensers import (
+from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories
+from foldlog.condensers import (
     ESTIMATE,
     Condensation,
     Condenser,
@@ -37,11 +38,10 @@ from condensers import (
     default_condenser,
     is_masked,
 )
-from eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
-from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories
+from foldlog.eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
 from foldlog.formats import decode
 from foldlog.formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
-from projections import View
+from foldlog.projections import View
 
 _log = logging.getLogger("foldlog")
 _EVENTS, _STATE = "events", "base_state.json"

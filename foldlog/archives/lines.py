@@ -12,14 +12,14 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 import msgspec
 from msgspec import Meta
 
-from eventstore import CorruptEvent, EventStoreError, codec, is_structural
-from eventstore.arguments import YEAR_10000
-from eventstore.codec_json import Body, attachment_of, attachments_of
-from eventstore.log.past import Link
-from eventstore.log.row import PLAIN, is_redacted
-from eventstore.maintenance.copy import CopiedConversation
-from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed
+from foldlog.eventstore import CorruptEvent, EventStoreError, codec, is_structural
+from foldlog.eventstore.arguments import YEAR_10000
+from foldlog.eventstore.codec_json import Body, attachment_of, attachments_of
+from foldlog.eventstore.log.past import Link
+from foldlog.eventstore.log.row import PLAIN, is_redacted
+from foldlog.eventstore.maintenance.copy import CopiedConversation
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 
 VERSION = 1
 """The version of the format. A reader refuses later ones."""

@@ -7,21 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventstore import (
-    ConversationErased,
-    CorruptEvent,
-    EventStoreError,
-    HistoryDiverged,
-    InvalidArgument,
-    InvalidEvent,
-    Store,
-    VersionConflict,
-    from_microseconds,
-    translated,
-)
-from eventstore.log.importing import chunked
-from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, copy_tombstone
-from eventstore.recorders.types import Row
 from foldlog.archives.compression import AGAIN, NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
     VERSION,
@@ -35,6 +20,21 @@ from foldlog.archives.lines import (
     row_of,
 )
 from foldlog.archives.writing import Problem
+from foldlog.eventstore import (
+    ConversationErased,
+    CorruptEvent,
+    EventStoreError,
+    HistoryDiverged,
+    InvalidArgument,
+    InvalidEvent,
+    Store,
+    VersionConflict,
+    from_microseconds,
+    translated,
+)
+from foldlog.eventstore.log.importing import chunked
+from foldlog.eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, copy_tombstone
+from foldlog.eventstore.recorders.types import Row
 
 _BEGINNING = b'{"foldlog_archive":'
 _BESIDE_THE_BODY = 4_096

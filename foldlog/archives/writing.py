@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import ConversationErased, CorruptEvent, Store, translated
-from eventstore.maintenance.copy import CopiedConversation, read_for_copy, tombstones
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
+from foldlog.eventstore import ConversationErased, CorruptEvent, Store, translated
+from foldlog.eventstore.maintenance.copy import CopiedConversation, read_for_copy, tombstones
 from foldlog.whole_file import whole_file
 
 

@@ -13,7 +13,7 @@ from foldlog.cli.outcome import Refused
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from condensers import LLM, AgentModel, Condenser
+    from foldlog.condensers import LLM, AgentModel, Condenser
 
 _TOKENIZER = "gpt-4o"
 _SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
@@ -56,7 +56,7 @@ def counting_model(name: str | None, limit: int | None) -> tuple[LLM | None, int
     """
     if name is None:
         return None, limit
-    from condensers import TokensUnknown
+    from foldlog.condensers import TokensUnknown
 
     model = _named(name)
     try:
@@ -69,7 +69,7 @@ def counting_model(name: str | None, limit: int | None) -> tuple[LLM | None, int
 
 
 def _named(name: str) -> LLM:
-    from condensers import LLM, LLMConfig
+    from foldlog.condensers import LLM, LLMConfig
 
     if not name:
         raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
@@ -83,7 +83,7 @@ def agent_model(name: str | None) -> LLM | None:
     """
     if name is None and importlib.util.find_spec("litellm") is None:
         return None
-    from condensers import LLM, LLMConfig
+    from foldlog.condensers import LLM, LLMConfig
 
     class Tokenizer(LLM):
         """A model without a name that only counts tokens: so a strategy that counts events where no limit is known does
@@ -103,7 +103,7 @@ def agent_model(name: str | None) -> LLM | None:
 
 def _say_if_unknown(model: LLM) -> None:
     """Tell of a name that litellm does not know, such as a mistyped one, or a model of this machine."""
-    from condensers import TokensUnknown
+    from foldlog.condensers import TokensUnknown
 
     if model.is_known:
         return
@@ -129,7 +129,7 @@ def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) 
     Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and ``agent`` names none: a model
     that only counts is never asked.
     """
-    from condensers import InvalidCondenser, load_condenser
+    from foldlog.condensers import InvalidCondenser, load_condenser
 
     condenser = load_condenser(path)
     try:

@@ -241,7 +241,7 @@ def _drop_stdout() -> None:
 
 
 def _explained(error: Exception) -> str:
-    from eventstore import ConversationErased, EventStoreError
+    from foldlog.eventstore import ConversationErased, EventStoreError
 
     if isinstance(error, ConversationErased):
         return error.problem

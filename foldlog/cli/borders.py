@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eventstore import Border, Store
 from foldlog.cli import terminal
 from foldlog.cli.stores import listed
+from foldlog.eventstore import Border, Store
 from foldlog.words.gist import count
 
 

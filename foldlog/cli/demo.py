@@ -14,8 +14,15 @@ import typer
 from msgspec.structs import replace
 from rich.text import Text
 
-from condensers import Condensation
-from eventstore import (
+from foldlog.cli import terminal
+from foldlog.cli.hints import command, use_store
+from foldlog.cli.histories.import_ import import_sources
+from foldlog.cli.options import AsJson
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_or_create
+from foldlog.cli.tables import Column, print_rows
+from foldlog.condensers import Condensation
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -27,20 +34,13 @@ from eventstore import (
     is_structural,
     without_password,
 )
-from foldlog.cli import terminal
-from foldlog.cli.hints import command, use_store
-from foldlog.cli.histories.import_ import import_sources
-from foldlog.cli.options import AsJson
-from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import open_or_create
-from foldlog.cli.tables import Column, print_rows
 from foldlog.formats import open_sources
 from foldlog.histories import Histories
 from foldlog.history import History
 from foldlog.kinds import label
+from foldlog.projections import Why
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because, requests_before
-from projections import Why
 
 SAMPLE = Path(__file__).parent.parent / "sample" / "tidewatch.jsonl"
 _IMPORTED = "tidewatch"

@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from eventstore import Content, Event, events, said
 from foldlog.cli import terminal
 from foldlog.cli.moments import event_moment, moment_words
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words
+from foldlog.eventstore import Content, Event, events, said
 from foldlog.kinds import label
 from foldlog.words.gist import parsed
 

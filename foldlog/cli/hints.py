@@ -26,7 +26,7 @@ def use_store(db: str | None) -> str | None:
 
 def store_name(db: str) -> str:
     """Return a store as messages name it: without a password, and the default store by its file."""
-    from eventstore import without_password
+    from foldlog.eventstore import without_password
 
     return "foldlog.db" if db == DEFAULT_DB else without_password(db)
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from eventstore import CondensationAction, CondensationSummary, Event, Origin
 from foldlog.cli.outcome import Refused
+from foldlog.eventstore import CondensationAction, CondensationSummary, Event, Origin
 from foldlog.words.safe_text import printable
 from foldlog.words.times import time_text
 

@@ -12,8 +12,8 @@ from foldlog.cli.hints import use_store
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the id of a conversation in a shell. Return nothing if the store cannot be opened."""
-    from eventstore import EventStoreError
     from foldlog.cli.stores import ids_from, open_existing
+    from foldlog.eventstore import EventStoreError
 
     try:
         with open_existing(str(ctx.params.get("db") or DEFAULT_DB)) as store:

@@ -19,6 +19,6 @@ class Refused(Exception):
 
 def is_of_damage(error: Exception) -> bool:
     """Return whether an error says that stored bytes cannot be read: then the rest of the work can go on."""
-    from eventstore import CorruptEvent, StoreUnusable
+    from foldlog.eventstore import CorruptEvent, StoreUnusable
 
     return isinstance(error, CorruptEvent) or (isinstance(error, StoreUnusable) and error.is_damage)

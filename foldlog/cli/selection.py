@@ -8,9 +8,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from eventstore import Event
 from foldlog.cli.moments import given_moment
 from foldlog.cli.outcome import Refused
+from foldlog.eventstore import Event
 from foldlog.kinds import KINDS, WIDER, kind_words, label
 from foldlog.words.times import happened_at
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from pathlib import Path
 
-from eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
-from eventstore.maintenance import damage
-from eventstore.recorders.urls import absolute_hint, parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.outcome import Refused
+from foldlog.eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
+from foldlog.eventstore.maintenance import damage
+from foldlog.eventstore.recorders.urls import absolute_hint, parse
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
@@ -39,8 +39,8 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     again, unless nothing was refused and it ``may_be_empty``. For commands that add conversations; hints name this
     store.
     """
-    from eventstore.recorders.errors import RecorderError
-    from eventstore.recorders.sqlite.replacing import remove_empty
+    from foldlog.eventstore.recorders.errors import RecorderError
+    from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
 
     use_store(db)
     location = parse(as_url(db))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable
 
-from eventstore import Action
+from foldlog.eventstore import Action
 from foldlog.formats.format import Past
 from foldlog.formats.recent import Recent
 

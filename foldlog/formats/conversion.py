@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from eventstore import Event, InvalidEvent, Observation
+from foldlog.eventstore import Event, InvalidEvent, Observation
 from foldlog.formats.format import Options, RecordDecoder, new_decoder
 from foldlog.formats.live import Encoder
 from foldlog.formats.record import ImportFinding, NotAnEvent

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from eventstore import ATTRIBUTES, DocumentChanges, Event, EventStoreError, Redaction, Retraction
+from foldlog.eventstore import ATTRIBUTES, DocumentChanges, Event, EventStoreError, Redaction, Retraction
 
 if TYPE_CHECKING:
-    from projections import View
+    from foldlog.projections import View
 
 _LEFT_OUT: Final[Mapping[type, str]] = {Retraction: "retraction", Redaction: "redaction receipt"}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from eventstore import Event
+from foldlog.eventstore import Event
 from foldlog.formats.delta import Path, Shapes, apply, apply_what_fits, object_delta
 
 _SHAPES_MAX = 1_000

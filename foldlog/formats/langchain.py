@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import force_setattr, replace
 
-from eventstore import Event, EventStoreError, Message, Observation, is_structural
+from foldlog.eventstore import Event, EventStoreError, Message, Observation, is_structural
 from foldlog.formats.format import (
     Format,
     Options,
@@ -36,7 +36,7 @@ from foldlog.formats.format import (
 from foldlog.formats.registry import format_named
 
 if TYPE_CHECKING:
-    from projections import View
+    from foldlog.projections import View
 
 BEGINS = "begins"
 """The mark of the first event of a segment, in ``origin.rest``."""
@@ -108,7 +108,7 @@ def _with_url(part: dict[str, Any]) -> dict[str, Any]:
     url = image.get("url") if isinstance(image, dict) else image
     if not isinstance(url, bytes):
         return part
-    from projections.messages.content import data_url  # few histories have bytes
+    from foldlog.projections.messages.content import data_url  # few histories have bytes
 
     return {**part, "image_url": {**(image if isinstance(image, dict) else {}), "url": data_url(url)}}
 

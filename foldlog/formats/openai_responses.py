@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -43,7 +43,7 @@ from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, joined_text, rest_of
-from projections.messages.turns import arguments_of
+from foldlog.projections.messages.turns import arguments_of
 
 NAME = "openai-responses"
 

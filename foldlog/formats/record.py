@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from eventstore import Content, Event, EventStoreError, Origin
+from foldlog.eventstore import Content, Event, EventStoreError, Origin
 
 _encode = msgspec.json.Encoder().encode
 

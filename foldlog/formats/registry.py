@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from eventstore import EventStoreError, InvalidArgument
-from eventstore.arguments import text
+from foldlog.eventstore import EventStoreError, InvalidArgument
+from foldlog.eventstore.arguments import text
 from foldlog.formats.format import Format, UnusableFormat
 
 GROUP = "foldlog.formats"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eventstore import Event
+from foldlog.eventstore import Event
 from foldlog.formats.files import found
 from foldlog.formats.files.found import Found
 from foldlog.formats.files.readers import Located, RecordReader

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from eventstore import InvalidArgument
+from foldlog.eventstore import InvalidArgument
 from foldlog.formats.detection import format_of, recognize
 from foldlog.formats.files.found import Found, NotAHistory
 from foldlog.formats.files.histories import histories

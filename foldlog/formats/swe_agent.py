@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eventstore import Event, Observation, Source
+from foldlog.eventstore import Event, Observation, Source
 from foldlog.formats.format import Format, Options
 from foldlog.formats.openai_chat.dialect import SPEAKERS, Marks
 from foldlog.formats.openai_chat.reading import OpenAIChatDecoder

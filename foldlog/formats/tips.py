@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store, is_structural
+from foldlog.eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store, is_structural
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from condensers import CountedTokens, event_tokens, reports_of
-from eventstore import (
+from foldlog.condensers import CountedTokens, event_tokens, reports_of
+from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
     Border,
@@ -25,13 +25,13 @@ from eventstore import (
     summary_id,
 )
 from foldlog.kinds import KINDS, label
+from foldlog.projections import Lifetime, LifetimesFold, Span, summary_event
+from foldlog.projections.units import WaitingCalls
 from foldlog.reports.overview import title_in
 from foldlog.reports.savings import saving_of, total_of
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
 from foldlog.words.times import happened_at, local_time
-from projections import Lifetime, LifetimesFold, Span, summary_event
-from projections.units import WaitingCalls
 
 GIST = 160
 """The length in characters of the line for one event."""

@@ -11,15 +11,15 @@ from html import escape
 from pathlib import Path
 from typing import IO, Any
 
-from condensers import CountedTokens, CountsTokens
-from eventstore import Border, Logged, ReadTransaction, Retraction, Store
+from foldlog.condensers import CountedTokens, CountsTokens
+from foldlog.eventstore import Border, Logged, ReadTransaction, Retraction, Store
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document
+from foldlog.projections.retractions import target
 from foldlog.whole_file import whole_file
 from foldlog.words.gist import count
 from foldlog.words.safe_text import json_text, printable
-from projections.retractions import target
 
 _CHUNK_CHARACTERS = 256 * 1024
 """The number of characters of texts that are compressed together: a browser decompresses them when one of them is

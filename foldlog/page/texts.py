@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import Event
+from foldlog.eventstore import Event
 from foldlog.words.event_json import event_document
 
 LONG = 256

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlite_utils import Database
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     CondensationAction,
     ConversationRow,
@@ -30,12 +30,12 @@ from eventstore import (
     StoreUnusable,
     confirm,
 )
-from eventstore.codec import encode_ours
-from eventstore.maintenance import damage, erase
+from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.maintenance import damage, erase
+from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog.reports.unreadable import followed, logged
 from foldlog.words.texts import as_json, storable, text_of
-from projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
 _NAME = "audit database "

@@ -13,9 +13,9 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
-from eventstore import EventStoreError, Store
-from eventstore import lost_after as find_lost_after
-from eventstore.maintenance.new_file import new_beside, sync
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore import lost_after as find_lost_after
+from foldlog.eventstore.maintenance.new_file import new_beside, sync
 from foldlog.reports.unreadable import followed, logged
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {

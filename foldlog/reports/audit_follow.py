@@ -12,8 +12,8 @@ from pathlib import Path
 
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import Erased, Recorded, Redaction, Store, confirm
-from eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
+from foldlog.eventstore import Erased, Recorded, Redaction, Store, confirm
+from foldlog.eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
 from foldlog.reports.audit_database import (
     Damaged,
     add_events,

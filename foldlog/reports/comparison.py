@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from condensers import Replay
+    from foldlog.condensers import Replay
 
 
 def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from condensers import event_tokens, view_tokens
-from eventstore import (
+from foldlog.condensers import event_tokens, view_tokens
+from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
     CondensationSummary,
@@ -20,9 +20,9 @@ from eventstore import (
     Store,
     newest_value,
 )
+from foldlog.projections import Views
 from foldlog.reports.savings import is_declined
 from foldlog.words.times import time_text
-from projections import Views
 
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""

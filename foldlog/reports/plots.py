@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventstore import EventStoreError, install_command
+from foldlog.eventstore import EventStoreError, install_command
 from foldlog.whole_file import whole_file
 
 if TYPE_CHECKING:
-    from condensers import Replay
+    from foldlog.condensers import Replay
     from foldlog.reports.stats import Stats
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
-from condensers import Usage, on_a_model, reports_of
-from eventstore import CondensationAction
+from foldlog.condensers import Usage, on_a_model, reports_of
+from foldlog.eventstore import CondensationAction
 
 
 class Saving(NamedTuple):

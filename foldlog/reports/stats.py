@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, TypeGuard, TypeVar, TypeVarTuple
 
-from condensers import event_tokens
-from eventstore import Action, CondensationAction, Event, EventStoreError, Logged, Observation, Store
+from foldlog.condensers import event_tokens
+from foldlog.eventstore import Action, CondensationAction, Event, EventStoreError, Logged, Observation, Store
 from foldlog.formats import Encoder, UnusableFormat
 from foldlog.kinds import label
+from foldlog.projections import LifetimesFold, Views
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.unreadable import sound
 from foldlog.reports.usage import ModelCall, calls_of_event, calls_of_records
 from foldlog.words.times import happened_at
-from projections import LifetimesFold, Views
 
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventstore import CorruptEvent, Logged, Recorded, Store
+from foldlog.eventstore import CorruptEvent, Logged, Recorded, Store
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:

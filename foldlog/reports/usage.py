@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from condensers import model_of, on_a_model, reports_of
-from eventstore import CondensationAction, Event
+from foldlog.condensers import model_of, on_a_model, reports_of
+from foldlog.eventstore import CondensationAction, Event
 from foldlog.words.times import time_in
 
 UNNAMED = "(not named)"

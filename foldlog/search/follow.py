@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import CorruptEvent, Recorded, Store
-from eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
+from foldlog.eventstore import CorruptEvent, Recorded, Store
+from foldlog.eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
 from foldlog.search.index import SearchIndex
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from eventstore import EventStoreError, StoreUnavailable
+from foldlog.eventstore import EventStoreError, StoreUnavailable
 
 MARK_START, MARK_END = "\x02", "\x03"
 """The marks around the found words in a snippet, until the snippet is read."""
@@ -161,7 +161,7 @@ def terms_of(words: str) -> tuple[Term, ...]:
 
 def hit_of(row: Sequence[Any]) -> Hit:
     """Return the hit for a row: ``IndexedText`` without its position, with marks in the text, and the score."""
-    from eventstore import from_microseconds
+    from foldlog.eventstore import from_microseconds
 
     conversation, event_id, kind, at, recorded_at, text, score = row
     happened_at = None if at is None else from_microseconds(at)

@@ -9,8 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
-from eventstore import CorruptEvent, Erased, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store, lost_after
-from eventstore.arguments import text, to_microseconds, whole
+from foldlog.eventstore import (
+    CorruptEvent,
+    Erased,
+    InvalidArgument,
+    KeyUnavailable,
+    Recorded,
+    Redaction,
+    Store,
+    lost_after,
+)
+from foldlog.eventstore.arguments import text, to_microseconds, whole
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
 from foldlog.search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of

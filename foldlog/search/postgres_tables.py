@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from eventstore import StoreUnavailable
-from eventstore.recorders.postgres.setup import command_of_owner
+from foldlog.eventstore import StoreUnavailable
+from foldlog.eventstore.recorders.postgres.setup import command_of_owner
 from foldlog.search.hits import (
     Hit,
     IndexedText,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from eventstore import StoreUnavailable
+from foldlog.eventstore import StoreUnavailable
 from foldlog.search.hits import (
     MARK_END,
     MARK_START,

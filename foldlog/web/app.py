@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from condensers import CountsTokens
-from eventstore import (
+from foldlog.condensers import CountsTokens
+from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
     CorruptEvent,

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from condensers import CountedTokens, CountsTokens, event_tokens
-from eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
+from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
+from foldlog.eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
+from foldlog.projections import Views
 from foldlog.reports.overview import overview_of
 from foldlog.reports.savings import Saving, is_declined, saving_of, total_of
 from foldlog.words.reasons import because
-from projections import Views
 
 LIMIT_MAX = 10_000
 """Conversations in one answer."""

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from condensers import CountsTokens
-from eventstore import Store
+from foldlog.condensers import CountsTokens
+from foldlog.eventstore import Store
 from foldlog.page.document import PageFold
 from foldlog.page.report import new_fold
 from foldlog.page.texts import text_document

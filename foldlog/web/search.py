@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from eventstore import Store
+from foldlog.eventstore import Store
 from foldlog.search import SearchIndex
 
 _LIMIT_MAX = 1_000

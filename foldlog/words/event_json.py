@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore import Event, UnknownEvent
+from foldlog.eventstore import Event, UnknownEvent
 
 
 def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:

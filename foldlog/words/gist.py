@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore import CondensationAction, Event, events, said
+from foldlog.eventstore import CondensationAction, Event, events, said
+from foldlog.projections.intervals import normalize
+from foldlog.projections.messages.content import words_of
 from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
-from projections.intervals import normalize
-from projections.messages.content import words_of
 
 UNLIMITED = sys.maxsize
 """The length of a line that is never cut."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventstore import CondensationAction, CondensationRequest, Event, Store
+from foldlog.eventstore import CondensationAction, CondensationRequest, Event, Store
 from foldlog.words.safe_text import printable
 
 _ASKED = "asked for"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from eventstore import Event
+from foldlog.eventstore import Event
 from foldlog.kinds import label
+from foldlog.projections import Difference, View, Why
 from foldlog.words.gist import gist
 from foldlog.words.safe_text import printable
-from projections import Difference, View, Why
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventstore import Content, Event, events, said
+from foldlog.eventstore import Content, Event, events, said
 
 
 def text_of(event: Event) -> str:

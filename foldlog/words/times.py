@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from eventstore import Event
+from foldlog.eventstore import Event
 
 
 def happened_at(event: Event, recorded_at: datetime) -> datetime | None:
@@ -43,7 +43,7 @@ def time_in(text: Any) -> datetime | None:
 
 def _has_times(format: str) -> bool:
     """Return whether records of this format say when they happened. Of an unknown format that is assumed."""
-    from eventstore import EventStoreError
+    from foldlog.eventstore import EventStoreError
     from foldlog.formats.registry import format_named  # loads all formats; most events need none
 
     try:

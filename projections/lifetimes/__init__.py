@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from projections.errors import NoSuchEvent, NoSuchVersion
+from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
 

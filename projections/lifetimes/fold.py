@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import msgspec
 
-from eventstore import (
+from foldlog.eventstore import (
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     Action,
@@ -22,11 +22,11 @@ from eventstore import (
     Retraction,
     is_structural,
 )
-from projections.fold import EMPTY, ViewState, resume
-from projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
-from projections.retractions import target
-from projections.units import UNSEEN, UnitsSoFar, fit_positions, units
-from projections.v0_dialect import insert_register
+from foldlog.projections.fold import EMPTY, ViewState, resume
+from foldlog.projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
+from foldlog.projections.retractions import target
+from foldlog.projections.units import UNSEEN, UnitsSoFar, fit_positions, units
+from foldlog.projections.v0_dialect import insert_register
 
 Count = Callable[[Event], int]
 """A function that gives the tokens of an event."""

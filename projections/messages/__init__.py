@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventstore import Event
-from projections.messages import anthropic, chat
-from projections.messages.content import says_something
-from projections.messages.turns import DIALECTS, Dialect, Rendered, checked, turns
+from foldlog.eventstore import Event
+from foldlog.projections.messages import anthropic, chat
+from foldlog.projections.messages.content import says_something
+from foldlog.projections.messages.turns import DIALECTS, Dialect, Rendered, checked, turns
 
 __all__ = ["BEGINNING", "DIALECTS", "Dialect", "Rendered", "checked", "rendered", "says_something", "system_prompt"]
 

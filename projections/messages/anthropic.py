@@ -6,10 +6,19 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
-from eventstore import Content, Event, SystemMessage
-from projections.messages.chat import limited_cache_marks, matching, signed, unsaid
-from projections.messages.content import Part, data_of, image_url_of, is_blank, named, parts_of, sendable, text_part
-from projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of
+from foldlog.eventstore import Content, Event, SystemMessage
+from foldlog.projections.messages.chat import limited_cache_marks, matching, signed, unsaid
+from foldlog.projections.messages.content import (
+    Part,
+    data_of,
+    image_url_of,
+    is_blank,
+    named,
+    parts_of,
+    sendable,
+    text_part,
+)
+from foldlog.projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of
 
 _NAME_MAX = 64
 

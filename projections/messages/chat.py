@@ -7,9 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from eventstore import Content, Observation
-from projections.messages.content import Part, image_url_of, is_blank, joined, named, parts_of, sendable, text_part
-from projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of
+from foldlog.eventstore import Content, Observation
+from foldlog.projections.messages.content import (
+    Part,
+    image_url_of,
+    is_blank,
+    joined,
+    named,
+    parts_of,
+    sendable,
+    text_part,
+)
+from foldlog.projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of
 
 _CALL_ID_MAX = 40
 _NAME_MAX = 64

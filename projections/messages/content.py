@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from eventstore import Content, said
+from foldlog.eventstore import Content, said
 
 Part = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 import msgspec
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     CondensationSummary,
     Content,
@@ -19,8 +19,8 @@ from eventstore import (
     SystemMessage,
     said,
 )
-from projections.messages.content import is_blank, sendable
-from projections.units import units
+from foldlog.projections.messages.content import is_blank, sendable
+from foldlog.projections.units import units
 
 Dialect = Literal["openai", "litellm", "anthropic"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore import Conversation, Event
-from eventstore.log.row import event_of, events_of_rows
-from eventstore.recorders.types import Row
+from foldlog.eventstore import Conversation, Event
+from foldlog.eventstore.log.row import event_of, events_of_rows
+from foldlog.eventstore.recorders.types import Row
 
 BATCHES_MAX = 32
 _BATCH_BYTES_MAX = 100_000

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from eventstore import MAY_BE_STRUCTURAL, Event, ReadTransaction, Record, is_structural
-from projections.stored.revision import (
+from foldlog.eventstore import MAY_BE_STRUCTURAL, Event, ReadTransaction, Record, is_structural
+from foldlog.projections.stored.revision import (
     EMPTY_FOLD,
     ViewFold,
     fold_on,
@@ -15,7 +15,14 @@ from projections.stored.revision import (
     kept_intervals,
     named_condensations,
 )
-from projections.stored.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
+from foldlog.projections.stored.revision_codec import (
+    CODE,
+    PROJECTION,
+    Base,
+    Revision,
+    UnreadableRevision,
+    decode_revision,
+)
 
 _id = attrgetter("id")
 

@@ -13,7 +13,7 @@ from itertools import chain, count
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from eventstore import (
+from foldlog.eventstore import (
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
@@ -24,12 +24,12 @@ from eventstore import (
     summary_id,
     summary_of,
 )
-from projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
-from projections.intervals import Intervals, contains
-from projections.items import Items
-from projections.retractions import target
-from projections.stored.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
-from projections.v0_dialect import Register
+from foldlog.projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
+from foldlog.projections.intervals import Intervals, contains
+from foldlog.projections.items import Items
+from foldlog.projections.retractions import target
+from foldlog.projections.stored.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
+from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):

@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from eventstore import Record
+from foldlog.eventstore import Record
 
 PROJECTION = "views"
 CODE = 1

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eventstore import MAY_BE_STRUCTURAL, NOT_RECORDED, CondensationAction, Event, ReadTransaction, is_structural
-from projections.fold import summary_event
-from projections.intervals import Intervals
-from projections.stored.loading import StoredPast, stored_revision
-from projections.stored.revision import Run, kept_intervals, run_members, runs
-from projections.stored.revision_codec import Revision, UnreadableRevision
+from foldlog.eventstore import (
+    MAY_BE_STRUCTURAL,
+    NOT_RECORDED,
+    CondensationAction,
+    Event,
+    ReadTransaction,
+    is_structural,
+)
+from foldlog.projections.fold import summary_event
+from foldlog.projections.intervals import Intervals
+from foldlog.projections.stored.loading import StoredPast, stored_revision
+from foldlog.projections.stored.revision import Run, kept_intervals, run_members, runs
+from foldlog.projections.stored.revision_codec import Revision, UnreadableRevision
 
 
 def read_tail(reading: ReadTransaction, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from eventstore import CondensationAction, Event
-from projections.fold import ViewState
-from projections.messages import Dialect
-from projections.view import View
+from foldlog.eventstore import CondensationAction, Event
+from foldlog.projections.fold import ViewState
+from foldlog.projections.messages import Dialect
+from foldlog.projections.view import View
 
 
 class UnreadView(View):

@@ -7,12 +7,12 @@ import re
 import types
 import typing
 
-import condensers
-import eventstore
 import foldlog
 import foldlog.aio
+import foldlog.condensers
+import foldlog.eventstore
 import foldlog.formats
-import projections
+import foldlog.projections
 from foldlog.public import NAMES
 
 _HEAD = """\
@@ -31,9 +31,9 @@ def page() -> str:
         (foldlog, sorted(NAMES)),
         (foldlog.aio, sorted(foldlog.aio.__all__)),
         (foldlog.formats, sorted(foldlog.formats.__all__)),
-        (condensers, sorted(condensers.__all__)),
-        (projections, sorted(projections.__all__)),
-        (eventstore, sorted(eventstore.__all__)),
+        (foldlog.condensers, sorted(foldlog.condensers.__all__)),
+        (foldlog.projections, sorted(foldlog.projections.__all__)),
+        (foldlog.eventstore, sorted(foldlog.eventstore.__all__)),
     ]
     for package, names in packages:
         parts.append(f"\n## {package.__name__}\n")

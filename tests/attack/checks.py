@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from condensers import Condensation
-from eventstore.events import Annotation, CondensationAction, Event
-from projections import View
+from foldlog.condensers import Condensation
+from foldlog.eventstore.events import Annotation, CondensationAction, Event
+from foldlog.projections import View
 from tests.attack.choices import (
     Piece,
     Spec,

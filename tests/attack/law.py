@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,

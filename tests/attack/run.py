@@ -13,9 +13,9 @@ from random import Random
 from typing import Any
 
 import foldlog
-from condensers import Condensation, NoCondensationAvailable
-from eventstore.events import CondensationAction, Event
-from projections import View
+from foldlog.condensers import Condensation, NoCondensationAvailable
+from foldlog.eventstore.events import CondensationAction, Event
+from foldlog.projections import View
 from tests.attack import choices
 from tests.attack.checks import (
     attempts_reported,

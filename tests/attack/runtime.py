@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from eventstore import ANY_VERSION, Store
-from eventstore.events import (
+from foldlog.eventstore import ANY_VERSION, Store
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,

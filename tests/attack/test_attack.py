@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.events import CondensationAction
+from foldlog.eventstore.events import CondensationAction
 from tests.attack.law import Item, Shown, condensed, cut_points, sent
 from tests.attack.run import attack
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Event, open_store
+from foldlog.eventstore import Event, open_store
 from foldlog.page.report import write_report
-from projections import Views
+from foldlog.projections import Views
 from tests.browser.chromium import BrowserUnavailable, Chromium
 
 if os.environ.get("FOLDLOG_TEST_BROWSER") != "1":

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from eventstore import open_store
+from foldlog.eventstore import open_store
 from foldlog.page.report import write_report
 from tests.browser.chromium import Chromium
 from tests.browser.states import sample

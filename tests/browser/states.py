@@ -6,12 +6,12 @@ import base64
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from eventstore import Action, Event, Message, Observation, open_store
-from eventstore.log.keys import KeyRing
-from eventstore.maintenance.redact import redact
+from foldlog.eventstore import Action, Event, Message, Observation, open_store
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import open_sources
 from foldlog.page.report import write_report
-from projections import Views
+from foldlog.projections import Views
 from tests.browser.chromium import Page
 from tests.browser.server import serving
 from tests.page_samples import hostile_history, usual_history

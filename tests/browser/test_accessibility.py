@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 import foldlog
-from eventstore import Message, open_store
-from projections import Views
+from foldlog.eventstore import Message, open_store
+from foldlog.projections import Views
 from tests.browser.axe import AxeUnavailable, violations
 from tests.browser.server import serving
 from tests.browser.states import SIZES, THEMES, V, sample, states

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import foldlog
-from eventstore import CondensationAction, Message
+from foldlog.eventstore import CondensationAction, Message
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, THEMES, V, sample
 from tests.page_samples import hostile_history, usual_history

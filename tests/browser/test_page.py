@@ -9,10 +9,10 @@ import pytest
 
 import foldlog
 from benchmarks.workload import history
-from eventstore import Message, open_store
-from eventstore.maintenance.erase import erase
+from foldlog.eventstore import Message, open_store
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import open_sources
-from projections import Views
+from foldlog.projections import Views
 from tests.browser.server import serving
 from tests.browser.states import BUTTONS, LINES, SIZES, THEMES, V, forked_report, sample, states
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from eventstore import Action, CondensationAction, Message, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, open_store
 from foldlog.page.report import write_report
-from projections import Views
+from foldlog.projections import Views
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, sample
 from tests.page_samples import hostile_history, usual_history

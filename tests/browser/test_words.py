@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from eventstore import Action, CondensationAction, Message, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, open_store
 from foldlog.web.pages import Pages
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, sample

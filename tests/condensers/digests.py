@@ -13,8 +13,8 @@ import sys
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 
-from condensers.strategies.digest import Digest
-from eventstore.events import Event, SystemMessage
+from foldlog.condensers.strategies.digest import Digest
+from foldlog.eventstore.events import Event, SystemMessage
 from foldlog.formats import open_sources
 
 LENGTHS = range(25, 2_000)

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import Condensation, Condenser
-from eventstore.events import (
+from foldlog.condensers.base import Condensation, Condenser
+from foldlog.eventstore.events import (
     Action,
     CondensationAction,
     CondensationRequest,
@@ -17,7 +17,7 @@ from eventstore.events import (
     Observation,
     SystemMessage,
 )
-from projections import View
+from foldlog.projections import View
 
 SYSTEM = SystemMessage(content="You are an agent.")
 REQUEST = CondensationRequest()

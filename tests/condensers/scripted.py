@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from condensers.base import Reply, ToolCall
-from condensers.errors import ModelCallFailed, TokensUnknown
-from condensers.prompts.rendering import event_text
-from condensers.strategies.structured_summary import FIELDS, TOOL_NAME
-from projections import View
+from foldlog.condensers.base import Reply, ToolCall
+from foldlog.condensers.errors import ModelCallFailed, TokensUnknown
+from foldlog.condensers.prompts.rendering import event_text
+from foldlog.condensers.strategies.structured_summary import FIELDS, TOOL_NAME
+from foldlog.projections import View
 
 FULL_STATE = {field.name: field.name.replace("_", " ") for field in FIELDS}
 

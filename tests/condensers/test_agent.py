@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.errors import ModelCallFailed
-from condensers.models.client import LLM, LLMConfig
-from condensers.models.failures import is_context_window_error
-from condensers.models.requests import REQUEST_CONDENSATION_TOOL, condensation_request, request_condensation_tool
-from projections import View
+from foldlog.condensers.errors import ModelCallFailed
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.failures import is_context_window_error
+from foldlog.condensers.models.requests import (
+    REQUEST_CONDENSATION_TOOL,
+    condensation_request,
+    request_condensation_tool,
+)
+from foldlog.projections import View
 from tests.condensers.openai_server import Failure, OpenAIServer, ToolCall, context_length_exceeded
 
 

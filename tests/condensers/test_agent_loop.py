@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.models.client import LLM, LLMConfig
-from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
+from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from tests.condensers.openai_server import Failure, OpenAIServer, Request, Text, ToolCall, up_to
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condensers.base import Condenser
-from condensers.errors import NoCondensationAvailable
-from condensers.handler import CondenseHandler
-from condensers.strategies.digest import default_condenser
-from eventstore import ANY_VERSION, Event, Store, open_store
-from eventstore.events import Action, CondensationRequest, Message, Observation, SystemMessage
-from projections import View, Views
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.strategies.digest import default_condenser
+from foldlog.eventstore import ANY_VERSION, Event, Store, open_store
+from foldlog.eventstore.events import Action, CondensationRequest, Message, Observation, SystemMessage
+from foldlog.projections import View, Views
 from tests.condensers.test_laws import agents, asking, condensers
 from tests.how_many import examples
 from tests.properties.histories import THINKING

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.reports import reports_of
-from condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.reports import reports_of
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
 from tests.condensers.made import (
     REQUEST,
     after,

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from condensers.base import Condensation, Condenser, ReportingCondenser
-from condensers.config.registry import condenser_from_config
-from condensers.errors import CondenserError, NoCondensationAvailable
-from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
-from condensers.replays import replay
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
-from eventstore.events import is_structural
+from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
+from foldlog.condensers.models.tokens import PromptSums, TokenCounter, offered_tools
+from foldlog.condensers.replays import replay
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
+from foldlog.eventstore.events import is_structural
+from foldlog.projections import View
+from foldlog.projections.intervals import contains
+from foldlog.projections.retractions import intervals_kept
 from foldlog.reports.comparison import comparison
 from foldlog.reports.plots import plot_comparison
-from projections import View
-from projections.intervals import contains
-from projections.retractions import intervals_kept
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 import foldlog
-from condensers import base
-from condensers.base import Condensation
-from condensers.compat import (
+from foldlog.condensers import base
+from foldlog.condensers.base import Condensation
+from foldlog.condensers.compat import (
     Condenser,
     CondenserBase,
     PipelinableCondenserBase,
@@ -17,14 +17,14 @@ from condensers.compat import (
     condensed_history,
     get_condensation_metadata,
 )
-from condensers.errors import NoCondensationAvailable
-from condensers.reports import CONDENSER_METADATA_KEY
-from condensers.selection import forget
-from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore import Annotation, CondensationAction, Message
-from projections import View
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.condensers.selection import forget
+from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.eventstore import Annotation, CondensationAction, Message
+from foldlog.projections import View
 from tests.condensers.made import REQUEST, messages, plan, viewed
 from tests.condensers.scripted import Scripted, failed
 

@@ -12,24 +12,24 @@ from typing import Any, Literal
 
 import pytest
 
-from condensers.base import Condenser
-from condensers.config.parameters import list_strategies
-from condensers.config.registry import (
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.config.parameters import list_strategies
+from foldlog.condensers.config.registry import (
     CONDENSER_REGISTRY,
     CondenserConfig,
     condenser_from_config,
     parse_config,
     register_config,
 )
-from condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
-from condensers.errors import InvalidCondenser
-from condensers.models.llm_config import LLMConfig
-from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-from condensers.strategies.digest import DigestCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.noop import NoOpCondenser
-from condensers.strategies.pipeline import PipelineCondenser
-from condensers.strategies.summarizing import MAX_SIZE
+from foldlog.condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.llm_config import LLMConfig
+from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.noop import NoOpCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.summarizing import MAX_SIZE
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance"
 
@@ -534,8 +534,8 @@ def test_a_strategys_own_key_error_is_not_taken_for_an_unknown_configuration():
 def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, monkeypatch):
     (tmp_path / "third.py").write_text(
         "from typing import Literal\n"
-        "from condensers.base import Condenser\n"
-        "from condensers.config.registry import CondenserConfig, register_config\n"
+        "from foldlog.condensers.base import Condenser\n"
+        "from foldlog.condensers.config.registry import CondenserConfig, register_config\n"
         "class ThirdConfig(CondenserConfig):\n"
         "    '''Does nothing, elsewhere.'''\n"
         "    type: Literal['third'] = 'third'\n"
@@ -559,7 +559,7 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
 @pytest.mark.parametrize("value", ["no_such_module:register", "json:no_such_function"])
 def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(monkeypatch, value):
     broken = EntryPoints([EntryPoint("broken", value, "foldlog.condensers")])
-    monkeypatch.setattr("condensers.config.registry.entry_points", lambda **which: broken.select(**which))
+    monkeypatch.setattr("foldlog.condensers.config.registry.entry_points", lambda **which: broken.select(**which))
     with pytest.raises(InvalidCondenser, match=f"'broken' of an installed package cannot be loaded from '{value}'"):
         condenser_from_config({"type": "broken"})
     with pytest.raises(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from condensers.config.parameters import list_strategies
-from condensers.config.registry import CONDENSER_REGISTRY
-from condensers.config.toml import read_condenser_config
-from condensers.models.llm_config import LLMConfig
+from foldlog.condensers.config.parameters import list_strategies
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY
+from foldlog.condensers.config.toml import read_condenser_config
+from foldlog.condensers.models.llm_config import LLMConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 

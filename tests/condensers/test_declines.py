@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.errors import ModelCallFailed, NoCondensationAvailable
-from condensers.handler import CondenseHandler
-from condensers.reports import Usage, reports_of
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from eventstore import ANY_VERSION, Annotation, CondensationAction, SystemMessage, open_store
-from projections import Views
+from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.reports import Usage, reports_of
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, SystemMessage, open_store
+from foldlog.projections import Views
 from tests.condensers.made import REQUEST, condensed, message, messages
 from tests.condensers.scripted import Characters, Scripted
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import condensers.models.client
 import foldlog
-from condensers import LLM, LLMConfig
-from condensers.models.providers import dialect_of_model
-from eventstore import Action, Message, Observation, SystemMessage
-from projections import View
+import foldlog.condensers.models.client
+from foldlog.condensers import LLM, LLMConfig
+from foldlog.condensers.models.providers import dialect_of_model
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from foldlog.projections import View
 from tests.condensers.openai_server import OpenAIServer
 from tests.projections.chat_rules import anthropic_problems, openai_problems
 from tests.projections.test_dialects import SIGNED, image, text
@@ -88,7 +88,7 @@ def test_a_plain_fallback_decides_for_all():
 
 
 def test_models_that_anthropic_makes_are_sent_their_thinking_whatever_litellm_calls_them():
-    litellm = condensers.models.client._litellm()
+    litellm = foldlog.condensers.models.client._litellm()
     named = [name for name, about in litellm.model_cost.items() if about.get("litellm_provider") == "anthropic"]
     assert len(named) > 5
     assert [name for name in named if dialect_of_model(name) != "litellm"] == []

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from condensers.errors import InvalidCondenser
-from condensers.strategies.digest import Digest, DigestCondenser
-from eventstore.events import Action, CondensationSummary, Message, Observation
-from projections import View
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.strategies.digest import Digest, DigestCondenser
+from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
+from foldlog.projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, plan, viewed
 from tests.condensers.scripted import Characters
 from tests.how_many import examples

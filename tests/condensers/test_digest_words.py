@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from condensers.strategies.digest import Digest
-from condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
-from eventstore.events import Action, CondensationSummary, Message, Observation
+from foldlog.condensers.strategies.digest import Digest
+from foldlog.condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
+from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from tests.condensers.test_digest import digest, ran, section
 
 ASKED, SAID, SHOWN = "Asked by the user", "Said by the agent", "Shown by the environment"

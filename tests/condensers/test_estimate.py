@@ -11,15 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from condensers import Condensation, NoCondensationAvailable, replay
-from condensers.base import Reason
-from condensers.models.budget import TokenBudget
-from condensers.models.client import LLM, LLMConfig
-from condensers.models.estimate import ESTIMATE, counting, estimated
-from condensers.strategies.digest import DigestCondenser
-from eventstore import Action, Message, Observation, SystemMessage
+from foldlog.condensers import Condensation, NoCondensationAvailable, replay
+from foldlog.condensers.base import Reason
+from foldlog.condensers.models.budget import TokenBudget
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
+from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import open_sources
-from projections import View
+from foldlog.projections import View
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters
 from tests.projections.test_dialects import SIGNED, call, image, result, text

@@ -6,19 +6,26 @@ import threading
 
 import pytest
 
-from condensers.base import Condensation, Condenser, ReportingCondenser, Step
-from condensers.errors import NoCondensationAvailable
-from condensers.handler import CondenseHandler
-from condensers.reports import CONDENSER_METADATA_KEY, reports_of
-from condensers.strategies.amortized import AmortizedForgettingCondenser
-from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.noop import NoOpCondenser
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import PipelineCondenser
-from condensers.strategies.recent import RecentEventsCondenser
-from eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, VersionConflict, open_store
-from projections import View, Views
+from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser, Step
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
+from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.noop import NoOpCondenser
+from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.recent import RecentEventsCondenser
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Annotation,
+    CondensationAction,
+    ConversationNotFound,
+    VersionConflict,
+    open_store,
+)
+from foldlog.projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
 
@@ -170,7 +177,7 @@ def test_other_conversations_are_not_made_to_wait(store, views):
 
 
 def test_a_handler_remembers_of_the_latest_conversations_alone(store, views, monkeypatch):
-    monkeypatch.setattr("condensers.handler._CONVERSATIONS_REMEMBERED", 3)
+    monkeypatch.setattr("foldlog.condensers.handler._CONVERSATIONS_REMEMBERED", 3)
     condenser = llm(failed())
     handler = CondenseHandler(store, views, condenser)
     for name in ("c1", "c2", "c3", "c3", "c4", "c4", "c3", "c2", "c1"):

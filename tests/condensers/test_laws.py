@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condensers.base import Condensation, Condenser
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.reports import is_standing, reports_of
-from condensers.rolling import RollingCondenser
-from condensers.strategies.amortized import AmortizedForgettingCondenser
-from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.digest import DigestCondenser
-from condensers.strategies.llm_attention import LLMAttentionCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.noop import NoOpCondenser
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import PipelineCondenser
-from condensers.strategies.recent import RecentEventsCondenser
-from condensers.strategies.structured_summary import StructuredSummaryCondenser
-from eventstore.events import (
+from foldlog.condensers.base import Condensation, Condenser
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.reports import is_standing, reports_of
+from foldlog.condensers.rolling import RollingCondenser
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
+from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
+from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.noop import NoOpCondenser
+from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.recent import RecentEventsCondenser
+from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,
@@ -35,7 +35,7 @@ from eventstore.events import (
     Observation,
     SystemMessage,
 )
-from projections import View, well_formed
+from foldlog.projections import View, well_formed
 from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, called, failed, said
 from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, history

@@ -34,8 +34,8 @@ def watched_lookup(host, *rest, **named):
 socket.getaddrinfo = watched_lookup
 
 before = dict(os.environ)
-from condensers.errors import ModelCallFailed
-from condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.errors import ModelCallFailed
+from foldlog.condensers.models.client import LLM, LLMConfig
 early = "litellm" in sys.modules
 llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=sys.argv[1], api_key="k"))
 early = early or "litellm" in sys.modules

@@ -10,13 +10,13 @@ import traceback
 
 import pytest
 
-import condensers.models.client
-from condensers.base import AgentModel, Reply, Summarizer, ToolCall
-from condensers.config.registry import condenser_from_config
-from condensers.errors import InvalidCondenser, ModelCallFailed
-from condensers.models.client import LLM, LLMConfig
-from condensers.models.llm_config import SAID_WITH_EVERY_CALL
-from condensers.reports import Usage
+import foldlog.condensers.models.client
+from foldlog.condensers.base import AgentModel, Reply, Summarizer, ToolCall
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.llm_config import SAID_WITH_EVERY_CALL
+from foldlog.condensers.reports import Usage
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
 
@@ -155,7 +155,7 @@ def test_a_late_answer_is_a_timeout(server):
 
 
 def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
-    monkeypatch.setattr("condensers.models.client._GRACE_S", 0.1)
+    monkeypatch.setattr("foldlog.condensers.models.client._GRACE_S", 0.1)
     server.script(server_says.Trickling(100, 0.1, server_says.Text("too late")))
     error = failure_of(model_at(server, retries=0, timeout_s=0.5))
     assert (error.failure, error.problem) == ("timeout", "no whole reply within 0.6 s")
@@ -298,7 +298,7 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
     llm = model_at(server)
     error = failure_of(llm)
     seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.report), llm.config.model_dump_json()]
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("condensers")]
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("foldlog.condensers")]
     assert not [text for text in (*seen, *ours, *capfd.readouterr()) if KEY in text]
 
 
@@ -364,7 +364,7 @@ def test_what_a_server_says_is_kept_in_short(server):
 
 def test_what_every_call_says_cannot_be_said_otherwise(server, monkeypatch):
     said = []
-    litellm = condensers.models.client._litellm()
+    litellm = foldlog.condensers.models.client._litellm()
     monkeypatch.setattr(litellm, "completion", lambda **arguments: said.append(arguments))
     with pytest.raises(ModelCallFailed):
         model_at(server, retries=0).complete(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.errors import InvalidCondenser
-from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-from condensers.strategies.masking import is_masked
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from eventstore.events import CondensationSummary
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from foldlog.condensers.strategies.masking import is_masked
+from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.eventstore.events import CondensationSummary
 from tests.condensers.made import REQUEST, answer, condensed, ids, message, messages, pair, shown, viewed
 
 

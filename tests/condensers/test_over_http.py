@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import condensers
-from condensers.config.registry import condenser_from_config
-from condensers.errors import NoCondensationAvailable
-from condensers.handler import CondenseHandler
-from condensers.reports import reports_of
-from eventstore import (
+import foldlog.condensers
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.reports import reports_of
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     CondensationAction,
@@ -22,7 +22,7 @@ from eventstore import (
     SystemMessage,
     open_store,
 )
-from projections import View, Views
+from foldlog.projections import View, Views
 from tests.condensers.openai_server import CutOff, Failure, Late, OpenAIServer, Raw, Text, ToolCall
 
 STATE = {"user_context": "count", "completed_tasks": "counted to ten", "pending_tasks": "count on"}
@@ -96,7 +96,7 @@ def handler(store, server: OpenAIServer, type: str, **settings) -> CondenseHandl
 def test_a_condensation_records_the_model_its_usage_cost_latency_and_the_prompts_hash(store, server, type):
     server.script(GOOD[type])
     made = handler(store, server, type).handle("c1").action
-    text = (Path(condensers.__file__).parent / "prompts" / f"{PROMPTS[type]}.txt").read_bytes()
+    text = (Path(foldlog.condensers.__file__).parent / "prompts" / f"{PROMPTS[type]}.txt").read_bytes()
     assert hashlib.sha256(text).hexdigest() in str(made.metadata)
     (report,) = reports_of(made)
     metrics = report["metrics"]
@@ -193,7 +193,7 @@ def test_a_view_that_is_larger_than_the_model_reaches_it_in_pieces_even_where_th
         model = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": "k", "max_input_tokens": 8_000}
         condenser = condenser_from_config({"type": "llm", "llm_config": model, "max_size": 20})
         result = CondenseHandler(store, Views(store), condenser).handle("c1")
-        assert isinstance(result, condensers.Condensation)
+        assert isinstance(result, foldlog.condensers.Condensation)
         assert len(server.requests) > 2
         read = "".join(request.body["messages"][-1]["content"] for request in server.requests)
         assert all(f"<EVENT id={event_id}>" in read for event_id in range(1, 31))

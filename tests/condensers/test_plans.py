@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from msgspec.structs import replace
 
-from condensers.base import Condenser
-from condensers.plans import Outdated, Plan
-from eventstore.events import Annotation, CondensationAction, Event, Retraction
-from projections import View, well_formed
-from projections.units import pending_positions, units
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.plans import Outdated, Plan
+from foldlog.eventstore.events import Annotation, CondensationAction, Event, Retraction
+from foldlog.projections import View, well_formed
+from foldlog.projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
 from tests.condensers.test_laws import condensers, loops, stepped
 from tests.condensers.test_laws import viewed as viewed_if_asked

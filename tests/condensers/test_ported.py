@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 import foldlog
-from condensers import (
+from foldlog.condensers import (
     Condensation,
     CondenseHandler,
     Condenser,
@@ -23,10 +23,10 @@ from condensers import (
     load_condenser_config,
     register_config,
 )
-from condensers.config.registry import CONDENSER_REGISTRY, parse_config
-from condensers.models.client import LLM
-from condensers.models.replies import request_for
-from eventstore import Message
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY, parse_config
+from foldlog.condensers.models.client import LLM
+from foldlog.condensers.models.replies import request_for
+from foldlog.eventstore import Message
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted
 

@@ -9,9 +9,9 @@ from multiprocessing.synchronize import Barrier
 from multiprocessing.synchronize import Event as Flag
 from pathlib import Path
 
-from condensers import CondenseHandler, DigestCondenser, NoCondensationAvailable
-from condensers.strategies.summaries import Summary
-from eventstore import (
+from foldlog.condensers import CondenseHandler, DigestCondenser, NoCondensationAvailable
+from foldlog.condensers.strategies.summaries import Summary
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     CondensationAction,
@@ -21,7 +21,7 @@ from eventstore import (
     Observation,
     open_store,
 )
-from projections import View, Views
+from foldlog.projections import View, Views
 
 CALLS = 150
 

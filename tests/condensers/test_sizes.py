@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.strategies.amortized import AmortizedForgettingCondenser
-from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-from condensers.strategies.digest import DigestCondenser
-from condensers.strategies.llm_attention import LLMAttentionCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.pipeline import PipelineCondenser
-from condensers.strategies.structured_summary import StructuredSummaryCondenser
-from eventstore.events import CondensationSummary
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
+from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser
+from foldlog.eventstore.events import CondensationSummary
 from tests.condensers.made import ids, sizes_while_events_arrive
 from tests.condensers.scripted import FULL_STATE, Scripted, called
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.strategies.structured_summary import FIELDS, TOOL_NAME, StructuredSummaryCondenser, state_summary_tool
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.strategies.structured_summary import (
+    FIELDS,
+    TOOL_NAME,
+    StructuredSummaryCondenser,
+    state_summary_tool,
+)
 from tests.condensers.made import REQUEST, after, condensed, ids, messages, plan, viewed
 from tests.condensers.scripted import FULL_STATE, Scripted, called, failed, said
 

@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from condensers.base import Reason, Requirement
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.models.estimate import counting
-from condensers.prompts import load_prompt
-from condensers.prompts.rendering import truncated
-from condensers.reports import CONDENSER_METADATA_KEY
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.summaries import Summary
-from condensers.strategies.summarizing import SummarizingCondenser
-from eventstore.events import Action, Observation, SystemMessage
+from foldlog.condensers.base import Reason, Requirement
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.prompts import load_prompt
+from foldlog.condensers.prompts.rendering import truncated
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.summaries import Summary
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (
     REQUEST,
     SYSTEM,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from condensers import Condensation, DigestCondenser, LLMSummarizingCondenser, condenser_from_config
-from condensers.base import Reason
-from condensers.models.estimate import counting
-from projections import View
+from foldlog.condensers import Condensation, DigestCondenser, LLMSummarizingCondenser, condenser_from_config
+from foldlog.condensers.base import Reason
+from foldlog.condensers.models.estimate import counting
+from foldlog.projections import View
 from tests.condensers.made import message, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, said
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import condensers.models.client
-import condensers.models.tokens
-from condensers.errors import TokensUnknown
-from condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
-from condensers.models.client import LLM, LLMConfig
-from condensers.models.tokens import PromptSums, TokenCounter, offered_tools
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from eventstore import Action, Message, Observation, SystemMessage
+import foldlog.condensers.models.client
+import foldlog.condensers.models.tokens
+from foldlog.condensers.errors import TokensUnknown
+from foldlog.condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
+from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.tokens import PromptSums, TokenCounter, offered_tools
+from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
-from projections import View
+from foldlog.projections import View
 from tests.how_many import examples
 from tests.properties.histories import histories
 
@@ -46,7 +46,7 @@ TOOLS = [
 
 @pytest.fixture(scope="module")
 def litellm():
-    return condensers.models.client._litellm()
+    return foldlog.condensers.models.client._litellm()
 
 
 def model(name: str, **settings) -> LLM:
@@ -83,7 +83,7 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
             for window in windows(messages):
                 for offered in ([], tools):
                     ours = llm.count_tokens(window, offered)
-                    bare = condensers.models.client._bare_name(litellm, name)
+                    bare = foldlog.condensers.models.client._bare_name(litellm, name)
                     theirs = litellm.token_counter(model=bare, messages=window, tools=offered or None)
                     compared += 1
                     if ours != theirs:
@@ -118,7 +118,7 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
             sums = llm.token_sums(part)
             assert len(sums) == len(part) + 1
             assert list(sums) == sorted(sums)
-            bare = condensers.models.client._bare_name(litellm, name)
+            bare = foldlog.condensers.models.client._bare_name(litellm, name)
             tools = list(offered_tools(part)) or None
             assert sums[-1] == litellm.token_counter(model=bare, messages=part.to_messages(), tools=tools)
             compared += 1
@@ -334,13 +334,13 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
 
 def test_a_step_renders_only_what_is_new(monkeypatch):
     asked: list[int] = []
-    real = condensers.models.tokens.rendered
+    real = foldlog.condensers.models.tokens.rendered
 
     def watched(events, positions, *dialect, **how):
         asked.append(len(positions))
         return real(events, positions, *dialect, **how)
 
-    monkeypatch.setattr(condensers.models.tokens, "rendered", watched)
+    monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", watched)
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
     for n in range(2, 200, 2):
@@ -352,13 +352,13 @@ def test_a_step_renders_only_what_is_new(monkeypatch):
 
 def test_a_step_behind_a_mask_renders_only_what_is_new_and_what_was_masked_since(monkeypatch):
     asked: list[int] = []
-    real = condensers.models.tokens.rendered
+    real = foldlog.condensers.models.tokens.rendered
 
     def watched(events, positions, *dialect, **how):
         asked.append(len(positions))
         return real(events, positions, *dialect, **how)
 
-    monkeypatch.setattr(condensers.models.tokens, "rendered", watched)
+    monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", watched)
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     mask = ObservationMaskingCondenser(4)
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
@@ -436,5 +436,5 @@ def test_the_same_view_is_not_looked_at_twice(monkeypatch):
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     view = View.from_events([Message(source="user", content="do")])
     first = sums.of(view)
-    monkeypatch.setattr(condensers.models.tokens, "rendered", lambda *_: pytest.fail("rendered again"))
+    monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", lambda *_: pytest.fail("rendered again"))
     assert sums.of(view) is first

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.strategies.amortized import AmortizedForgettingCondenser
-from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.llm_attention import LLMAttentionCondenser
-from condensers.strategies.recent import RecentEventsCondenser
-from eventstore.events import Action, CondensationSummary, Message, Observation
-from projections import View, well_formed
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
+from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.recent import RecentEventsCondenser
+from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
+from foldlog.projections import View, well_formed
 from tests.condensers.made import (
     REQUEST,
     SYSTEM,

@@ -8,26 +8,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from condensers.base import Condenser, Reply, Step, ToolCall
-from condensers.config.registry import condenser_from_config
-from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.prompts.rendering import plain_text
-from condensers.reports import is_standing, reports_of
-from condensers.rolling import RollingCondenser
-from condensers.strategies.amortized import AmortizedForgettingCondenser
-from condensers.strategies.browser_output_masking import BrowserOutputCondenser
-from condensers.strategies.conversation_window import ConversationWindowCondenser
-from condensers.strategies.llm_attention import LLMAttentionCondenser
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import is_masked
-from condensers.strategies.noop import NoOpCondenser
-from condensers.strategies.observation_masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import PipelineCondenser as CondenserPipeline
-from condensers.strategies.recent import RecentEventsCondenser
-from condensers.strategies.structured_summary import TOOL_NAME
-from eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
+from foldlog.condensers.base import Condenser, Reply, Step, ToolCall
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.prompts.rendering import plain_text
+from foldlog.condensers.reports import is_standing, reports_of
+from foldlog.condensers.rolling import RollingCondenser
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
+from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import is_masked
+from foldlog.condensers.strategies.noop import NoOpCondenser
+from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser as CondenserPipeline
+from foldlog.condensers.strategies.recent import RecentEventsCondenser
+from foldlog.condensers.strategies.structured_summary import TOOL_NAME
+from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
 from foldlog.formats import decode
-from projections import View
+from foldlog.projections import View
 from tests.conformance.v0_selection import V0LLMSummarizingCondenser, V0StructuredSummaryCondenser
 
 Json = dict[str, Any]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 from typing import Any
 
-from eventstore.events import CondensationSummary, Message, SystemMessage
-from projections import View
+from foldlog.eventstore.events import CondensationSummary, Message, SystemMessage
+from foldlog.projections import View
 from tests.conformance.condenser_answers import Answer, Script, source_id
 from tests.conformance.condensers_mended import Replies, mended, tokens_tail, too_large, usable
 from tests.reference_policy import cut_points_of_reference

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from condensers.strategies.structured_summary import FIELDS, TOOL_NAME
-from eventstore.events import (
+from foldlog.condensers.strategies.structured_summary import FIELDS, TOOL_NAME
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationSummary,
@@ -22,7 +22,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from projections import View
+from foldlog.projections import View
 from tests.conformance.condenser_answers import Script, Spec
 
 Json = dict[str, Any]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Store
-from eventstore.opening import recorder_and_settings
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore import Store
+from foldlog.eventstore.opening import recorder_and_settings
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
 RECORDERS = ("memory", "sqlite", "postgresql")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     ConversationErased,
@@ -18,11 +18,11 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.log.appending import append_all, can_append_all
-from eventstore.log.generation import Generation
-from eventstore.maintenance.erase import erase
-from eventstore.recorders.outcome import Outcome
-from eventstore.store import prepare_append
+from foldlog.eventstore.log.appending import append_all, can_append_all
+from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.store import prepare_append
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     EventStoreError,
@@ -18,14 +18,14 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.log import appending
-from eventstore.log import row as rows_module
-from eventstore.log.row import new_salt
-from eventstore.maintenance.copy_store import copy_store
-from eventstore.maintenance.status import lost_after
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.types import Beginning
-from projections import Views
+from foldlog.eventstore.log import appending
+from foldlog.eventstore.log import row as rows_module
+from foldlog.eventstore.log.row import new_salt
+from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.status import lost_after
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.types import Beginning
+from foldlog.projections import Views
 
 HI = Message(source="user", content="hi")
 TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))

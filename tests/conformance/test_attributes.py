@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog import Histories
+from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
     CorruptEvent,
@@ -23,15 +24,14 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance.copy_store import copy_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.opening import open_store
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.sqlite import SQLiteRecorder
-from foldlog import Histories
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.opening import open_store
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 
 KEYS = KeyRing([SecretStr("22" * 32)])
 

@@ -14,7 +14,8 @@ import pytest
 from psycopg import sql
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.archives import read_archive, write_archive
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -29,21 +30,20 @@ from eventstore import (
     Recorded,
     Store,
 )
-from eventstore.codec_json import attachments_of
-from eventstore.log.keys import KeyRing
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.detach import detach
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.postgres.recorder import PostgresRecorder
-from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.archives import read_archive, write_archive
-from projections import Views
+from foldlog.eventstore.codec_json import attachments_of
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.projections import Views
 from tests.conformance.conftest import OpenRecorder
 
 KEYS = KeyRing([SecretStr("5c" * 32)])

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.detach import detach
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
-from eventstore.maintenance.rekey import rekey
 from foldlog.archives import read_archive, write_archive
-from projections import Views
+from foldlog.eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.conformance.test_bytes import (
     IMAGE,

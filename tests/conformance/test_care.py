@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from eventstore import CondensationRequest, ConversationErased, Erased, KeyRing, KeyUnavailable, Message, Store
-from eventstore.log.row import PLAIN
-from eventstore.log.seal import ENCRYPTED, WriteSettings
-from eventstore.maintenance.copy import copy_conversation
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.changes import NewForm
-from eventstore.recorders.types import as_rows
+from foldlog.eventstore import CondensationRequest, ConversationErased, Erased, KeyRing, KeyUnavailable, Message, Store
+from foldlog.eventstore.log.row import PLAIN
+from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
+from foldlog.eventstore.maintenance.copy import copy_conversation
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.changes import NewForm
+from foldlog.eventstore.recorders.types import as_rows
 from tests.conformance.conftest import OpenRecorder
 
 KEYS = KeyRing([SecretStr("44" * 32)])

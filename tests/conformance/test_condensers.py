@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from condensers.errors import InvalidCondenser
-from condensers.prompts.rendering import truncated
-from condensers.strategies.masking import is_masked
-from eventstore.events import CondensationAction, CondensationSummary, Origin
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.prompts.rendering import truncated
+from foldlog.condensers.strategies.masking import is_masked
+from foldlog.eventstore.events import CondensationAction, CondensationSummary, Origin
 from foldlog.formats import decode
-from projections import View
+from foldlog.projections import View
 from tests.conformance.condenser_answers import (
     NO_SUMMARY,
     V0_CLASS_DEFAULTS,

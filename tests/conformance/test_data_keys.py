@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import SecretStr
 
-from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
-from eventstore.codec import encode
-from eventstore.log import row as hash_chain
-from eventstore.log.row import chained
-from eventstore.log.seal import ENCRYPTED, WriteSettings
-from eventstore.log.staging import staged as staged_in
-from eventstore.maintenance import copy
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.opening import open_store
-from eventstore.recorders.base import Recorder, Transaction
-from eventstore.recorders.types import Beginning, Row, as_rows
+from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log.row import chained
+from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
+from foldlog.eventstore.log.staging import staged as staged_in
+from foldlog.eventstore.maintenance import copy
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.opening import open_store
+from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
 
 from .conftest import OpenRecorder
 

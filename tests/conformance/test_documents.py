@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     DELETED,
     ConversationErased,
@@ -23,12 +23,12 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.documents.values import CHAIN_MAX
-from eventstore.maintenance.copy_store import copy_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Recorder
-from projections import Views
+from foldlog.eventstore.documents.values import CHAIN_MAX
+from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.projections import Views
 
 
 @pytest.fixture

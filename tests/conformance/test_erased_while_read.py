@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from eventstore import ConversationErased, Event, Message, Store
-from eventstore.log.reading import reading
-from eventstore.maintenance import verify as verification
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.row_checks import Pass
-from eventstore.maintenance.verify import verify
 from foldlog import Histories
+from foldlog.eventstore import ConversationErased, Event, Message, Store
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.maintenance import verify as verification
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.row_checks import Pass
+from foldlog.eventstore.maintenance.verify import verify
 
 EVENTS = 2_500
 HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]

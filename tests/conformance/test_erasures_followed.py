@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import Erased, Event, InvalidEvent, Message, Store
-from eventstore.log.generation import Generation
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.types import Erasure
+from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
+from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import Erasure
 
 
 def said(text: str) -> Message:

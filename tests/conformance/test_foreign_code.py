@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     EventStoreError,
@@ -24,10 +24,10 @@ from eventstore import (
     StoreUnusable,
     WriteTransaction,
 )
-from eventstore.log.reading import reading
-from eventstore.log.writing import project
-from eventstore.maintenance.erase import erase
-from eventstore.recorders.base import Recorder
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.writing import project
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.recorders.base import Recorder
 
 HI = Message(source="user", content="hi")
 REFUSED = "this thread is inside a write to this store, so it cannot begin another one"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.archives import read_archive, write_archive
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     ConversationErased,
@@ -22,18 +23,17 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.log import staging
-from eventstore.log.keys import KeyRing
-from eventstore.log.reading import reading
-from eventstore.log.row import border, link
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance import detach as detachment
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import Published, verify
-from foldlog.archives import read_archive, write_archive
-from projections import Views
+from foldlog.eventstore.log import staging
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.row import border, link
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance import detach as detachment
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.properties.forks import run_sequence
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog import Action, Histories
+from foldlog.archives import read_archive, write_archive
+from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
     ConversationNotFound,
@@ -18,18 +20,16 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.log.generation import Generation
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance import erase as erasing
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.damage import staged_conversations
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import Published, verify
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.types import Beginning
-from foldlog import Action, Histories
-from foldlog.archives import read_archive, write_archive
+from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance import erase as erasing
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.damage import staged_conversations
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.types import Beginning
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, ReadTransaction, Store
+from foldlog.eventstore import ANY_VERSION, Message, ReadTransaction, Store
 
 
 class NotNow(Exception):

@@ -23,9 +23,9 @@ from eventsourcing.persistence import (
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.tests import persistence as shipped
 
-from eventstore import ANY_VERSION, Message, Observation, Record, open_store
-from eventstore.integrations.eventsourcing import ConversationEvent, ConversationMapper, Factory, TrackingView
-from eventstore.recorders.base import Transaction
+from foldlog.eventstore import ANY_VERSION, Message, Observation, Record, open_store
+from foldlog.eventstore.integrations.eventsourcing import ConversationEvent, ConversationMapper, Factory, TrackingView
+from foldlog.eventstore.recorders.base import Transaction
 
 from .conftest import RECORDERS
 
@@ -190,7 +190,7 @@ def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The library's environment, on a store that several may open."""
     on_server = request.param == "postgresql"
     url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/library.db"
-    return {"PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing", "FOLDLOG_URL": url}
+    return {"PERSISTENCE_MODULE": "foldlog.eventstore.integrations.eventsourcing", "FOLDLOG_URL": url}
 
 
 def test_an_application_writes_what_a_store_reads(env: dict[str, str]):

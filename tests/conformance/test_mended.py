@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from condensers.base import Condenser
-from condensers.errors import InvalidCondenser
-from eventstore.events import CondensationRequest, Event
-from projections import View
+from foldlog.condensers.base import Condenser
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.eventstore.events import CondensationRequest, Event
+from foldlog.projections import View
 from tests.conformance.condenser_answers import (
     V0_CLASS_DEFAULTS,
     V1_CLASS_DEFAULTS,

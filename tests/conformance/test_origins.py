@@ -8,7 +8,7 @@ import threading
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     Documents,
@@ -20,12 +20,12 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.log import origins
-from eventstore.log.keys import KeyRing
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance.erase import erase
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.types import Erasure
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.types import Erasure
 
 
 def said(source_id: object, text: str = "x", format: str = "f") -> Event:
@@ -70,7 +70,7 @@ def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store: St
 
 
 def store_findings(store: Store) -> list[object]:
-    from eventstore.maintenance.verify import verify
+    from foldlog.eventstore.maintenance.verify import verify
 
     return [finding for verdict in verify(store) for finding in verdict.findings]
 
@@ -149,7 +149,7 @@ def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(record
 
 
 def test_a_copy_knows_the_ids_too(store: Store, tmp_path):
-    from eventstore.maintenance.copy_store import copy_store
+    from foldlog.eventstore.maintenance.copy_store import copy_store
 
     add(store, said("a"), said("b"))
     with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as other:

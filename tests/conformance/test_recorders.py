@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from eventstore.log.database import start_after
-from eventstore.log.staging import staged_keys
-from eventstore.maintenance.backup import _stale
-from eventstore.recorders.base import Reader, Recorder, Transaction
-from eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey
-from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
-from eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
+from foldlog.eventstore.log.database import start_after
+from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.maintenance.backup import _stale
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey
+from foldlog.eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
+from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)

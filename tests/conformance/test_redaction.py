@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.archives import read_archive, write_archive
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     CannotRedact,
@@ -29,20 +30,19 @@ from eventstore import (
     Retraction,
     Store,
 )
-from eventstore.documents.changes import Documents
-from eventstore.log.keys import KeyRing
-from eventstore.log.reading import ReadTransaction
-from eventstore.log.seal import WriteSettings
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.detach import detach
-from eventstore.maintenance.redact import Quote, RedactionReceipt, redact
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import Published, verify
-from eventstore.recorders.base import Reader
-from eventstore.recorders.sqlite.memory import MemoryRecorder
-from eventstore.recorders.types import as_rows
-from foldlog.archives import read_archive, write_archive
-from projections import Views, well_formed
+from foldlog.eventstore.documents.changes import Documents
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.recorders.types import as_rows
+from foldlog.projections import Views, well_formed
 from tests.conformance.conftest import OpenRecorder
 
 KEYS = KeyRing([SecretStr("5c" * 32)])

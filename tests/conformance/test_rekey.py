@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
@@ -23,18 +23,18 @@ from eventstore import (
     Store,
     StoreUnusable,
 )
-from eventstore.log.reading import ReadTransaction
-from eventstore.log.row import PLAIN
-from eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
-from eventstore.maintenance import rekey as rekeying
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
-from eventstore.maintenance.rekey import Rekeyed, rekey
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Recorder, Transaction
-from eventstore.recorders.changes import NewForm, NewMark
-from eventstore.recorders.types import Conversation, Row, as_rows
-from projections import Views
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.row import PLAIN
+from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
+from foldlog.eventstore.maintenance import rekey as rekeying
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.changes import NewForm, NewMark
+from foldlog.eventstore.recorders.types import Conversation, Row, as_rows
+from foldlog.projections import Views
 from tests.conformance.conftest import OpenRecorder
 
 SECRETS = {"one": SecretStr("11" * 32), "other": SecretStr("22" * 32)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -36,12 +36,12 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.log import row as hash_chain
-from eventstore.log.moment import Moment, query_all
-from eventstore.log.reading import reading
-from eventstore.log.staging import staged_keys
-from eventstore.recorders.base import Recorder
-from eventstore.recorders.types import as_rows
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log.moment import Moment, query_all
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.types import as_rows
 
 
 def said(text: str, **fields: object) -> Message:

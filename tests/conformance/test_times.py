@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     CondensationRequest,
     Event,
@@ -22,10 +22,10 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.log.reading import reading
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Recorder
-from projections import Views
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.projections import Views
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 OTHER = datetime(2020, 2, 2, tzinfo=UTC)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from eventstore.events import CondensationSummary, Event, summary_of
+from foldlog.eventstore.events import CondensationSummary, Event, summary_of
 from foldlog.formats import decode
-from projections import View, cut_points, well_formed
+from foldlog.projections import View, cut_points, well_formed
 from tests import reference_policy
 from tests.reference_policy import cut_points_of_reference, loaded_by_reference
 

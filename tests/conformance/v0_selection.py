@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from condensers.base import AgentModel, Condensation, Reason
-from condensers.rolling import check_sizes
-from condensers.selection import real
-from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.structured_summary import StructuredSummaryCondenser
-from condensers.strategies.summarizing import SummarizingCondenser
-from projections import View
+from foldlog.condensers.base import AgentModel, Condensation, Reason
+from foldlog.condensers.rolling import check_sizes
+from foldlog.condensers.selection import real
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.projections import View
 
 
 class V0Selection(SummarizingCondenser):

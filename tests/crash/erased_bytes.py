@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 from pydantic import SecretStr
 
-import eventstore.log.importing
-from eventstore import (
+import foldlog.eventstore.log.importing
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -30,10 +30,10 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.maintenance.backup import back_up, vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.maintenance import Maintenance
 from foldlog.reports import audit_database
 from foldlog.search import SearchIndex
@@ -75,7 +75,7 @@ class RandomStore:
         self._steps = self.rng.choice((40, 120, 250))
         self._numbers = 0
 
-    @patch.object(eventstore.log.importing, "CHUNK", _STAGED_EVENTS)
+    @patch.object(foldlog.eventstore.log.importing, "CHUNK", _STAGED_EVENTS)
     def fill(self, stores: Sequence[Store]) -> None:
         appended = list(self.names)
         imports = set(self.rng.sample(range(self._steps), self._imports))

@@ -29,7 +29,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import StoreUnavailable, StoreUnusable
+from foldlog.eventstore import StoreUnavailable, StoreUnusable
 from tests.crash.bytes_left import bytes_left
 from tests.crash.faults import fault
 from tests.crash.ledger import Ledger, contents, inspect

@@ -13,9 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import CondensationAction, Erased, Event, Message, Redaction, Store, open_store
-from eventstore.maintenance.verify import verify
-from projections import Views, audit
+from foldlog.eventstore import CondensationAction, Erased, Event, Message, Redaction, Store, open_store
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views, audit
 
 __all__ = ["Acknowledged", "Ledger", "batch_of", "contents", "inspect", "open_at"]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from eventstore import ANY_VERSION, Event, Message, Store, VersionConflict, open_store
-from eventstore.maintenance.erase import erase
+from foldlog.eventstore import ANY_VERSION, Event, Message, Store, VersionConflict, open_store
+from foldlog.eventstore.maintenance.erase import erase
 from tests.crash.under_load import Follower
 
 
@@ -111,7 +111,7 @@ def run(
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("to erase", (_event() for _ in range(erased)))
     spawned = multiprocessing.get_context("forkserver")
-    spawned.set_forkserver_preload(["eventstore"])
+    spawned.set_forkserver_preload(["foldlog.eventstore"])
     targets = [(write, (path, f"own-{n}", threads, seconds)) for n in range(processes)]
     targets += [(import_history, (path, imported)), (erase_history, (path, erased))]
     ends = []

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-import eventstore.log.importing
-from eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
-from eventstore.log import staging
-from eventstore.log.appending import append_all
-from eventstore.maintenance import detach as detachment
-from eventstore.maintenance import erase as erasure
-from eventstore.maintenance.backup import vacuum
-from eventstore.maintenance.redact import redact as redact_event
-from eventstore.recorders.sqlite import checkpoints
-from eventstore.store import prepare_append
-from projections import Views
+import foldlog.eventstore.log.importing
+from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
+from foldlog.eventstore.log import staging
+from foldlog.eventstore.log.appending import append_all
+from foldlog.eventstore.maintenance import detach as detachment
+from foldlog.eventstore.maintenance import erase as erasure
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.redact import redact as redact_event
+from foldlog.eventstore.recorders.sqlite import checkpoints
+from foldlog.eventstore.store import prepare_append
+from foldlog.projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 __all__ = ["SCENARIOS", "Scenario"]
@@ -38,8 +38,8 @@ class Scenario(NamedTuple):
 
 
 def _in_small_chunks() -> None:
-    eventstore.log.importing.CHUNK = staging.CHUNK = 5
-    eventstore.log.importing.REST_S = staging.REST_S = 0
+    foldlog.eventstore.log.importing.CHUNK = staging.CHUNK = 5
+    foldlog.eventstore.log.importing.REST_S = staging.REST_S = 0
 
 
 def _nothing(path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from eventstore import Message, StoreUnavailable, StoreUnusable, open_store
+from foldlog.eventstore import Message, StoreUnavailable, StoreUnusable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
 from tests.crash.test_crashes import needs_faults, points
@@ -132,7 +132,8 @@ def test_a_slow_disk_makes_nobody_fail(tmp_path: Path):
 def as_nobody(script: str, folder: Path) -> str:
     """What a script printed that ran without the rights of root, which no permission holds back."""
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-    prelude = "from eventstore import *\nimport eventstore.recorders.sqlite\n"  # while Python's own files may be read
+    # Imported while Python's own files may be read.
+    prelude = "from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n"
     attempt = (
         "def attempt(work):\n    try: print('done', work())\n"
         "    except EventStoreError as error: print(type(error).__name__, error)\n"

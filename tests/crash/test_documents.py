@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import foldlog
-from eventstore import Message, open_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
 from foldlog import Histories
+from foldlog.eventstore import Message, open_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
 
 
 def run(path: Path) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Message, StoreUnusable, open_store
+from foldlog.eventstore import Message, StoreUnusable, open_store
 from tests.crash.ledger import Acknowledged, Ledger, batch_of, inspect, open_at
 
 PRELUDE = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from eventstore import *
-from eventstore.log.reading import reading
+from foldlog.eventstore import *
+from foldlog.eventstore.log.reading import reading
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 folder = Path(sys.argv[1])
@@ -143,7 +143,7 @@ say(f"failed: {failed}")
 def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path: Path):
     """Nothing can be done for it: SQLite in the child believes in locks that it does not have."""
     script = """
-import eventstore.recorders.sqlite.process_forks as forks
+import foldlog.eventstore.recorders.sqlite.process_forks as forks
 forks._PATIENCE_S = 0.1
 store = open_at(path)
 append(store, "c1", "before")
@@ -173,7 +173,7 @@ attempt(lambda: store.version("c1"))
 # -- the queue --------------------------------------------------------------------------------------------------------
 
 HOLDS_THE_QUEUE = """
-from eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 recorder = SQLiteRecorder(str(path))
 def work(transaction):
     say("in the queue")
@@ -215,8 +215,8 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Pa
 def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path: Path):
     """At many moments of it, those around the publication among them."""
     script = """
-import eventstore.log.importing
-eventstore.log.importing.CHUNK = 20
+import foldlog.eventstore.log.importing
+foldlog.eventstore.log.importing.CHUNK = 20
 store = open_at(path)
 for line in sys.stdin:
     name = line.strip()

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import eventstore.log.importing
-from eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
-from eventstore.recorders.sqlite import checkpoints
+import foldlog.eventstore.log.importing
+from foldlog.eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
+from foldlog.eventstore.recorders.sqlite import checkpoints
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
 WRITERS = 8
@@ -107,7 +107,7 @@ class Writer:
 
 def write(folder: Path, name: str) -> None:
     """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
-    eventstore.log.importing.CHUNK = CHUNK
+    foldlog.eventstore.log.importing.CHUNK = CHUNK
     checkpoints._AT = PAGES  # so that many are killed while they write the log back
     ledger = Ledger(folder / f"{name}.ledger")
     with open_at(folder / "store.db") as store:
@@ -158,7 +158,7 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
     path = folder / "store.db"
     open_at(path).close()
     spawned = multiprocessing.get_context("forkserver")
-    spawned.set_forkserver_preload(["eventstore"])
+    spawned.set_forkserver_preload(["foldlog.eventstore"])
     lives = 0
 
     def start() -> multiprocessing.process.BaseProcess:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, Store, open_store
-from eventstore.log.reading import reading
-from eventstore.maintenance.backup import Vacuumed, vacuum
-from eventstore.recorders.sqlite import checkpoints, maintenance, writing
-from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
+from foldlog.eventstore import ANY_VERSION, Message, Store, open_store
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.maintenance.backup import Vacuumed, vacuum
+from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance, writing
+from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 
 AT = 50
 PAGE_BYTES = 4_096 + 24
@@ -203,8 +203,8 @@ def test_a_store_that_is_closed_waits_for_its_checkpoint(store: Store, monkeypat
 def test_a_fork_waits_for_a_checkpoint_and_both_processes_go_on(tmp_path: Path):
     program = """
 import os, sys, threading, time
-from eventstore import ANY_VERSION, Message, open_store
-from eventstore.recorders.sqlite import checkpoints, maintenance
+from foldlog.eventstore import ANY_VERSION, Message, open_store
+from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance
 checkpoints.AT = 4
 begun, busy = threading.Event(), [False]
 write_back = maintenance.write_back

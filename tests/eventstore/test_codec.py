@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -30,7 +30,7 @@ from eventstore import (
     UnknownEventType,
     codec,
 )
-from eventstore.codec import KINDS, Undecodable, decode, encode, encode_ours
+from foldlog.eventstore.codec import KINDS, Undecodable, decode, encode, encode_ours
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

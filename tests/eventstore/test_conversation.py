@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     Event,
@@ -15,7 +15,7 @@ from eventstore import (
     VersionConflict,
     summary_id,
 )
-from eventstore.conversation import Append, State, decide, evolve, summaries_named
+from foldlog.eventstore.conversation import Append, State, decide, evolve, summaries_named
 
 
 def said(text: str) -> Message:

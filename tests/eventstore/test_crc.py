@@ -10,8 +10,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore import Message, open_store
-from eventstore.log.row import crc32
+from foldlog.eventstore import Message, open_store
+from foldlog.eventstore.log.row import crc32
 
 
 @given(st.binary(max_size=3_000), st.integers(0, 2**32 - 1))
@@ -26,8 +26,8 @@ def test_a_store_is_read_without_the_package(tmp_path: Path):
     program = (
         "import sys; sys.modules['isal'] = sys.modules['isal.isal_zlib'] = None\n"
         "import zlib\n"
-        "from eventstore import open_store\n"
-        "from eventstore.log.row import crc32\n"
+        "from foldlog.eventstore import open_store\n"
+        "from foldlog.eventstore.log.row import crc32\n"
         "assert crc32 is zlib.crc32\n"
         "with open_store(sys.argv[1]) as store: print([event.content for event in store.events('c1')])"
     )

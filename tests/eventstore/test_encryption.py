@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     CorruptEvent,
@@ -31,23 +31,23 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.codec import encode
-from eventstore.log import row as hash_chain
-from eventstore.log import seal
-from eventstore.log.reading import reading
-from eventstore.log.row import PLAIN, NotAsWritten, chained
-from eventstore.log.seal import ENCRYPTED, EVENT_BYTES_MAX, WriteSettings, compressed, decompressed
-from eventstore.log.staging import staged as staged_in
-from eventstore.log.writing import WriteTransaction
-from eventstore.maintenance.backup import back_up, vacuum
-from eventstore.maintenance.copy_store import copy_store
-from eventstore.maintenance.rekey import Rekeyed, rekey
-from eventstore.maintenance.verify import Published, verify
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.sqlite.memory import MemoryRecorder
-from eventstore.recorders.types import Beginning, Row, as_rows
-from projections import Views
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log import seal
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.row import PLAIN, NotAsWritten, chained
+from foldlog.eventstore.log.seal import ENCRYPTED, EVENT_BYTES_MAX, WriteSettings, compressed, decompressed
+from foldlog.eventstore.log.staging import staged as staged_in
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
+from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
+from foldlog.projections import Views
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -289,7 +289,7 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
 
 
 def _checksum(row: Any) -> int:
-    from eventstore.log import row as hash_chain
+    from foldlog.eventstore.log import row as hash_chain
 
     return hash_chain.checksum(hash_chain.checksum_seed("c1"), *row[:-1])
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import eventstore.log.importing
-from eventstore import Message, Recorded, Store, open_store
-from eventstore.maintenance.backup import back_up, vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.status import lost_after
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.sqlite import epochs
+import foldlog.eventstore.log.importing
+from foldlog.eventstore import Message, Recorded, Store, open_store
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.status import lost_after
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.sqlite import epochs
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
@@ -132,7 +132,7 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
 
 
 def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(eventstore.log.importing, "CHUNK", 10)
+    monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     _, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("imported", [Message(source="user", content=f"{n}") for n in range(35)])
@@ -174,8 +174,10 @@ def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPa
         times = {name: getattr(found, name) for name in ("st_mtime_ns", "st_ctime_ns")}
         return os.stat_result((found[0], 2**64 - 1, *found[2:]), times)
 
-    monkeypatch.setattr("eventstore.recorders.sqlite.store_file.os.fstat", lambda fd: large(f"/proc/self/fd/{fd}"))
-    monkeypatch.setattr("eventstore.recorders.sqlite.store_file.os.stat", large)
+    monkeypatch.setattr(
+        "foldlog.eventstore.recorders.sqlite.store_file.os.fstat", lambda fd: large(f"/proc/self/fd/{fd}")
+    )
+    monkeypatch.setattr("foldlog.eventstore.recorders.sqlite.store_file.os.stat", large)
     for n in range(2):
         with open_store(f"sqlite:///{path}") as store:
             assert append(store, f"{n}").position == n + 1

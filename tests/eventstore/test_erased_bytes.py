@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-import eventstore.log.importing
-from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
-from eventstore.log.reading import reading
-from eventstore.maintenance.backup import vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.sqlite import SQLiteRecorder, maintenance
+import foldlog.eventstore.log.importing
+from foldlog.eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, maintenance
 from tests.crash.bytes_left import bytes_left
 from tests.crash.erased_bytes import look, mark
 
 
 @pytest.fixture(autouse=True)
 def imports_in_small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventstore.log.importing, "CHUNK", 10)
+    monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 20))
@@ -106,7 +106,7 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path: Path, monkeypa
 
     with open_store(f"sqlite:///{path}") as store:
         with monkeypatch.context() as patched:
-            patched.setattr("eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed)
+            patched.setattr("foldlog.eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed)
             with pytest.raises(_Killed):
                 erase(store, "secret", reason="asked to")
         assert store.conversation("secret").bytes_pending

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     CondensationRequest,
@@ -25,13 +25,13 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
-from eventstore.log.reading import reading
-from eventstore.log.writing import WriteTransaction
-from eventstore.maintenance.backup import vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.types import as_rows
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.types import as_rows
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
 OTHER = b"the other conversation stays"
@@ -168,7 +168,7 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
 
     with open_store(url) as store:
         with monkeypatch.context() as patched:
-            patched.setattr("eventstore.log.staging.time.sleep", killed)
+            patched.setattr("foldlog.eventstore.log.staging.time.sleep", killed)
             with pytest.raises(_Killed):
                 erase(store, "secret", reason="asked to")
         with pytest.raises(ConversationErased):

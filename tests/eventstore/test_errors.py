@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import errors
+from foldlog.eventstore import errors
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
 CLASSES = [

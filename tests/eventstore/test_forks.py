@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from benchmarks.counts import traced
-from eventstore import (
+from foldlog.eventstore import (
     CondensationRequest,
     CorruptEvent,
     DocumentChanges,
@@ -19,11 +19,11 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.log.keys import KeyRing
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from projections import Views
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
 
 KEYS = KeyRing([SecretStr("6b" * 32)])
 

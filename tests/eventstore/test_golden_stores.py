@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import foldlog
-from eventstore import ANY_VERSION, Message, Origin, open_store
-from eventstore.maintenance.verify import verify
-from projections import audit
+from foldlog.eventstore import ANY_VERSION, Message, Origin, open_store
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import audit
 from tests.golden.make import GOLDEN, KEYS, LONG, contents, history
 
 STORES = sorted((GOLDEN / "stores").glob("*.db.gz"))

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from eventstore.recorders.errors import InterfaceError, OperationalError
-from eventstore.recorders.group_commit import CommitQueue
+from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
+from foldlog.eventstore.recorders.group_commit import CommitQueue
 
 PATIENCE_S = 60
 

@@ -8,9 +8,9 @@ import pickle
 import msgspec
 import pytest
 
-from eventstore import CondensationAction, InvalidEvent, Message, open_store
-from eventstore.codec import encode
-from eventstore.events import EventIds, ids_of_range
+from foldlog.eventstore import CondensationAction, InvalidEvent, Message, open_store
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.events import EventIds, ids_of_range
 
 HUGE = 10**30
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import CondensationAction, EventStoreError, Message, Store, StoreUnavailable, open_store
-from eventstore.maintenance.verify import verify
-from projections import Views
+from foldlog.eventstore import CondensationAction, EventStoreError, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
 from tests.eventstore.interruptions import interrupted_at
 
 HI = Message(source="user", content="hi")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import CorruptEvent, Message, open_store
-from eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore import CorruptEvent, Message, open_store
+from foldlog.eventstore.integrations.eventsourcing import Factory
 
 
 def test_a_damaged_event_is_named_and_those_before_it_are_given(tmp_path: Path):

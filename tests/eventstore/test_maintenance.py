@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-import eventstore.log.importing
-from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
-from eventstore.log.reading import reading
-from eventstore.log.staging import staged_keys
-from eventstore.maintenance.backup import back_up, vacuum
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.recorders.types import Beginning
+import foldlog.eventstore.log.importing
+from foldlog.eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.types import Beginning
 
 HI = Message(source="user", content="hi " * 100)
 
@@ -31,7 +31,7 @@ HI = Message(source="user", content="hi " * 100)
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store with a live conversation, a published import, and rows that a killed import left."""
-    monkeypatch.setattr(eventstore.log.importing, "CHUNK", 10)
+    monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     store = open_store(f"sqlite:///{tmp_path}/store.db")
     store.append("live", [HI] * 5, expected_version=0, idempotency_key="first")
     store.ingest("imported", [HI] * 35)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventstore import Message, Redacted, open_store
-from eventstore.codec import encode_ours
-from eventstore.log import row as hash_chain
-from eventstore.log.redacted import without_content
-from eventstore.log.row import stored_event_of
-from eventstore.maintenance.redact import redact
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.types import HEAD_BYTES, Row, as_rows
-from projections import Views
+from foldlog.eventstore import Message, Redacted, open_store
+from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log.redacted import without_content
+from foldlog.eventstore.log.row import stored_event_of
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, as_rows
+from foldlog.projections import Views
 from tests.crash.erased_bytes import look
 from tests.how_many import some
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     InvalidOption,
     KeyRing,
@@ -24,10 +24,10 @@ from eventstore import (
     open_store,
     restore_store,
 )
-from eventstore.log.reading import reading
-from eventstore.maintenance.backup import back_up
-from eventstore.maintenance.erase import erase
-from eventstore.recorders.sqlite import replacing
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.recorders.sqlite import replacing
 from tests.eventstore.test_store_file import Agent
 
 

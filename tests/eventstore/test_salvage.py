@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     Annotation,
     CondensationAction,
@@ -28,14 +28,14 @@ from eventstore import (
     UnknownEventType,
     open_store,
 )
-from eventstore.log import row as hash_chain
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.salvage import Salvaged, salvage
-from eventstore.maintenance.status import confirm
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.readable import copy_readable
-from projections import Views
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
+from foldlog.eventstore.maintenance.status import confirm
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.recorders.sqlite.readable import copy_readable
+from foldlog.projections import Views
 
 NAMES = ("a", "ümlaut ✓", "c")
 LENGTH = 60

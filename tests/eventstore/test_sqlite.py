@@ -16,19 +16,27 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ConversationErased, CorruptEvent, Message, Store, StoreUnavailable, StoreUnusable, open_store
-from eventstore.codec import encode
-from eventstore.log.reading import find_existing
-from eventstore.log.writing import WriteTransaction
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
-from eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema
-from eventstore.recorders.sqlite.reader import SQL
-from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from eventstore.recorders.statements import migrations
-from eventstore.recorders.statements import statements as statements_of
-from eventstore.recorders.types import Beginning, Row, as_rows
+from foldlog.eventstore import (
+    ConversationErased,
+    CorruptEvent,
+    Message,
+    Store,
+    StoreUnavailable,
+    StoreUnusable,
+    open_store,
+)
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.log.reading import find_existing
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema
+from foldlog.eventstore.recorders.sqlite.reader import SQL
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
+from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
+from foldlog.eventstore.recorders.statements import migrations
+from foldlog.eventstore.recorders.statements import statements as statements_of
+from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
 from foldlog.reports.unreadable import followed
 
 HI = Message(source="user", content="hi")
@@ -618,7 +626,7 @@ def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode:
 
 READING = """
 import sys
-from eventstore import StoreUnavailable, open_store
+from foldlog.eventstore import StoreUnavailable, open_store
 try:
     with open_store(f"sqlite:///{sys.argv[1]}?mode=ro") as store:
         print(len(list(store.events("c1"))))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
-from eventstore.log.reading import reading
-from eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
 
 
 def message(content: str = "hi") -> Message:
@@ -266,7 +266,7 @@ def test_a_file_that_gets_a_second_name_is_not_written_to_as_long_as_it_has_it(s
 
 AGENT = """
 import sys
-from eventstore import ANY_VERSION, Message, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, Message, StoreUnavailable, open_store
 store = open_store("sqlite:///" + sys.argv[1])
 for line in sys.stdin:
     try:

@@ -19,7 +19,8 @@ import zstandard
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.archives import write_archive
+from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationRequest,
@@ -31,9 +32,8 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
-from eventstore.maintenance.erase import erase
-from foldlog.archives import write_archive
-from projections import Views
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.projections import Views
 
 PAGE = (Path(__file__).parents[2] / "docs" / "STORED_BYTES.md").read_text("utf-8")
 WRAPPING_KEY = bytes(range(32))
@@ -350,7 +350,7 @@ def test_an_archive_is_read_by_the_page(tmp_path: Path):
 
 
 def test_every_kind_and_field_is_on_the_page():
-    from eventstore.codec import KINDS
+    from foldlog.eventstore.codec import KINDS
 
     table = {
         row[0]: (int(row[1]), row[2])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import CondensationRequest, Message, open_store
-from eventstore.log import row as hash_chain
-from eventstore.maintenance.verify import Published, Verdict, verify
-from eventstore.recorders.types import Row, as_rows
+from foldlog.eventstore import CondensationRequest, Message, open_store
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
+from foldlog.eventstore.recorders.types import Row, as_rows
 from foldlog.histories import Histories
 
 NAMES = ("a", "b")

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, open_store
-from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.sqlite import SQLiteRecorder, write_lock
-from eventstore.recorders.sqlite.write_lock import WriteLock
+from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, write_lock
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
 HI = Message(source="user", content="hi")
 PATIENCE_S = 60
 HOLD = """
 import sys
 from types import SimpleNamespace
-from eventstore.recorders.sqlite.write_lock import WriteLock
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 lock = WriteLock(sys.argv[1], 60)
 lock.take(SimpleNamespace(deadline=0))
 print("held", flush=True)
@@ -168,7 +168,7 @@ def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
 
 CUT_WHILE_OPEN = """
 import os, sys
-from eventstore.recorders.sqlite.write_lock import WriteLock
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 lock = WriteLock(sys.argv[1], 60)
 lock.take(0.0)
 lock.release()

@@ -14,12 +14,12 @@ import pytest
 
 import foldlog
 import foldlog.aio
-from condensers import Condensation, Condenser
-from eventstore import StoreUnusable, UnknownEventType, VersionConflict
-from eventstore.log import appending
-from eventstore.log.appending import append_all
 from foldlog import Message, threads
 from foldlog.aio import Outcome
+from foldlog.condensers import Condensation, Condenser
+from foldlog.eventstore import StoreUnusable, UnknownEventType, VersionConflict
+from foldlog.eventstore.log import appending
+from foldlog.eventstore.log.appending import append_all
 
 pytestmark = pytest.mark.anyio
 

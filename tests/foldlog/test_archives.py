@@ -19,7 +19,8 @@ import pytest
 import zstandard
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     ConversationErased,
@@ -31,14 +32,13 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
-from eventstore.log import row as hash_chain
-from eventstore.log.database import Database
-from eventstore.log.staging import staged_keys
-from eventstore.maintenance.copy import Copied, read_for_copy
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.types import Beginning
-from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
+from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.maintenance.copy import Copied, read_for_copy
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import Beginning
 
 NAMES = ["c1", " ", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -27,15 +27,15 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.maintenance.backup import back_up
-from eventstore.maintenance.damage import Unlisted
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.status import confirm
+from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.eventstore.maintenance.damage import Unlisted
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.status import confirm
 from foldlog.histories import Histories
+from foldlog.projections import Views
 from foldlog.reports import audit_database
 from foldlog.reports.audit_database import Updated, update
 from foldlog.reports.audit_file import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
-from projections import Views
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from eventsourcing.persistence import IntegrityError, Tracking
 
-from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
+from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.reports import audit_follow
 from foldlog.reports.audit_database import erased_in
 from foldlog.reports.audit_file import check
@@ -192,7 +192,7 @@ def test_following_needs_a_file_and_the_whole_store(wrong: list[str], tmp_path: 
 KILLED_AT_EACH_CALL = """
 import os, signal, sys
 from pathlib import Path
-from eventstore import Message, open_store
+from foldlog.eventstore import Message, open_store
 from foldlog.reports import audit_database, audit_file
 
 folder = Path(sys.argv[1])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Store, StoreUnavailable, open_store
-from eventstore.maintenance.erase import erase
 from foldlog.cli.application import COMMANDS
+from foldlog.eventstore import Store, StoreUnavailable, open_store
+from foldlog.eventstore.maintenance.erase import erase
 from tests.foldlog.records import said
 
 

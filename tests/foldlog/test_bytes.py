@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as api
-from eventstore import Action, Annotation, Message, Observation
+from foldlog.eventstore import Action, Annotation, Message, Observation
 from foldlog.formats.conversion import encode
-from projections import View
+from foldlog.projections import View
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 URL = "data:image/png;base64," + base64.b64encode(PNG).decode()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import DELETED
 from foldlog.adapters.without_sdk.channels import ChannelValues
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
+from foldlog.eventstore import DELETED
 
 
 class Reversed:

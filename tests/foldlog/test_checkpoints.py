@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from eventstore import Annotation, Message, ReadTransaction
 from foldlog.adapters.without_sdk.checkpoints import Checkpoints
 from foldlog.adapters.without_sdk.record_lists import RecordList, ranges
+from foldlog.eventstore import Annotation, Message, ReadTransaction
 from tests.how_many import examples
 
 THREAD = "runtime/t"

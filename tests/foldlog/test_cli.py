@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
 from foldlog.cli.application import COMMANDS
+from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import condensed, said
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from condensers import load_condenser, replay
-from eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
-from eventstore.errors import install_command
-from eventstore.maintenance.verify import verify
-from projections import Views
+from foldlog.condensers import load_condenser, replay
+from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
+from foldlog.eventstore.errors import install_command
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 import pytest
 
-from condensers import CondenserConfig, NoOpCondenser, list_strategies
-from condensers.config import registry
-from eventstore import Action, Message, Observation, SystemMessage, UnknownEvent, open_store
-from eventstore.errors import install_command
-from projections import Views
+from foldlog.condensers import CondenserConfig, NoOpCondenser, list_strategies
+from foldlog.condensers.config import registry
+from foldlog.eventstore import Action, Message, Observation, SystemMessage, UnknownEvent, open_store
+from foldlog.eventstore.errors import install_command
+from foldlog.projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 

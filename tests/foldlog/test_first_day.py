@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from eventstore import Message, open_store
 from foldlog import open as foldlog_open
 from foldlog.cli.application import COMMANDS, build
+from foldlog.eventstore import Message, open_store
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventstore import CondensationAction, Message, UnknownEvent, open_store
-from eventstore.events import LOST
-from eventstore.maintenance.erase import erase
 from foldlog import histories as face
+from foldlog.eventstore import CondensationAction, Message, UnknownEvent, open_store
+from foldlog.eventstore.events import LOST
+from foldlog.eventstore.maintenance.erase import erase
 
 
 def said(*texts):

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from eventstore import Message, open_store
-from eventstore.errors import install_command
 from foldlog.cli import hints
 from foldlog.cli.application import build
+from foldlog.eventstore import Message, open_store
+from foldlog.eventstore.errors import install_command
 
 ROOT = Path(__file__).parents[2]
 HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")

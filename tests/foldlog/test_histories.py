@@ -6,7 +6,6 @@ import pytest
 
 import foldlog
 from benchmarks.counts import traced
-from eventstore import IdempotencyConflict, VersionConflict
 from foldlog import (
     CondensationAction,
     ConversationErased,
@@ -16,6 +15,7 @@ from foldlog import (
     NoSuchEvent,
     NoSuchVersion,
 )
+from foldlog.eventstore import IdempotencyConflict, VersionConflict
 from foldlog.public import NAMES
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import codec, open_store
+from foldlog.eventstore import codec, open_store
 from foldlog.formats import FORMATS, decode, encode, open_sources
 from foldlog.formats.delta import delta
 from foldlog.importing import import_source

@@ -12,7 +12,7 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
-from projections import View
+from foldlog.projections import View
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 
@@ -172,7 +172,7 @@ AGENT = """
 import importlib.util, json, sys
 from pathlib import Path
 import foldlog
-from condensers import Reply, ToolCall
+from foldlog.condensers import Reply, ToolCall
 spec = importlib.util.spec_from_file_location("agent_loop", sys.argv[1])
 agent_loop = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(agent_loop)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as face
-from eventstore import KeyRing, KeyUnavailable, Message
+from foldlog.eventstore import KeyRing, KeyUnavailable, Message
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 SET_IT = "set FOLDLOG_KEY or FOLDLOG_KEY_FILE"

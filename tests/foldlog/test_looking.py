@@ -12,7 +12,9 @@ from typing import get_args
 
 import pytest
 
-from eventstore import (
+from foldlog import open as foldlog_open
+from foldlog.cli.styles import STYLES
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -30,11 +32,9 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
-from eventstore.maintenance.redact import redact
-from foldlog import open as foldlog_open
-from foldlog.cli.styles import STYLES
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
-from projections import Views
+from foldlog.projections import Views
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
 SOURCES = ("user", "agent", "environment")

@@ -10,8 +10,8 @@ from rich.console import Console
 
 import foldlog
 import foldlog.words.tables  # as opening a store does
-from eventstore import open_store
-from projections import View, Views
+from foldlog.eventstore import open_store
+from foldlog.projections import View, Views
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventstore import InvalidOption, Message, StoreUnavailable, open_store
+from foldlog.eventstore import InvalidOption, Message, StoreUnavailable, open_store
 from foldlog.whole_file import whole_file
 
 COMMANDS: dict[str, tuple[list[str], str]] = {

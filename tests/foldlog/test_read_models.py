@@ -15,9 +15,9 @@ from eventsourcing.projection import Projection, ProjectionRunner
 
 import foldlog
 import foldlog.aio
-from eventstore import Erased, Message, Store, open_store
-from eventstore.integrations.eventsourcing import Conversations, TrackingView
-from eventstore.maintenance.erase import erase
+from foldlog.eventstore import Erased, Message, Store, open_store
+from foldlog.eventstore.integrations.eventsourcing import Conversations, TrackingView
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.reports.audit_database import update
 from foldlog.reports.audit_follow import AuditFollower
 from foldlog.search import SearchIndex
@@ -145,7 +145,7 @@ class ReadEverything(Projection[Read]):
 
 @OPENED_TWICE
 def test_a_projection_of_the_library_is_given_them(url: str, store: Store):
-    env = {"PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing", "FOLDLOG_URL": url}
+    env = {"PERSISTENCE_MODULE": "foldlog.eventstore.integrations.eventsourcing", "FOLDLOG_URL": url}
     following = ProjectionRunner(
         application_class=Conversations, projection_class=ReadEverything, view_class=Read, env=env
     )

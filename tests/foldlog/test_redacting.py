@@ -13,9 +13,9 @@ import pytest
 import typer
 
 import foldlog as api
-from eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog import aio
 from foldlog.cli.application import build
+from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.reports.audit_database import update

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 import foldlog
-from condensers import Reply, ToolCall
-from condensers.models import client
 from foldlog import (
     Action,
     CondensationRequest,
@@ -21,6 +19,8 @@ from foldlog import (
     SystemMessage,
     from_openai,
 )
+from foldlog.condensers import Reply, ToolCall
+from foldlog.condensers.models import client
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 CALLS = [

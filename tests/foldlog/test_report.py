@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Action, CondensationAction, Message, Observation, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
 from foldlog.kinds import KINDS
 from foldlog.page import assets
 from foldlog.page.report import write_report

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation
 from foldlog.cli.demo import SAMPLE
+from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation
 from foldlog.formats import open_sources
-from projections import View, cut_points, well_formed
+from foldlog.projections import View, cut_points, well_formed
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import CondensationAction
+from foldlog.eventstore import CondensationAction
 from foldlog.reports.savings import Saving, Savings, is_declined, recorded_cost, saving_of, total_of
 
 SIZES = [0, 10, 40, 15, 30]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import foldlog
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -27,10 +27,10 @@ from eventstore import (
     open_store,
     restore_store,
 )
-from eventstore.log.keys import KeyRing
-from eventstore.maintenance.backup import back_up
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.histories import Histories
 from foldlog.search import SearchIndex, SearchRefused, erase_from_index
 from foldlog.search.follow import SearchFollower

@@ -14,9 +14,17 @@ import urllib.request
 import pytest
 
 import foldlog
-from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, Retraction, open_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    Observation,
+    Retraction,
+    open_store,
+)
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
 from foldlog.web import conversations
 from foldlog.web.access import POLICY

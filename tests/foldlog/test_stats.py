@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from eventstore import (
+from foldlog import open as open_histories
+from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
@@ -20,12 +21,11 @@ from eventstore import (
     codec,
     open_store,
 )
-from foldlog import open as open_histories
 from foldlog.formats import Decoder, UnusableFormat, decode
+from foldlog.projections import Views
 from foldlog.reports.bars import bar, curve
 from foldlog.reports.stats import CondensationFigures, ModelFigures, collect_stats
 from foldlog.reports.usage import calls_of_records
-from projections import Views
 from tests.condensers.openai_server import OpenAIServer, Text
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"

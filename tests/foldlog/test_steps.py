@@ -6,17 +6,17 @@ import sys
 import pytest
 
 import foldlog
-from condensers import (
+from foldlog import Action, Condensation, CondensationAction, Message, Observation, SystemMessage, View
+from foldlog.condensers import (
     Condenser,
     InvalidCondenser,
     NoCondensationAvailable,
     NoOpCondenser,
     RecentEventsCondenser,
 )
-from condensers.compat import condensed_history, get_condensation_metadata
-from eventstore import Annotation, CondensationRequest
-from foldlog import Action, Condensation, CondensationAction, Message, Observation, SystemMessage, View
-from projections import NoSuchEvent, NoSuchVersion
+from foldlog.condensers.compat import condensed_history, get_condensation_metadata
+from foldlog.eventstore import Annotation, CondensationRequest
+from foldlog.projections import NoSuchEvent, NoSuchVersion
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
 
@@ -240,9 +240,9 @@ import foldlog
 with foldlog.open("memory:") as histories:
     histories["c1"].append(foldlog.Message(source="user", content="hi"))
     histories["c1"].view.to_messages()
-    assert not [name for name in sys.modules if name.startswith("condensers")], "before the first step"
+    assert not [name for name in sys.modules if name.startswith("foldlog.condensers")], "before the first step"
     histories["c1"].step()
-    assert not {"pydantic", "litellm", "condensers.models.client"} & set(sys.modules), "the default needs no model"
+    assert not {"pydantic", "litellm", "foldlog.condensers.models.client"} & set(sys.modules), "imported"
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

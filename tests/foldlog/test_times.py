@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 import foldlog
-from eventstore import CondensationAction, Message, Origin
 from foldlog import open as foldlog_open
+from foldlog.eventstore import CondensationAction, Message, Origin
 from foldlog.formats import Decoder, registry
 from foldlog.formats.record import read_time, time_text
 

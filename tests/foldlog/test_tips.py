@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from eventstore import ConversationNotFound, InvalidArgument, Message, Observation
 from foldlog import aio
 from foldlog import open as open_histories
+from foldlog.eventstore import ConversationNotFound, InvalidArgument, Message, Observation
 from foldlog.formats import decode, encode
 from tests.foldlog.formats import test_openhands_v1 as v1
 from tests.foldlog.formats.test_claude_code import asked, replied, result, text, use

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from eventstore import CondensationAction, Message, open_store
 from foldlog.cli import terminal
 from foldlog.cli.trust import erase
+from foldlog.eventstore import CondensationAction, Message, open_store
+from foldlog.projections import Views
 from foldlog.reports import audit_database
-from projections import Views
 from tests.foldlog.records import said
 
 KEY = "ab" * 32

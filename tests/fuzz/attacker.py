@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
@@ -42,8 +42,8 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.maintenance.verify import verify
-from projections import Views
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
 from tests.fuzz import attacks
 from tests.fuzz.attacks import Attack
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from eventstore.log import row as hash_chain
+from foldlog.eventstore.log import row as hash_chain
 
 __all__ = ["Attack", "make_checksums_right", "of_columns", "of_forgery", "of_rows"]
 

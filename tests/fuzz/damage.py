@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore import (
+from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
@@ -31,8 +31,8 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.maintenance.verify import verify
-from projections import Views
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
 
 NAMES = ("alpha", "beta")
 LENGTH = 30

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from condensers import condenser_from_config, load_condenser
-from condensers.errors import InvalidCondenser
-from eventstore import (
+from foldlog.archives import NotAnArchive, read_archive, write_archive
+from foldlog.condensers import condenser_from_config, load_condenser
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.eventstore import (
     ANY_VERSION,
     DELETED,
     CorruptEvent,
@@ -36,14 +37,13 @@ from eventstore import (
     codec,
     open_store,
 )
-from eventstore.log.row import NotAsWritten
-from eventstore.log.seal import decompressed
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders import urls
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.sqlite.readable import copy_readable
-from foldlog.archives import NotAnArchive, read_archive, write_archive
+from foldlog.eventstore.log.row import NotAsWritten
+from foldlog.eventstore.log.seal import decompressed
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders import urls
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.sqlite.readable import copy_readable
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condensers import condenser_from_config
-from condensers.errors import InvalidCondenser
-from eventstore import codec
+from foldlog.condensers import condenser_from_config
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.eventstore import codec
 from foldlog.formats import FORMATS, decode
 from tests.fuzz.targets import TARGETS
 from tests.how_many import examples

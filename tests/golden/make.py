@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
-from eventstore import (
+from foldlog import formats
+from foldlog.eventstore import (
     DELETED,
     Annotation,
     CondensationAction,
@@ -30,13 +31,12 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.codec import encode_ours
-from eventstore.maintenance.detach import detach
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
-from eventstore.recorders.sqlite import schema
-from foldlog import formats
-from projections import Views
+from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.recorders.sqlite import schema
+from foldlog.projections import Views
 
 GOLDEN = Path(__file__).parent
 KEYS = KeyRing(["11" * 32])

@@ -14,12 +14,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md"
 
 BEFORE = """
 import foldlog
-from condensers import LLM, AmortizedForgettingCondenser, Condensation, CondenserConfig, InvalidCondenser, LLMConfig
-from condensers import RecentEventsCondenser, default_condenser, load_condenser
-from condensers import is_context_window_error, request_condensation_tool
-from condensers.compat import CONDENSER_REGISTRY, Condenser, CondenserBase, PipelinableCondenserBase, RollingCondenser
-from condensers.compat import condensed_history, from_config, get_condensation_metadata
-from eventstore import CondensationRequestAction, AgentCondensationObservation
+from foldlog.condensers import LLM, AmortizedForgettingCondenser, Condensation, CondenserConfig, InvalidCondenser
+from foldlog.condensers import LLMConfig
+from foldlog.condensers import RecentEventsCondenser, default_condenser, load_condenser
+from foldlog.condensers import is_context_window_error, request_condensation_tool
+from foldlog.condensers.compat import CONDENSER_REGISTRY, Condenser, CondenserBase, PipelinableCondenserBase
+from foldlog.condensers.compat import RollingCondenser, condensed_history, from_config, get_condensation_metadata
+from foldlog.eventstore import CondensationRequestAction, AgentCondensationObservation
 from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage, View
 
 histories = foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10})
@@ -123,7 +124,7 @@ VIEWS = (
     Statement(
         "`view.manipulation_indices` (V1)",
         "`view.cut_points`, or `cut_points(view)`",
-        "from projections import cut_points\nassert view.cut_points == cut_points(view) == tuple(range(9))",
+        "from foldlog.projections import cut_points\nassert view.cut_points == cut_points(view) == tuple(range(9))",
     ),
     Statement(
         "`view.condensations` (documented, absent in released V1)",
@@ -179,7 +180,7 @@ CONDENSERS = (
     ),
     Statement(
         "`CondenserBase`, `PipelinableCondenserBase` (V1)",
-        "aliases in `condensers.compat`",
+        "aliases in `foldlog.condensers.compat`",
         "assert CondenserBase is Condenser\nassert issubclass(PipelinableCondenserBase, Condenser)",
     ),
     Statement(
@@ -245,7 +246,7 @@ CONDENSERS = (
     ),
     Statement(
         "`add_metadata`, `write_metadata(state)`, `metadata_batch(state)`, `get_condensation_metadata(state)`",
-        "the same for classes derived from `condensers.compat.Condenser`, with a history in the place of the state",
+        "the same for classes derived from `foldlog.condensers.compat.Condenser`, with a history in place of the state",
         "class Seeing(Condenser):\n    def condense(self, view):\n"
         '        self.add_metadata("seen", len(view))\n        return view\n\n'
         "condenser = Seeing()\nwith condenser.metadata_batch(history):\n    condenser.condense(view)\n"
@@ -328,7 +329,7 @@ CONFIGURATION = (
     Statement(
         "17 fields of a structured summary (documentation)",
         "18 fields (code)",
-        "from condensers.strategies.structured_summary import FIELDS\nassert len(FIELDS) == 18",
+        "from foldlog.condensers.strategies.structured_summary import FIELDS\nassert len(FIELDS) == 18",
     ),
 )
 

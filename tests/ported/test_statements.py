@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from condensers.config.parameters import list_strategies
-from condensers.config.registry import CONDENSER_REGISTRY
+from foldlog.condensers.config.parameters import list_strategies
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY
 from tests.ported.statements import BEFORE, PAGE, STATEMENTS, Statement, page
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from eventstore import CondensationAction, Message, Store, open_store
-from eventstore.maintenance.copy_store import copy_store
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from projections import Views
-from projections.audit import Auditing
+from foldlog.eventstore import CondensationAction, Message, Store, open_store
+from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
+from foldlog.projections.audit import Auditing
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
-from eventstore.events import Annotation
-from eventstore.log.staging import staged_keys
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.types import Beginning
+from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
+from foldlog.eventstore.events import Annotation
+from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import Beginning
 
 
 def said(text: str) -> Message:

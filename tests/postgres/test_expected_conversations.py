@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     ConversationErased,
@@ -28,16 +28,16 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.log.keys import KeyRing
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.changes import RememberedKey
-from eventstore.recorders.postgres import PostgresRecorder
-from eventstore.recorders.postgres.wire import Wire
-from eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
-from projections import Views
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import RememberedKey
+from foldlog.eventstore.recorders.postgres import PostgresRecorder
+from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
+from foldlog.projections import Views
 
 from .cutting import CuttingProxy
 from .servers import Server

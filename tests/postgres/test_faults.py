@@ -16,13 +16,21 @@ from unittest import mock
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
-from eventstore.log.reading import reading
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.changes import NewKey
-from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.postgres import PostgresRecorder
-from eventstore.recorders.types import Beginning, Erasure
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Message,
+    ReadTransaction,
+    Store,
+    StoreUnavailable,
+    VersionConflict,
+    open_store,
+)
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import NewKey
+from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.postgres import PostgresRecorder
+from foldlog.eventstore.recorders.types import Beginning, Erasure
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -50,7 +58,7 @@ def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCapt
         port = taken.getsockname()[1]
     with pytest.raises(StoreUnavailable, match="tried for 1 s"):
         open_store(f"postgresql://agent@127.0.0.1:{port}/history?patience_s=1")
-    [told] = [record.getMessage() for record in caplog.records if record.name == "eventstore"]
+    [told] = [record.getMessage() for record in caplog.records if record.name == "foldlog.eventstore"]
     assert "Connection refused" in told
     assert told.endswith("; trying again for up to 1 s")
 

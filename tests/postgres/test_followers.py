@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from eventstore import ANY_VERSION, CondensationAction, Message, Store, StoreUnavailable, open_store
-from eventstore.recorders.errors import InterfaceError
-from projections import Views
+from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.recorders.errors import InterfaceError
+from foldlog.projections import Views
 
 from .cutting import CuttingProxy
 from .servers import Server, new_primary

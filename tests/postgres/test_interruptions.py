@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from eventstore import ANY_VERSION, Message, Store, open_store
+from foldlog.eventstore import ANY_VERSION, Message, Store, open_store
 from tests.eventstore.interruptions import interrupted_at
 
 HI = Message(source="user", content="hi")

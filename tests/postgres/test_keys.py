@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     KeyRing,
@@ -23,16 +23,16 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.log.seal import NOTHING_PENDING
-from eventstore.log.writing import project
-from eventstore.maintenance import erase as erasure
-from eventstore.maintenance import rekey as rekeying
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import rekey
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.changes import NewKey
-from eventstore.recorders.types import Beginning, Row
+from foldlog.eventstore.log.seal import NOTHING_PENDING
+from foldlog.eventstore.log.writing import project
+from foldlog.eventstore.maintenance import erase as erasure
+from foldlog.eventstore.maintenance import rekey as rekeying
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import NewKey
+from foldlog.eventstore.recorders.types import Beginning, Row
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

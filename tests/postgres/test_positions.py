@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     Event,
@@ -26,12 +26,12 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.recorders.base import Recorder, Transaction
-from eventstore.recorders.changes import RememberedKey
-from eventstore.recorders.errors import DataError
-from eventstore.recorders.postgres import PostgresRecorder, positions
-from eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
-from eventstore.recorders.types import Beginning, RecalledKey, Row
+from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.changes import RememberedKey
+from foldlog.eventstore.recorders.errors import DataError
+from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
+from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
+from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row
 
 from .servers import Server, new_primary
 

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from eventstore import ANY_VERSION, InvalidOption, Message, Store, open_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.status import follower_status
-from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.postgres import status as vacuuming
 from foldlog.cli.application import build
+from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, open_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.status import follower_status
+from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.postgres import status as vacuuming
 
 from .servers import Server
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import foldlog
-from eventstore import Action, Annotation, CondensationAction, Message, Observation
-from eventstore.events import Event
-from projections import View, well_formed
+from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation
+from foldlog.eventstore.events import Event
+from foldlog.projections import View, well_formed
 
 
 def reasoning(**fields: object) -> Event:

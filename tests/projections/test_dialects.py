@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import foldlog
-from eventstore import open_store
-from eventstore.events import (
+from foldlog.eventstore import open_store
+from foldlog.eventstore.events import (
     Action,
     CondensationAction,
     Event,
@@ -20,8 +20,8 @@ from eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats import open_sources
-from projections import View, Views
-from projections.messages import DIALECTS, Dialect
+from foldlog.projections import View, Views
+from foldlog.projections.messages import DIALECTS, Dialect
 from tests.projections.chat_rules import PROBLEMS
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "data"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.counts import traced
-from eventstore import ANY_VERSION, Store, VersionConflict, open_store
-from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
-from eventstore.log.writing import WriteTransaction
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.redact import redact
-from projections import View, Views
-from projections.stored import appended
+from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
+from foldlog.eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.projections import View, Views
+from foldlog.projections.stored import appended
 from tests.eventstore.test_sqlite import FollowedBy
 
 

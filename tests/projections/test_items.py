@@ -7,10 +7,10 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.events import CondensationAction, Message
-from projections import View
-from projections.fold import fold
-from projections.items import Items
+from foldlog.eventstore.events import CondensationAction, Message
+from foldlog.projections import View
+from foldlog.projections.fold import fold
+from foldlog.projections.items import Items
 
 
 def said(event_id: int) -> Message:

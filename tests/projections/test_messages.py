@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,
@@ -15,7 +15,7 @@ from eventstore.events import (
     Observation,
     SystemMessage,
 )
-from projections import View
+from foldlog.projections import View
 
 BEFORE = {"role": "user", "content": "[The conversation before this point is not shown.]"}
 """Comes first where the assistant would."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import foldlog
-from eventstore import ANY_VERSION, InvalidEvent, open_store
 from foldlog import CondensationAction, History, Message, Retraction
-from projections import View, Views, audit
+from foldlog.eventstore import ANY_VERSION, InvalidEvent, open_store
+from foldlog.projections import View, Views, audit
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])

@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.codec import encode
-from eventstore.events import Action, CondensationAction, Event, Message, Observation
-from eventstore.recorders.types import Record
-from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
-from projections.stored.revision_codec import CODE, Revision, UnreadableRevision, decode_revision, encode_revision
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation
+from foldlog.eventstore.recorders.types import Record
+from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from foldlog.projections.stored.revision_codec import (
+    CODE,
+    Revision,
+    UnreadableRevision,
+    decode_revision,
+    encode_revision,
+)
 
 ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(values)))
 revisions = st.builds(
@@ -131,7 +137,7 @@ def test_revisions_are_small_beside_the_events(history, part: float):
 
 
 def test_what_is_not_shown_costs_a_revision_nothing():
-    from eventstore.events import Annotation
+    from foldlog.eventstore.events import Annotation
 
     def records(annotations: int) -> list[Record]:
         step = annotations + 1

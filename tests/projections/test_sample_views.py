@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from condensers import event_tokens
-from condensers.models.estimate import ESTIMATE
-from eventstore import open_store
-from eventstore.events import CondensationAction, Event
+from foldlog.condensers import event_tokens
+from foldlog.condensers.models.estimate import ESTIMATE
+from foldlog.eventstore import open_store
+from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.formats import open_sources
-from projections import View, Views, audit
-from projections.units import UNSEEN
+from foldlog.projections import View, Views, audit
+from foldlog.projections.units import UNSEEN
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 SAMPLES = Path(__file__).parents[3] / "shared" / "data"

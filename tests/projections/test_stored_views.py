@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, Store, open_store
-from eventstore.errors import ConversationNotFound, StoreUnavailable, StoreUnusable, UnknownEventType
-from eventstore.events import (
+from foldlog.eventstore import ANY_VERSION, Store, open_store
+from foldlog.eventstore.errors import ConversationNotFound, StoreUnavailable, StoreUnusable, UnknownEventType
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,
@@ -24,13 +24,13 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from eventstore.log.reading import reading
-from eventstore.log.writing import project
-from eventstore.recorders.types import Record
-from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
-from projections.stored.loading import CHUNK, StoredPast, fold_log
-from projections.stored.revision import EMPTY_FOLD
-from projections.stored.revision_codec import CODE, PROJECTION
+from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.writing import project
+from foldlog.eventstore.recorders.types import Record
+from foldlog.projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
+from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
+from foldlog.projections.stored.revision import EMPTY_FOLD
+from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from eventstore import Annotation, CorruptEvent, StoreUnusable, open_store
-from eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog import CondensationAction, Histories, History, Message
-from projections import View, audit
-from projections.stored.loading import StoredPast
+from foldlog.eventstore import Annotation, CorruptEvent, StoreUnusable, open_store
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
+from foldlog.projections import View, audit
+from foldlog.projections.stored.loading import StoredPast
 
 LONG = 2_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.errors import InvalidEvent, UnknownEventType
-from eventstore.events import (
+from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,
@@ -18,7 +18,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from projections import View, cut_points, well_formed
+from foldlog.projections import View, cut_points, well_formed
 
 
 def said(*texts: str) -> list[Event]:

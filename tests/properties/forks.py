@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from eventstore import (
+from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     CondensationRequest,
@@ -33,12 +33,12 @@ from eventstore import (
     Store,
     VersionConflict,
 )
-from eventstore.log.keys import KeyRing
-from eventstore.maintenance.copy_store import compare_stores, copy_store
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.verify import Published, verify
-from eventstore.opening import open_store
-from projections import View, Views
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.eventstore.opening import open_store
+from foldlog.projections import View, Views
 
 __all__ = ["run_sequence"]
 

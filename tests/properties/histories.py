@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
@@ -13,7 +13,7 @@ from eventstore.events import (
     Retraction,
     summary_id,
 )
-from projections.units import units
+from foldlog.projections.units import units
 
 
 @dataclass

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from eventstore.events import Action, CondensationSummary, Message, Observation, SystemMessage
-from projections import View
-from projections.messages import DIALECTS
+from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation, SystemMessage
+from foldlog.projections import View
+from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.test_dialects import SIGNED, WEB, image, text

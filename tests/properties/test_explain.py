@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from eventstore import open_store
-from eventstore.events import (
+from foldlog.eventstore import open_store
+from foldlog.eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
@@ -21,9 +21,9 @@ from eventstore.events import (
     Retraction,
     is_structural,
 )
-from projections import View, Views
-from projections.explain import explain_difference, explain_event
-from projections.retractions import target
+from foldlog.projections import View, Views
+from foldlog.projections.explain import explain_difference, explain_event
+from foldlog.projections.retractions import target
 from tests.how_many import examples
 from tests.properties.histories import histories
 

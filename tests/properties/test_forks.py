@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from eventstore import open_store
-from eventstore.log.keys import KeyRing
+from foldlog.eventstore import open_store
+from foldlog.eventstore.log.keys import KeyRing
 from tests.properties.forks import run_sequence
 
 KEYS = KeyRing([SecretStr("3d" * 32)])

@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
-from projections import View
-from projections.intervals import contains, normalize
-from projections.left_behind import left_behind_after, left_behind_by_ids
+from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
+from foldlog.projections import View
+from foldlog.projections.intervals import contains, normalize
+from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
 from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, long_histories
 from tests.properties.slow_fold import slow_fold

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from eventstore.events import Event, Retraction
-from projections import View
-from projections.lifetimes.fold import LifetimesFold
-from projections.retractions import target
-from projections.units import UNSEEN
+from foldlog.eventstore.events import Event, Retraction
+from foldlog.projections import View
+from foldlog.projections.lifetimes.fold import LifetimesFold
+from foldlog.projections.retractions import target
+from foldlog.projections.units import UNSEEN
 from tests.how_many import examples
 from tests.properties.histories import histories
 

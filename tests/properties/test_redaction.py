@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore import CannotRedact, Redaction, open_store
-from eventstore.events import Event
-from eventstore.maintenance.redact import redact
-from eventstore.maintenance.verify import verify
-from projections import View, Views, audit, cut_points, well_formed
+from foldlog.eventstore import CannotRedact, Redaction, open_store
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import View, Views, audit, cut_points, well_formed
 from tests.how_many import examples
 from tests.properties.histories import histories
 

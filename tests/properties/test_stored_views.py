@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore import Store, open_store
-from eventstore.events import Event
-from eventstore.log.reading import reading
-from projections import View, Views
+from foldlog.eventstore import Store, open_store
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.log.reading import reading
+from foldlog.projections import View, Views
 from tests.how_many import examples
 from tests.properties.histories import histories
 

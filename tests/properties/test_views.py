@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.events import (
+from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,
@@ -18,12 +18,12 @@ from eventstore.events import (
     Observation,
     summary_id,
 )
-from projections import View, cut_points, well_formed
-from projections.fold import EMPTY, evolve, fold
-from projections.intervals import contains
-from projections.messages import BEGINNING
-from projections.retractions import intervals_kept
-from projections.units import units
+from foldlog.projections import View, cut_points, well_formed
+from foldlog.projections.fold import EMPTY, evolve, fold
+from foldlog.projections.intervals import contains
+from foldlog.projections.messages import BEGINNING
+from foldlog.projections.retractions import intervals_kept
+from foldlog.projections.units import units
 from tests.how_many import examples
 from tests.properties.histories import histories, ordered_histories, tidy_histories
 from tests.properties.slow_fold import slow_fold

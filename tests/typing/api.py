@@ -4,12 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
-import condensers
 import foldlog
 import foldlog.aio
-from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
-from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
-from eventstore.maintenance.verify import VerifyFinding, verify
+import foldlog.condensers
 from foldlog import (
     Action,
     Condensation,
@@ -20,8 +17,11 @@ from foldlog import (
     Observation,
     SystemMessage,
 )
+from foldlog.condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
+from foldlog.eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
+from foldlog.eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog.formats import FORMATS, Source, decode, encode, open_sources
-from projections import Difference, Moment, View, Views, Why, cut_points, well_formed
+from foldlog.projections import Difference, Moment, View, Views, Why, cut_points, well_formed
 
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
@@ -152,7 +152,7 @@ async def the_async_face_has_the_types_of_the_sync_one() -> None:
 def a_mistyped_name_fails() -> None:
     """``mypy --strict`` reports an ignored error that is none."""
     foldlog.opne  # type: ignore[attr-defined]  # noqa: B018
-    condensers.load_condensr  # type: ignore[attr-defined]  # noqa: B018
+    foldlog.condensers.load_condensr  # type: ignore[attr-defined]  # noqa: B018
 
 
 def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:

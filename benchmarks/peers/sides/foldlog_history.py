@@ -8,7 +8,7 @@ from typing import Any
 
 import foldlog
 from benchmarks.peers.side import Item, Store, arguments_of, serve
-from eventstore import summary_id
+from foldlog.eventstore import summary_id
 
 
 class Histories:

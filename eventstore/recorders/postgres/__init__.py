@@ -15,6 +15,6 @@ status      what an operator asks
 faults      the driver's errors in the words of the seam
 """
 
-from eventstore.recorders.postgres.recorder import PostgresRecorder
+from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 
 __all__ = ["PostgresRecorder"]

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from eventstore.recorders.base import Transaction
-from eventstore.recorders.errors import OperationalError, RecorderError
-from eventstore.recorders.nesting import note_committed
-from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
-from eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlow
-from eventstore.recorders.postgres.writing import PostgresTransaction
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.errors import OperationalError, RecorderError
+from foldlog.eventstore.recorders.nesting import note_committed
+from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
+from foldlog.eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlow
+from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 
 T = TypeVar("T")
 

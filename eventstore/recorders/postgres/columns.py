@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, PlacedRow, Record, Row, kind_name
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, PlacedRow, Record, Row, kind_name
 
 Parameter = bytes | None
 Columns = tuple[Any, ...]

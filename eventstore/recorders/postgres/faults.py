@@ -11,7 +11,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import DiagnosticField
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.errors import KeyReplaced, OperationalError, RecorderError, error_class
+from foldlog.eventstore.recorders.errors import KeyReplaced, OperationalError, RecorderError, error_class
 
 
 class ConnectionLost(OperationalError):

@@ -13,11 +13,11 @@ from typing import Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
-from eventstore.recorders.postgres.columns import Columns, Parameter, bigint
-from eventstore.recorders.postgres.faults import ConnectionLost
-from eventstore.recorders.postgres.positions import Positions
-from eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
+from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, bigint
+from foldlog.eventstore.recorders.postgres.faults import ConnectionLost
+from foldlog.eventstore.recorders.postgres.positions import Positions
+from foldlog.eventstore.recorders.postgres.wire import Wire
 
 OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""

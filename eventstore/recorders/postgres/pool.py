@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from eventstore.recorders.errors import InterfaceError, OperationalError
-from eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
+from foldlog.eventstore.recorders.postgres.wire import Wire
 
 
 class Pool:

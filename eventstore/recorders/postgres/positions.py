@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eventstore.recorders.errors import DataError
+from foldlog.eventstore.recorders.errors import DataError
 
 _BITS: Final = 20
 _START_BITS: Final = 16

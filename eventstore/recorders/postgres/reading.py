@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
-from eventstore.recorders.base import Only
-from eventstore.recorders.postgres.columns import (
+from foldlog.eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from foldlog.eventstore.recorders.base import Only
+from foldlog.eventstore.recorders.postgres.columns import (
     BYTEA,
     Columns,
     array,
@@ -23,7 +23,7 @@ from eventstore.recorders.postgres.columns import (
     text_bytes,
     to_text,
 )
-from eventstore.recorders.types import (
+from foldlog.eventstore.recorders.types import (
     Ancestor,
     Conversation,
     ListedConversation,

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 import psycopg
 from psycopg import conninfo, sql
 
-from eventstore.errors import InvalidOption
-from eventstore.recorders.base import PATIENCE_S, Transaction
-from eventstore.recorders.errors import (
+from foldlog.eventstore.errors import InvalidOption
+from foldlog.eventstore.recorders.base import PATIENCE_S, Transaction
+from foldlog.eventstore.recorders.errors import (
     IntegrityError,
     InterfaceError,
     NotSupportedError,
@@ -25,22 +25,22 @@ from eventstore.recorders.errors import (
     RecorderError,
     StillRead,
 )
-from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
-from eventstore.recorders.outcome import Outcome
-from eventstore.recorders.postgres import setup, status
-from eventstore.recorders.postgres.calls import Call, Patience
-from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
-from eventstore.recorders.postgres.pool import Pool
-from eventstore.recorders.postgres.reading import PostgresReader
-from eventstore.recorders.postgres.sessions import ReadSession
-from eventstore.recorders.postgres.wire import Wire
-from eventstore.recorders.postgres.writing import PostgresTransaction
-from eventstore.recorders.server import Status
-from eventstore.recorders.statements import statements
+from foldlog.eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.postgres import setup, status
+from foldlog.eventstore.recorders.postgres.calls import Call, Patience
+from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
+from foldlog.eventstore.recorders.postgres.pool import Pool
+from foldlog.eventstore.recorders.postgres.reading import PostgresReader
+from foldlog.eventstore.recorders.postgres.sessions import ReadSession
+from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
+from foldlog.eventstore.recorders.server import Status
+from foldlog.eventstore.recorders.statements import statements
 
 T = TypeVar("T")
 
-_log = logging.getLogger("eventstore")
+_log = logging.getLogger("foldlog.eventstore")
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
-from eventstore.recorders.errors import InterfaceError, RecorderError
-from eventstore.recorders.postgres.calls import Patience
-from eventstore.recorders.postgres.columns import Columns, Parameter
-from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
-from eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.errors import InterfaceError, RecorderError
+from foldlog.eventstore.recorders.postgres.calls import Patience
+from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter
+from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
+from foldlog.eventstore.recorders.postgres.wire import Wire
 
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
 _WHY: Final = (

@@ -8,12 +8,12 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from eventstore.recorders.errors import DatabaseError, OperationalError, ProgrammingError
-from eventstore.recorders.postgres.columns import to_text
-from eventstore.recorders.postgres.faults import ConnectionLost
-from eventstore.recorders.postgres.wire import Wire
-from eventstore.recorders.statements import migrations
-from eventstore.recorders.types import new_store_uuid
+from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError, ProgrammingError
+from foldlog.eventstore.recorders.postgres.columns import to_text
+from foldlog.eventstore.recorders.postgres.faults import ConnectionLost
+from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.statements import migrations
+from foldlog.eventstore.recorders.types import new_store_uuid
 
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"

@@ -9,8 +9,8 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from eventstore.recorders.errors import ProgrammingError
-from eventstore.recorders.server import Holder, Lag, Status
+from foldlog.eventstore.recorders.errors import ProgrammingError
+from foldlog.eventstore.recorders.server import Holder, Lag, Status
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:

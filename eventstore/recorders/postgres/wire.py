@@ -17,8 +17,8 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.postgres.columns import Columns, Parameter
-from eventstore.recorders.postgres.faults import ConnectionLost, of_driver, of_result
+from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter
+from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, of_driver, of_result
 
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0

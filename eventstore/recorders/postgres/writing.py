@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from eventstore.codec_json import Body, attachments_of
-from eventstore.recorders import changes
-from eventstore.recorders.errors import IntegrityError
-from eventstore.recorders.postgres.columns import (
+from foldlog.eventstore.codec_json import Body, attachments_of
+from foldlog.eventstore.recorders import changes
+from foldlog.eventstore.recorders.errors import IntegrityError
+from foldlog.eventstore.recorders.postgres.columns import (
     BYTEA,
     INTEGER,
     OF_ROW,
@@ -24,11 +24,11 @@ from eventstore.recorders.postgres.columns import (
     smallint,
     text_bytes,
 )
-from eventstore.recorders.postgres.faults import TryAgain
-from eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
-from eventstore.recorders.postgres.reading import PostgresReader
-from eventstore.recorders.postgres.wire import Wire
-from eventstore.recorders.types import (
+from foldlog.eventstore.recorders.postgres.faults import TryAgain
+from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
+from foldlog.eventstore.recorders.postgres.reading import PostgresReader
+from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
     Erasure,

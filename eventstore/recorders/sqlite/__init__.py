@@ -24,6 +24,6 @@ seconds, and gives up on them. Readers never wait: the database is in WAL mode.
 What an append writes, and what was measured for it: docs/decisions/0020-what-an-append-writes.md.
 """
 
-from eventstore.recorders.sqlite.recorder import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
 
 __all__ = ["SQLiteRecorder"]

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.sqlite import maintenance
-from eventstore.recorders.sqlite.store_file import StoreFile
+from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.sqlite import maintenance
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 
 THREAD: Final = "foldlog-checkpoint"
 AT = 1_000

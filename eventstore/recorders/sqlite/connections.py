@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from urllib.parse import quote_from_bytes
 
-from eventstore.recorders.base import PATIENCE_S
-from eventstore.recorders.errors import DatabaseError, OperationalError
-from eventstore.recorders.sqlite import process_forks, schema
-from eventstore.recorders.urls import absolute_hint
+from foldlog.eventstore.recorders.base import PATIENCE_S
+from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError
+from foldlog.eventstore.recorders.sqlite import process_forks, schema
+from foldlog.eventstore.recorders.urls import absolute_hint
 
 
 def create_private(path: str) -> os.stat_result | None:

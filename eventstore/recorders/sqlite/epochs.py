@@ -15,7 +15,7 @@ import sqlite3
 import time
 from typing import Final
 
-from eventstore.recorders.sqlite.reader import SQL, a_position
+from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
 
 _LEFT_OUT_MIN: Final = 2**32
 _A_COPY: Final = 0

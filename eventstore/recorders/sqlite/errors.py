@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from eventstore.recorders.errors import DatabaseError, OperationalError, RecorderError, error_class
+from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError, RecorderError, error_class
 
 NOT_KNOWN: Final = (
     "; whether this was written is not known: append it again with the same idempotency key, or read the conversation"

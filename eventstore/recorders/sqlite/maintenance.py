@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final
 
-from eventstore.recorders.sqlite.epochs import mark_copy
-from eventstore.recorders.sqlite.reader import SQL
+from foldlog.eventstore.recorders.sqlite.epochs import mark_copy
+from foldlog.eventstore.recorders.sqlite.reader import SQL
 
 _PATIENCE_MS: Final = 20
 _PAGES: Final = 1_024

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import NoReturn, TypeVar
 
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError, NotSupportedError
-from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
-from eventstore.recorders.outcome import Outcome
-from eventstore.recorders.sqlite import schema
-from eventstore.recorders.sqlite.errors import is_ours, translate, translated
-from eventstore.recorders.sqlite.reader import SQLiteReader
-from eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from eventstore.recorders.types import new_store_uuid
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError, NotSupportedError
+from foldlog.eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.sqlite import schema
+from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translated
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
+from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
+from foldlog.eventstore.recorders.types import new_store_uuid
 
 T = TypeVar("T")
 

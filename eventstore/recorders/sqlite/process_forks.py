@@ -11,7 +11,7 @@ import os
 import weakref
 from typing import Final, Protocol
 
-from eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.errors import OperationalError
 
 _PATIENCE_S: Final = 5.0
 """The time for which a fork waits until other threads have ended their work with a store."""

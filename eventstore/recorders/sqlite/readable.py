@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, NamedTuple
 
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.connections import file_uri
-from eventstore.recorders.sqlite.errors import translated
-from eventstore.recorders.sqlite.reader import SQL
-from eventstore.recorders.sqlite.recorder import SQLiteRecorder
+from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.recorders.sqlite.connections import file_uri
+from foldlog.eventstore.recorders.sqlite.errors import translated
+from foldlog.eventstore.recorders.sqlite.reader import SQL
+from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
 
 _TABLES: Final = {
     "conversations": "key",

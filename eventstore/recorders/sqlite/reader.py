@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
-from eventstore.recorders.base import Only
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.statements import statements
-from eventstore.recorders.types import (
+from foldlog.eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from foldlog.eventstore.recorders.base import Only
+from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.recorders.statements import statements
+from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
     Ancestor,
     Conversation,

@@ -13,14 +13,14 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn, TypeVar
 
-from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
-from eventstore.recorders.errors import DatabaseError, ReadOnly, StillRead
-from eventstore.recorders.group_commit import CommitQueue
-from eventstore.recorders.nesting import INSIDE, mark_of, nested
-from eventstore.recorders.outcome import Outcome
-from eventstore.recorders.sqlite import maintenance, process_forks, schema
-from eventstore.recorders.sqlite.checkpoints import LogCheckpoints
-from eventstore.recorders.sqlite.connections import (
+from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Transaction
+from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, StillRead
+from foldlog.eventstore.recorders.group_commit import CommitQueue
+from foldlog.eventstore.recorders.nesting import INSIDE, mark_of, nested
+from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
+from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
+from foldlog.eventstore.recorders.sqlite.connections import (
     ReaderPool,
     Use,
     check_is_file,
@@ -32,11 +32,11 @@ from eventstore.recorders.sqlite.connections import (
     open_writer,
     status_of,
 )
-from eventstore.recorders.sqlite.errors import raise_translated, translated
-from eventstore.recorders.sqlite.reader import SQLiteReader
-from eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
-from eventstore.recorders.sqlite.write_lock import WriteLock
-from eventstore.recorders.sqlite.writing import SQLiteWriting
+from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translated
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
+from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 
 T = TypeVar("T")
 

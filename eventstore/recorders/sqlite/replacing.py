@@ -17,14 +17,14 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from eventstore.recorders.base import PATIENCE_S
-from eventstore.recorders.errors import DatabaseError, RecorderError
-from eventstore.recorders.sqlite import maintenance, schema
-from eventstore.recorders.sqlite.connections import open_reader, open_writer
-from eventstore.recorders.sqlite.errors import translated
-from eventstore.recorders.sqlite.reader import SQL
-from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
+from foldlog.eventstore.recorders.base import PATIENCE_S
+from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
+from foldlog.eventstore.recorders.sqlite import maintenance, schema
+from foldlog.eventstore.recorders.sqlite.connections import open_reader, open_writer
+from foldlog.eventstore.recorders.sqlite.errors import translated
+from foldlog.eventstore.recorders.sqlite.reader import SQL
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
 
 _BESIDE = ("-wal", "-shm", "-journal")
 

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.statements import migrations, newest_schema
-from eventstore.recorders.types import new_store_uuid
+from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.recorders.statements import migrations, newest_schema
+from foldlog.eventstore.recorders.types import new_store_uuid
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 NEWEST: Final = newest_schema("sqlite")

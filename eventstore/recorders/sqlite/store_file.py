@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from eventstore.recorders.errors import InterfaceError, OperationalError
+from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
 
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd"

@@ -12,11 +12,11 @@ from functools import cache, partial
 from itertools import chain, count, islice, repeat
 from operator import attrgetter
 
-from eventstore.codec_json import Body, attachments_of
-from eventstore.recorders import changes
-from eventstore.recorders.errors import IntegrityError, KeyReplaced
-from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
-from eventstore.recorders.types import (
+from foldlog.eventstore.codec_json import Body, attachments_of
+from foldlog.eventstore.recorders import changes
+from foldlog.eventstore.recorders.errors import IntegrityError, KeyReplaced
+from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
+from foldlog.eventstore.recorders.types import (
     DIGEST_BYTES,
     Beginning,
     Conversation,

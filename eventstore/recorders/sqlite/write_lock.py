@@ -10,7 +10,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from os import pread
 from typing import Final
 
-from eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.errors import OperationalError
 
 _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, TypeVar
 
-from eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
-from eventstore.recorders.sqlite import checkpoints as log_checkpoints
-from eventstore.recorders.sqlite import epochs
-from eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
-from eventstore.recorders.sqlite.connections import check_unchanged
-from eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
-from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
-from eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from eventstore.recorders.sqlite.write_lock import WriteLock
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
+from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
+from foldlog.eventstore.recorders.sqlite import epochs
+from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
+from foldlog.eventstore.recorders.sqlite.connections import check_unchanged
+from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
+from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from math import isfinite
 from random import random
 from typing import Any, Protocol
 
-from eventstore import DELETED
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
+from foldlog.eventstore import DELETED
 
 _CHANNEL = "channel:"
 _SHORT = 64

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import to_builtins
 
-from eventstore import (
+from foldlog.eventstore import (
     Conversation,
     ConversationErased,
     ConversationNotFound,

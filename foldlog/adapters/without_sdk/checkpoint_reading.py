@@ -7,7 +7,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventstore import (
+from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint, ThreadBranch, ThreadBranches, appended_for
+from foldlog.adapters.without_sdk.record_lists import Span
+from foldlog.eventstore import (
     Annotation,
     ConversationErased,
     ConversationNotFound,
@@ -17,8 +19,6 @@ from eventstore import (
     newest_values,
     query_all,
 )
-from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint, ThreadBranch, ThreadBranches, appended_for
-from foldlog.adapters.without_sdk.record_lists import Span
 from foldlog.formats import Encoder
 from foldlog.histories import Histories
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from eventstore import (
+from foldlog.adapters.without_sdk.checkpoint_branches import CHECKPOINT, HIDDEN, Checkpoint, copied, keep, numbered
+from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, WholeCheckpoint, shown
+from foldlog.adapters.without_sdk.record_lists import RecordList, Span, changes, ranges
+from foldlog.eventstore import (
     ATTRIBUTES,
     DELETED,
     Annotation,
@@ -28,9 +31,6 @@ from eventstore import (
     VersionConflict,
     query_all,
 )
-from foldlog.adapters.without_sdk.checkpoint_branches import CHECKPOINT, HIDDEN, Checkpoint, copied, keep, numbered
-from foldlog.adapters.without_sdk.checkpoint_reading import NOTES, CheckpointReader, WholeCheckpoint, shown
-from foldlog.adapters.without_sdk.record_lists import RecordList, Span, changes, ranges
 from foldlog.formats import Decoder
 from foldlog.histories import Histories
 from foldlog.history import History

@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore import InvalidArgument
 from foldlog.adapters.without_sdk.channels import Serializer
 from foldlog.adapters.without_sdk.graph_threads import Config, GraphThreads, config_of
+from foldlog.eventstore import InvalidArgument
 
 Task = tuple[str, str]
 """The id of a task, and its path."""

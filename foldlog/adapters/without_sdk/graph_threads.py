@@ -10,15 +10,15 @@ from functools import partial
 from heapq import merge
 from typing import Any, NamedTuple
 
-from condensers import Condensation
-from eventstore import ConversationErased
 from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
 from foldlog.adapters.without_sdk.checkpoints import Checkpoints
 from foldlog.adapters.without_sdk.names import quoted, unquoted
 from foldlog.adapters.without_sdk.record_lists import Span
+from foldlog.condensers import Condensation
+from foldlog.eventstore import ConversationErased
 from foldlog.histories import Histories
 from foldlog.history import History
-from projections import View
+from foldlog.projections import View
 
 Config = dict[str, Any]
 

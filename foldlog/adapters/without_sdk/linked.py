@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import structs
 
-from eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
 from foldlog.adapters.without_sdk.newest import newest_records
+from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
 from foldlog.formats import Encoder, decode
 from foldlog.histories import Histories
 from foldlog.history import History

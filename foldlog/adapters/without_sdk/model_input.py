@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from eventstore import CondensationSummary
 from foldlog.adapters.without_sdk.record_lists import Span
-from projections import View, well_formed
+from foldlog.eventstore import CondensationSummary
+from foldlog.projections import View, well_formed
 
 M = TypeVar("M")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from eventstore import RecentConversation
+from foldlog.eventstore import RecentConversation
 from foldlog.histories import Histories
 
 _PAGE = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eventstore import ConversationNotFound, Event, newest_value
+from foldlog.eventstore import ConversationNotFound, Event, newest_value
 from foldlog.formats import Encoder
 from foldlog.history import History
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from eventstore import ConversationErased, VersionConflict
 from foldlog import aio
+from foldlog.eventstore import ConversationErased, VersionConflict
 from foldlog.histories import Histories
 from foldlog.histories import open as open_histories
 from foldlog.history import History

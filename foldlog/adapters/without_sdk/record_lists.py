@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventstore import CondensationAction, Event, Retraction
+from foldlog.eventstore import CondensationAction, Event, Retraction
 from foldlog.formats import Decoder
 
 Span = tuple[int, int]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from eventstore import Annotation, ConversationErased, IdempotencyConflict, VersionConflict
+from foldlog.eventstore import Annotation, ConversationErased, IdempotencyConflict, VersionConflict
 from foldlog.histories import Histories
 
 _STATE = "state"

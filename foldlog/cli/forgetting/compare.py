@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eventstore import Message, Store, install_command
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
@@ -21,15 +20,16 @@ from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import interval_words
+from foldlog.eventstore import Message, Store, install_command
+from foldlog.projections.intervals import contains, normalize
+from foldlog.projections.retractions import intervals_kept
 from foldlog.reports.comparison import comparison, verdict_of
 from foldlog.reports.comparison_page import write_page
 from foldlog.reports.plots import check_plot, plot_comparison
 from foldlog.words.gist import count
-from projections.intervals import contains, normalize
-from projections.retractions import intervals_kept
 
 if TYPE_CHECKING:
-    from condensers import LLM, AgentModel, Condenser, Replay
+    from foldlog.condensers import LLM, AgentModel, Condenser, Replay
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
@@ -112,7 +112,7 @@ def run(
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
     """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
     if not configs:
-        from condensers import NoOpCondenser, default_condenser
+        from foldlog.condensers import NoOpCondenser, default_condenser
 
         return {"default": default_condenser(), "noop": NoOpCondenser()}
     paths = list(dict.fromkeys(configs))
@@ -125,7 +125,7 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from condensers import Replaying
+    from foldlog.condensers import Replaying
 
     replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
     asks: list[int] = []
@@ -153,7 +153,7 @@ def _replays(
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Add the name of the condenser to an error of its model, which stops the comparison."""
-    from condensers import ModelCallFailed
+    from foldlog.condensers import ModelCallFailed
 
     try:
         yield

@@ -12,19 +12,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from condensers import LLM, Condensation, NoCondensationAvailable, Report, Usage, model_of, on_a_model, reports_of
-from condensers.models.budget import tokens_of
-from eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing, whole
 from foldlog.cli.styles import interval_words, summary_text
+from foldlog.condensers import (
+    LLM,
+    Condensation,
+    NoCondensationAvailable,
+    Report,
+    Usage,
+    model_of,
+    on_a_model,
+    reports_of,
+)
+from foldlog.condensers.models.budget import tokens_of
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.histories import Histories
+from foldlog.projections import View
 from foldlog.words.gist import count, forgotten_words
 from foldlog.words.reasons import because, requests_before
-from projections import View
 
 _REASON = "foldlog condense"
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from condensers import Strategy, list_strategies
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE
+from foldlog.condensers import Strategy, list_strategies
 
 
 def run(as_json: AsJson = False) -> int:

@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from condensers import AgentModel, Condenser, ForkReplay, ModelCallFailed, replay_as_fork
-from eventstore import InvalidArgument
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.condensers import AgentModel, Condenser, ForkReplay, ModelCallFailed, replay_as_fork
+from foldlog.eventstore import InvalidArgument
 from foldlog.kinds import label
+from foldlog.projections import Views
 from foldlog.words.gist import count
-from projections import Views
 
 _LISTED_MAX = 5
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import ATTRIBUTES, Documents, Store, said
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.eventstore import ATTRIBUTES, Documents, Store, said
 
 
 def run(

@@ -9,7 +9,6 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from eventstore import EventStoreError
 from foldlog.archives import write_archive
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
@@ -17,6 +16,7 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.stores import listed, open_existing, resolved
+from foldlog.eventstore import EventStoreError
 from foldlog.formats import FORMATS, UnknownFormat, encode
 from foldlog.whole_file import whole_file
 from foldlog.words.gist import count, events_and_tombstones

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from eventstore import ConversationErased, InvalidArgument, VersionConflict
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
 from foldlog.formats.tips import version_of_tip
 from foldlog.words.gist import count
 

@@ -16,17 +16,25 @@ import typer
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from eventstore import ConversationErased, Event, EventStoreError, HistoryDiverged, InvalidEvent, Store, VersionConflict
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, store_name
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_or_create
+from foldlog.eventstore import (
+    ConversationErased,
+    Event,
+    EventStoreError,
+    HistoryDiverged,
+    InvalidEvent,
+    Store,
+    VersionConflict,
+)
 from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources, UnknownFormat, open_sources
 from foldlog.importing import Imported, import_source
+from foldlog.projections import Views
 from foldlog.words.gist import count, events_and_tombstones
-from projections import Views
 
 _STDIN, _FOLDER = "stdin", "foldlog-stdin-"
 _COPY = re.compile(rf"\S*/{_FOLDER}\w+/{_STDIN}\b")

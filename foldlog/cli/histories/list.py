@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from eventstore import ConversationRow, Store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, store_name
 from foldlog.cli.moments import given_moment, moment_words
@@ -19,6 +18,7 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import listed, open_existing
 from foldlog.cli.tables import padded
+from foldlog.eventstore import ConversationRow, Store
 from foldlog.words.gist import UNLIMITED, count
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 
 def _described(store: Store, locked: list[str]) -> Callable[[ConversationRow], _Line]:
+    from foldlog.projections import Views
     from foldlog.reports.overview import overview_of  # a short list reads no View
-    from projections import Views
 
     views = Views(store)
 

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from eventstore import Logged, Store, is_structural
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.full import show_event
@@ -22,6 +21,7 @@ from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES
+from foldlog.eventstore import Logged, Store, is_structural
 from foldlog.kinds import label
 from foldlog.reports.unreadable import sound
 from foldlog.words.event_json import event_document

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len
 
-from eventstore import RecentConversation
-from eventstore.log.keys import SET_A_KEY
 from foldlog.cli import terminal
 from foldlog.cli.histories.attributes import pairs
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
 from foldlog.cli.tables import padded
+from foldlog.eventstore import RecentConversation
+from foldlog.eventstore.log.keys import SET_A_KEY
 from foldlog.histories import Histories
 from foldlog.words.gist import count
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from eventstore import Store
 from foldlog.cli import terminal
 from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
@@ -18,6 +17,7 @@ from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, Since, Until, selection
 from foldlog.cli.stores import events_total, open_existing, resolved
 from foldlog.cli.styles import STYLES
+from foldlog.eventstore import Store
 from foldlog.search import Hit, SearchIndex
 from foldlog.words.gist import count
 

@@ -11,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from condensers import LLM
-from eventstore import Store, as_url, install_command
-from eventstore.recorders.urls import parse
 from foldlog.cli.agent_model import CountingModelName, DrawnLimit, counting_model
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_to_read
 from foldlog.cli.terminal import note
+from foldlog.condensers import LLM
+from foldlog.eventstore import Store, as_url, install_command
+from foldlog.eventstore.recorders.urls import parse
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")

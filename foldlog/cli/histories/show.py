@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eventstore import CondensationAction
 from foldlog.cli import terminal
 from foldlog.cli.borders import border_words, borders_document, borders_of
 from foldlog.cli.full import show_event
@@ -12,8 +11,9 @@ from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversation
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.eventstore import CondensationAction
+from foldlog.projections import summary_event
 from foldlog.words.event_json import event_document
-from projections import summary_event
 
 SETTINGS = EVENT_SETTINGS
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from eventstore import NOT_RECORDED, Border, CondensationSummary, Event, Store, summary_of
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.moments import summary_at
@@ -18,10 +17,11 @@ from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, summary_text
+from foldlog.eventstore import NOT_RECORDED, Border, CondensationSummary, Event, Store, summary_of
 from foldlog.kinds import label
+from foldlog.projections import View, Views
 from foldlog.words.event_json import event_document
 from foldlog.words.gist import events_and_summaries, gist
-from projections import View, Views
 
 _NEAR = 2
 """Ids that are at most this far apart are read at once."""

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from eventstore import without_password
 from foldlog.cli import terminal
 from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.hints import use_store
@@ -14,6 +13,7 @@ from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
+from foldlog.eventstore import without_password
 from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count
 

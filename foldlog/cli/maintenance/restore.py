@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from eventstore import StoreUnusable, restore_store
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, use_store
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
+from foldlog.eventstore import StoreUnusable, restore_store
 from foldlog.words.gist import count
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventstore import EventStoreError, Store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.eventstore import EventStoreError, Store
 from foldlog.maintenance import Maintenance, Vacuumed
 from foldlog.words.gist import count
 

@@ -11,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
-from eventstore.arguments import reason_text
-from eventstore.maintenance import erase as erasure
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.maintenance.vacuum import bytes_stay_pending
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
+from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
+from foldlog.eventstore.arguments import reason_text
+from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.search import erase_from_index
 from foldlog.words.gist import count, gist
 

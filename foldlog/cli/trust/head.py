@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventstore import ConversationRow
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import listed, open_existing, resolved
+from foldlog.eventstore import ConversationRow
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:

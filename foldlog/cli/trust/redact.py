@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from eventstore import CannotRedact, InvalidArgument, Store, summary_of
-from eventstore.arguments import reason_text
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.maintenance.vacuum import bytes_stay_pending
@@ -16,6 +14,8 @@ from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversation
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust import erase
+from foldlog.eventstore import CannotRedact, InvalidArgument, Store, summary_of
+from foldlog.eventstore.arguments import reason_text
 from foldlog.maintenance import Maintenance, RedactionReceipt
 from foldlog.words.gist import count, gist
 

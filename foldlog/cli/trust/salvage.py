@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import Store, as_url, open_store, translated
-from eventstore.maintenance.salvage import Salvaged, salvage
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.readable import Readable, copy_readable
-from eventstore.recorders.urls import parse
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, store_name, use_store
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
+from foldlog.eventstore import Store, as_url, open_store, translated
+from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
+from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.recorders.sqlite.readable import Readable, copy_readable
+from foldlog.eventstore.recorders.urls import parse
 from foldlog.words.gist import count
 
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import from_microseconds
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import events_total, open_existing, resolved
+from foldlog.eventstore import from_microseconds
 from foldlog.maintenance import Maintenance, Published, Verdict
 from foldlog.words.gist import count
 

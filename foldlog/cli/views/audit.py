@@ -12,7 +12,6 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from eventstore import EventStoreError, Store
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
@@ -20,9 +19,10 @@ from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import chosen, events_total, open_existing
 from foldlog.cli.styles import interval_words, summary_text
 from foldlog.cli.tables import Column, print_rows
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.projections import Auditing, Finding, Forgetting
 from foldlog.words.gist import count
 from foldlog.words.reasons import because
-from projections import Auditing, Finding, Forgetting
 
 if TYPE_CHECKING:
     from foldlog.reports.audit_database import Updated

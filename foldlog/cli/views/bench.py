@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore import EventStoreError, Store
 from foldlog.cli import terminal
 from foldlog.cli.hints import completed
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, is_of_damage
 from foldlog.cli.stores import chosen, listed, open_to_read
 from foldlog.cli.tables import Column, print_rows
-from projections import View, Views
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.projections import View, Views
 
 _LONGEST = 10
 """The number of conversations that are measured if none are named."""

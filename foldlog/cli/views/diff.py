@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from eventstore import CondensationRequest, Event
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -17,10 +16,11 @@ from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import LABEL_COLUMNS, summary_text
 from foldlog.cli.views.divergence import divergence, divergence_document, show_divergence
+from foldlog.eventstore import CondensationRequest, Event
 from foldlog.kinds import label
+from foldlog.projections import Difference, Views
 from foldlog.words.gist import count, gist
 from foldlog.words.reasons import because, requests_before
-from projections import Difference, Views
 
 
 def run(

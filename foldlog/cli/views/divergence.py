@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 from rich.text import Text
 
-from eventstore import Event, Logged, Store
 from foldlog.cli import terminal
 from foldlog.cli.borders import common_past
 from foldlog.cli.outcome import Refused
 from foldlog.cli.styles import LABEL_COLUMNS
+from foldlog.eventstore import Event, Logged, Store
 from foldlog.kinds import label
 from foldlog.words.event_json import event_document
 from foldlog.words.gist import count, gist

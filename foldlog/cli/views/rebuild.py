@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from eventstore import EventStoreError, UnknownEventType
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, is_of_damage
 from foldlog.cli.stores import chosen, open_existing, whole
+from foldlog.eventstore import EventStoreError, UnknownEventType
+from foldlog.projections import Views
 from foldlog.words.gist import count
-from projections import Views
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:

@@ -16,11 +16,11 @@ from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import chosen, events_total, open_existing
 from foldlog.cli.tables import Column, padded, print_rows
+from foldlog.projections import Views
 from foldlog.reports.bars import bar, curve
 from foldlog.reports.plots import check_plot, plot_stats
 from foldlog.reports.stats import CondensationFigures, ModelFigures, Stats, collect_stats
 from foldlog.words.gist import count
-from projections import Views
 
 _TOOLS = _DAYS = 15
 """Lines of a table of tools, and of days."""

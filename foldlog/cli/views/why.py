@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from eventstore import CondensationAction, CondensationRequest, CondensationSummary
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, completed
 from foldlog.cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
@@ -16,10 +15,11 @@ from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, summary_text
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary
 from foldlog.kinds import label
+from foldlog.projections import Views, Why
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because, requests_before
-from projections import Views, Why
 
 _SUMMARY_LINES = 12
 

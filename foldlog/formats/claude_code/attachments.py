@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore import Content, SystemMessage
+from foldlog.eventstore import Content, SystemMessage
 from foldlog.formats.claude_code.blocks import part_of
 
 _TOOL = ("name", "description", "schema")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import Content
+from foldlog.eventstore import Content
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Types of blocks that a model has to get back unchanged before the calls that followed them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventstore import CondensationAction, Event, Retraction, summary_id, summary_of
+from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id, summary_of
 from foldlog.formats.format import Past
 
 

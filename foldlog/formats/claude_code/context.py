@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from eventstore import Action, Event
+from foldlog.eventstore import Action, Event
 from foldlog.formats.claude_code.blocks import THINKING, kind_of
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.recent import Recent

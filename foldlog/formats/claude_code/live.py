@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import Action, Event, Observation
+from foldlog.eventstore import Action, Event, Observation
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.claude_code.branches import SAID, Branch, is_side
 from foldlog.formats.claude_code.compaction import Earlier, ShownMembers

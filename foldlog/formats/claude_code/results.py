@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from eventstore import Content
+from foldlog.eventstore import Content
 from foldlog.formats.claude_code.blocks import blocks_of
 
 _REMINDER = "\n\n<system-reminder>"

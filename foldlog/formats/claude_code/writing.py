@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,

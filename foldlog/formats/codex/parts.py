@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import Content
+from foldlog.eventstore import Content
 
 _TEXTS = ("input_text", "output_text")
 

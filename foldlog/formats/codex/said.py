@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from eventstore import CondensationAction, Content, Event, Message, SystemMessage
+from foldlog.eventstore import CondensationAction, Content, Event, Message, SystemMessage
 from foldlog.formats.codex.writing import NAME, is_base
 from foldlog.formats.format import Past
 from foldlog.formats.record import rest_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from enum import IntEnum
 
-from eventstore import Event, Message, SystemMessage, summary_id
+from foldlog.eventstore import Event, Message, SystemMessage, summary_id
 from foldlog.formats.codex.writing import is_base
 from foldlog.formats.format import Past
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventstore import CondensationAction, Event, Retraction, summary_id
+from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 
 
 class _Member(NamedTuple):

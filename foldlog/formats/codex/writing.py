@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import EventStoreError
+from foldlog.eventstore import EventStoreError
 from foldlog.formats.files.naming import Name
 from foldlog.formats.files.readers import Located, RecordReader
 from foldlog.formats.format import Format, Lookalike

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationSummary,

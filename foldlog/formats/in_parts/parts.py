@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationSummary,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationSummary,
@@ -34,7 +34,7 @@ from eventstore import (
 )
 from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of, value_of
 from foldlog.formats.record import NotAnEvent, described, joined_text, read_time, time_text
-from projections.messages.turns import arguments_of
+from foldlog.projections.messages.turns import arguments_of
 
 NAME = "pydantic-ai"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from eventstore import Event, Source
+from foldlog.eventstore import Event, Source
 
 NAME = "openai-chat"
 

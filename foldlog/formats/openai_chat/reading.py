@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from eventstore import Action, Content, Event, Message, Observation, Origin, SystemMessage
+from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, SystemMessage
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.format import Past
 from foldlog.formats.key_order import KeyOrder

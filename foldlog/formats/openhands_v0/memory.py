@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventstore import Content
+from foldlog.eventstore import Content
 from foldlog.formats.record import text_or_empty
 
 _USER_RAN = "User executed the command:\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import Forgotten
+from foldlog.eventstore import Forgotten
 
 Spans = dict[str, list[int]]
 """For each long text in ``extras``, by its path: the characters of the told text that hold it, as start and end."""

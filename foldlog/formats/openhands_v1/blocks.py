@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore import Content
+from foldlog.eventstore import Content
 
 
 def content_of(blocks: Any) -> Content:

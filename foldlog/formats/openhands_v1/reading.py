@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,

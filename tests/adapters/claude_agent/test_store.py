@@ -16,8 +16,8 @@ from claude_agent_sdk import InMemorySessionStore, list_sessions, list_sessions_
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import foldlog
-from eventstore import ConversationErased
 from foldlog.adapters.claude_agent import FoldlogSessionStore
+from foldlog.eventstore import ConversationErased
 
 KEY = {"project_key": "-work", "session_id": "s"}
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from eventstore import InvalidArgument
 from foldlog.adapters.langgraph import FoldlogSaver, import_checkpoints
+from foldlog.eventstore import InvalidArgument
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
 
 THREADS = [{"configurable": {"thread_id": name}} for name in ("one", "tw o/2")]

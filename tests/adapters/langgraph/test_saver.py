@@ -20,8 +20,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 import foldlog
-from eventstore import Action, CondensationAction, Retraction
 from foldlog.adapters.langgraph import FoldlogSaver
+from foldlog.eventstore import Action, CondensationAction, Retraction
 from foldlog.formats import encode
 from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, problem_of, steps
 

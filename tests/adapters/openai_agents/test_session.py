@@ -18,8 +18,8 @@ from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession, fun
 from agents.memory import Session
 
 import foldlog
-from eventstore import ConversationErased, Retraction
 from foldlog.adapters.openai_agents import FoldlogSession, import_sessions
+from foldlog.eventstore import ConversationErased, Retraction
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, problem_of, reasoning, said
 
 pytestmark = pytest.mark.anyio

@@ -27,8 +27,8 @@ from openhands.sdk.io import InMemoryFileStore, LocalFileStore
 from openhands.sdk.llm import Message, MessageToolCall, TextContent
 
 import foldlog
-from eventstore import DocumentChanges, InvalidEvent, Retraction
 from foldlog.adapters.openhands import FoldlogFileStore
+from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
 from tests.adapters.openhands.agents import WorkAction, WorkObservation
 
 TEXTS = ["", "hi", "a\x00b", "é \U0001f600", '{"a": [1, null]}', "  x\n" * 20]

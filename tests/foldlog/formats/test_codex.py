@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 import foldlog
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -21,7 +21,7 @@ from eventstore import (
     codec,
 )
 from foldlog.formats import decode, encode, open_sources
-from projections import View
+from foldlog.projections import View
 from tests.foldlog.records import rest
 
 CODEX = "codex"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import foldlog
-from eventstore import Annotation, CondensationAction, InvalidEvent, Message, Observation, SystemMessage
+from foldlog.eventstore import Annotation, CondensationAction, InvalidEvent, Message, Observation, SystemMessage
 from foldlog.formats import Decoder, Encoder, decode, encode, live
-from projections import View
+from foldlog.projections import View
 from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text, told
 from tests.foldlog.formats.test_live import forget_decoders
 from tests.how_many import examples

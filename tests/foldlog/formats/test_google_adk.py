@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
+from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import NotAnEvent, decode, detect, encode
 from foldlog.formats.format import Options
 from foldlog.formats.in_parts.google_adk import FORMAT
-from projections import well_formed
+from foldlog.projections import well_formed
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "google-adk.jsonl"
 EVENTS = [json.loads(line) for line in CORPUS.read_text().splitlines()]

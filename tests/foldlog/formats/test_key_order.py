@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore import codec
+from foldlog.eventstore import codec
 from foldlog.formats import decode, encode
 from foldlog.formats.delta import apply
 from foldlog.formats.key_order import KeyOrder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
+from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Decoder, NotAnEvent, decode, detect, encode
 from foldlog.formats.format import Options
 from foldlog.formats.langchain import FORMAT

@@ -13,7 +13,7 @@ import pytest
 
 import foldlog
 import foldlog.aio
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     InvalidArgument,
     InvalidEvent,
@@ -38,7 +38,7 @@ from foldlog.formats import (
 )
 from foldlog.formats import registry as formats_registry
 from foldlog.importing import import_source
-from projections import View
+from foldlog.projections import View
 from tests.foldlog.formats.test_samples import FOLDERS, SAMPLES
 from tests.foldlog.records import condensed, said, v1
 

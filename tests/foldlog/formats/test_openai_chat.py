@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,

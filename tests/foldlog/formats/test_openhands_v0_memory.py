@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.events import Action, Message, Observation
+from foldlog.eventstore.events import Action, Message, Observation
 from foldlog.formats import decode, encode
-from projections import View
+from foldlog.projections import View
 
 V0 = "openhands-v0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import (
+from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
@@ -21,7 +21,7 @@ from foldlog.formats import decode, encode, open_sources
 from foldlog.formats.openhands_v1.branches import Branches, Trunk
 from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog.importing import import_source
-from projections import View
+from foldlog.projections import View
 
 V1 = "openhands-v1"
 

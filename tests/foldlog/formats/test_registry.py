@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import foldlog.formats
-from eventstore.events import Action, Message, Observation, Origin
+from foldlog.eventstore.events import Action, Message, Observation, Origin
 from foldlog.formats import FORMATS, decode, detect, encode, open_sources, registry
 from foldlog.formats.detection import recognize
 from foldlog.formats.format import Format

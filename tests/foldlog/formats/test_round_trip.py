@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from eventstore import Annotation, codec
+from foldlog.eventstore import Annotation, codec
 from foldlog.formats import Encoder, decode, encode, live
 from foldlog.formats.registry import format_named
 from tests.how_many import examples

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Store, codec
-from eventstore.maintenance.redact import redact
-from eventstore.maintenance.verify import verify
-from eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore import Store, codec
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import decode, encode, open_sources
-from projections import View, Views, well_formed
+from foldlog.projections import View, Views, well_formed
 from tests.how_many import some
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import Action, InvalidEvent, Message, Observation, SystemMessage, codec
+from foldlog.eventstore import Action, InvalidEvent, Message, Observation, SystemMessage, codec
 from foldlog.formats import decode, encode
-from projections import View
+from foldlog.projections import View
 
 SWE = "swe-agent"
 
