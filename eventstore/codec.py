@@ -11,10 +11,9 @@ version. Unknown fields and kinds are kept: a field in ``extra``, a kind as ``Un
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from reprlib import repr as short
 from typing import Any, NamedTuple, get_args
 
@@ -106,6 +105,7 @@ _any = msgspec.json.Decoder()
 _BEGINS_OTHERWISE = (BEGINS_EXACT, BEGINS_WITH_LIST)
 """The beginnings of bodies that may hold NaN or an infinity."""
 
+_CONTAINERS = frozenset({dict, list, tuple})
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
 
@@ -120,9 +120,9 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
     encoding, and one decoding, which proves that the stored form can be read and has the same meaning.
     """
     kind = _NAME_OF.get(type(event))
-    if isinstance(event, Erased):
+    if type(event) is Erased:
         raise InvalidEvent("an Erased is the entry of an erasure; use erase")
-    if kind is not None and (event.redacted is not None or isinstance(event, Redaction)):
+    if kind is not None and (event.redacted is not None or type(event) is Redaction):
         raise InvalidEvent(
             f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
             f"copy with redacted=None"
@@ -138,19 +138,18 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
 def encode_ours(event: Event) -> Encoded:
     """Do what ``encode`` does, also for events that only the store makes: redacted ones, receipts, erasures."""
     kind = _NAME_OF.get(type(event))
-    if isinstance(event, UnknownEvent):
-        _check_unknown(event)
-        return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
-    if kind is None:
+    if kind is None or isinstance(event, UnknownEvent):
+        if isinstance(event, UnknownEvent):
+            _check_unknown(event)
+            return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
         raise UnknownEventType(
             type(event).__name__,
             0,
             f"an object of type {type(event).__name__} is not an event; build one, such as "
             f"Message(source='user', content='hi'), Action or Observation",
         )
-    schema = _SCHEMA_OF[kind]
     try:
-        body, read_back = _round_trip(kind, schema, event)
+        body, read_back = _round_trip(kind, event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED))
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
@@ -163,21 +162,19 @@ def encode_ours(event: Event) -> Encoded:
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
     if len(body) > 2 * _DEPTH_MAX:  # a level takes two brackets
-        _check_depth(kind, body)
+        _check_depth(kind, read_back, body)
     force_setattr(read_back, "id", event.id)
-    return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
+    return _new(Encoded, (kind, _SCHEMA_OF[kind], read_back.shown, event.structural, body, read_back))
 
 
-def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event]:
-    if event.id != NOT_RECORDED:
-        event = replace(event, id=NOT_RECORDED)
+def _round_trip(kind: str, event: KnownEvent) -> tuple[bytes, Event]:
     if not event.extra:
         try:
-            body = _encoder.encode(event)
+            body = _to_json(event)
         except UnicodeEncodeError:
             pass  # lone surrogates
         else:
-            read_back = decode(kind, schema, body, NOT_RECORDED)
+            read_back: KnownEvent = _strict.decode(body)
             if read_back == event or not _differs(event, read_back):
                 return body, read_back
             # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote
@@ -187,7 +184,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event
                 return body, read_back
     _refuse_not_json(event)
     body = _slow_body(event)
-    return body, decode(kind, schema, body, NOT_RECORDED)
+    return body, decode(kind, _SCHEMA_OF[kind], body, NOT_RECORDED)
 
 
 def _builtins(event: KnownEvent) -> dict[str, Any]:
@@ -305,22 +302,21 @@ def _check_unknown(event: UnknownEvent) -> None:
         raise InvalidEvent(f"the kind {event.stored_kind!r} is not Unicode text, so it cannot be stored") from None
 
 
-def _check_depth(kind: str, body: bytes) -> None:
-    if body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
+def _check_depth(kind: str, event: Event, body: bytes) -> None:
+    """Raise ``InvalidEvent`` for an event that is nested too deep. Count brackets first, also those in texts: most
+    events have few.
+    """
+    values = astuple(event) if event.origin is None else (*astuple(event), event.origin.id, event.origin.rest)
+    level = [value for value in values if type(value) in _CONTAINERS]
+    if not any(level) or body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
         return
-    depth = deepest = 0
-    for opens in _BRACKETS.findall(body):
-        if opens in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif opens in b"]}":
-            depth -= 1
-    if deepest > _DEPTH_MAX:
-        raise InvalidEvent(f"this {kind} is nested {deepest} levels deep; {_DEPTH_MAX} is the most that can be stored")
-
-
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-"""Count brackets outside of strings: the pattern matches a whole string, so brackets in it do not count."""
+    depth = 1
+    while level:
+        depth += 1
+        items = chain.from_iterable(value.values() if type(value) is dict else value for value in level)
+        level = [item for item in items if type(item) in _CONTAINERS]
+    if depth > _DEPTH_MAX:
+        raise InvalidEvent(f"this {kind} is nested {depth} levels deep; {_DEPTH_MAX} is the most that can be stored")
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
