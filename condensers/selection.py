@@ -6,9 +6,8 @@ both ends. The borders are moved to cut points here, and the events between them
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import (
@@ -67,10 +66,12 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
     that they are chosen like other events.
     """
     events: list[Event] = []
-    for start, stop in pairwise(view.cut_points):
-        if kept.isdisjoint(range(start, stop)):
-            events += (event for event in view[start:stop] if summaries or not stands_for_forgotten(event))
-    return apart(view, events)
+    points, start = view.cut_points, 0
+    for unit in sorted({bisect_right(points, index) for index in kept}):
+        events += view.events[start : points[unit - 1]]
+        start = points[unit] if unit < len(points) else len(view)
+    events += view.events[start : points[-1]]
+    return apart(view, events if summaries else [event for event in events if not stands_for_forgotten(event)])
 
 
 def kept_whole(view: View, kept: Set[int], forgotten: Iterable[Event]) -> int:

@@ -17,13 +17,15 @@ class Items(Sequence[Event]):
     threads may use one.
     """
 
-    __slots__ = ("_count", "_events", "_found", "_token")
+    __slots__ = ("_count", "_events", "_found", "_token", "masks")
 
     def __init__(self, events: list[Event]) -> None:
         """Take over ``events``: do not change the list afterwards."""
         self._events = events
         self._count = len(events)
         self._token = [True]
+        self.masks: dict[tuple[str, str, int], tuple[Event, Event]] = {}
+        """Events of the list and their masks, by condenser, content and id: the next step shows the same masks."""
         self._found: list[UnitsSoFar] = []
         """The units of the beginning of the list, as far as they were found. A caller removes them here while it uses
         them.
@@ -42,7 +44,7 @@ class Items(Sequence[Event]):
         self._events += events
         grown = Items.__new__(Items)
         grown._events, grown._count, grown._token = self._events, self._count + len(events), [True]
-        grown._found = self._found
+        grown._found, grown.masks = self._found, self.masks
         return grown
 
     def units(self, left_behind: Set[int]) -> Units:

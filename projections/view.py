@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -62,6 +62,16 @@ class View:
         left_behind = self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations, self.dialect)
+
+    def with_masks(self, masks: Mapping[int, Event]) -> View:
+        """Return a View with other events at these indices, each with the id of the event it masks and in its unit."""
+        events = list(self.events)
+        for index, event in masks.items():
+            events[index] = event
+        state = ViewState(self.version, Items(events), self.unhandled_condensation_request, self.left_behind)
+        view = View(state, self.condensations, self.dialect)
+        vars(view)["_units"] = self._units
+        return view
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

@@ -11,7 +11,8 @@ import marshal
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress, count
+from operator import ne
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import Action, Event, Message, SystemMessage
@@ -92,12 +93,12 @@ _CONVERSATIONS_KEPT = 64
 
 
 class _Measured(NamedTuple):
-    """The counts of one View: its events, which of them are sent, the sums of the prompt, and the ids of its calls."""
+    """The counts of one View: its events, which of them are sent, the sums of the prompt, and where call ids occur."""
 
     events: tuple[Event, ...]
     fit: tuple[int, ...]
     sums: tuple[int, ...]
-    call_ids: frozenset[str]
+    calls: dict[str, int]
 
 
 class PromptSums:
@@ -125,9 +126,10 @@ class PromptSums:
         sent = (events[position] for position in fit)
         sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
         sums: tuple[int, ...] = (self._counter.frame(offered_tools(view), beside_system=sent_system),)
-        start, call_ids = 0, frozenset[str]()
+        start, known = 0, dict[str, int]()
         if before is not None and before.sums[0] == sums[0]:
-            start, call_ids = _shared_beginning(before, view)
+            start = _shared_beginning(before, view)
+            known = before.calls if start else known
             sums = before.sums[: start + 1]
         added = [0] * (len(events) - start)
         for messages, position in _together(
@@ -135,7 +137,7 @@ class PromptSums:
         ):
             added[position - start] += self._counter.of(*messages)
         sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
-        self._keep(key, _Measured(events, fit, sums, call_ids | _call_ids(events[start:])))
+        self._keep(key, _Measured(events, fit, sums, known | _calls(events, start)))
         return sums
 
     def _keep(self, key: tuple[int, Dialect], measured: _Measured) -> None:
@@ -178,9 +180,8 @@ def _together(messages: Sequence[Rendered]) -> Iterator[tuple[list[dict[str, Any
         yield group, last
 
 
-def _shared_beginning(before: _Measured, view: View) -> tuple[int, frozenset[str]]:
-    """Return where the prompts of both Views part: up to there they are the same, message for message. Return the ids
-    of the calls before it, too.
+def _shared_beginning(before: _Measured, view: View) -> int:
+    """Return where the prompts of both Views part: up to there they are the same, message for message.
 
     A reply of the model is there, so no two messages of the user are merged, and none opens the rest. No call is split
     from its observation, and no later call has the id of an earlier one, which would be renamed.
@@ -192,17 +193,14 @@ def _shared_beginning(before: _Measured, view: View) -> tuple[int, frozenset[str
         fit = fit[: _alike(before.fit, fit)]
         places = view.cut_points[: bisect_left(view.cut_points, _alike(before.events, events))][::-1]
     start = next((at for at in places if fit[bisect_left(fit, at) :][:1] == (at,) and begins_reply(events[at])), 0)
-    call_ids = before.call_ids if start == length else _call_ids(events[:start])
     opened = any(count and not isinstance(event, SystemMessage) for event, count in _counted(before, start))
-    if not opened or not call_ids.isdisjoint(_call_ids(events[start:])):
-        return 0, frozenset()
-    return start, call_ids
+    renames = any(before.calls.get(call_id, start) < start for call_id in _calls(events, start))
+    return start if opened and not renames else 0
 
 
 def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
     """Return the number of equal items at the beginning."""
-    pairs = enumerate(zip(some, others, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
+    return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
 
 
 def begins_reply(event: Event) -> bool:
@@ -216,7 +214,9 @@ def _counted(measured: _Measured, stop: int) -> Iterator[tuple[Event, int]]:
         yield measured.events[position], measured.sums[position + 1] - measured.sums[position]
 
 
-def _call_ids(events: Sequence[Event]) -> frozenset[str]:
-    """Return the ids of calls in messages: their own ids, or the ids that rendering gives them."""
-    calls = [event for event in events if isinstance(event, Action)]
-    return frozenset(call_id for call in calls for call_id in (call.call_id, f"call_{call.id}") if call_id)
+def _calls(events: Sequence[Event], start: int) -> dict[str, int]:
+    """Return where calls occur from ``start`` on, by their ids in messages: their own, or those that rendering gives
+    them.
+    """
+    calls = ((event, place) for place, event in enumerate(events[start:], start) if isinstance(event, Action))
+    return {call_id: place for call, place in calls for call_id in (call.call_id, f"call_{call.id}") if call_id}

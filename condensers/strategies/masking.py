@@ -33,14 +33,19 @@ def masked(view: View, masks: Mapping[int, str], by: str, attention_window: int)
     """Return ``view`` with the contents at these indices replaced, and a report on these events."""
     if not masks:
         return Step(view)
-    events = list(view.events)
+    made = view.state.items.masks
+    shown: dict[int, Event] = {}
     for index, content in masks.items():
-        event = events[index]
-        events[index] = replace(event, content=content, meta={**event.meta, MASKED: by})
+        event = view.events[index]
+        before = made.get((by, content, event.id))
+        if before is None or before[0] is not event:
+            mask = replace(event, content=content, meta={**event.meta, MASKED: by})
+            before = made[by, content, event.id] = event, mask
+        shown[index] = before[1]
     report = {
         "condenser": by,
         "rule": {"attention_window": attention_window},
         "masked": len(masks),
-        "newest_masked": max(events[index].id for index in masks),
+        "newest_masked": view[max(masks)].id,
     }
-    return Step(view.with_events(events), (report,))
+    return Step(view.with_masks(shown), (report,))

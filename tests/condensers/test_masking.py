@@ -88,3 +88,13 @@ def test_a_negative_window_is_refused(condenser):
 def test_default_windows():
     assert ObservationMaskingCondenser().attention_window == 5
     assert BrowserOutputCondenser().attention_window == 1
+
+
+def test_a_view_that_grew_shows_the_masks_of_the_step_before():
+    view = viewed(pair(1), pair(2), pair(3))
+    before = ObservationMaskingCondenser(2).condense(view)
+    after = ObservationMaskingCondenser(2).condense(view.then(pair(4)))
+    masks = [(one, other) for one, other in zip(before, after, strict=False) if is_masked(one)]
+    assert masks
+    assert all(one is other for one, other in masks)
+    assert not is_masked(ObservationMaskingCondenser(20).condense(view)[1])
