@@ -38,7 +38,7 @@ for name in ("condensers", "eventstore", "projections"):
     Path(name).mkdir()
     Path(name, "__init__.py").write_text("OWN = True\n")
 own = "import condensers, eventstore, projections\nassert condensers.OWN and eventstore.OWN and projections.OWN\n"
-use = "import foldlog\nfoldlog.open('history.db')['c1'].step()"
+use = "import foldlog\nwith foldlog.open('history.db') as histories:\n    histories['c1'].step()"
 subprocess.run([sys.executable, "-c", own + use], check=True)
 
 for command in (
