@@ -21,7 +21,7 @@ from foldlog.condensers.strategies.observation_masking import ObservationMasking
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from foldlog.projections import View
-from tests.how_many import examples
+from tests.how_many import examples, some
 from tests.properties.histories import histories
 
 SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
@@ -80,7 +80,7 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
     for name in MODELS:
         llm = model(name)
         for messages, tools in openai_samples():
-            for window in windows(messages):
+            for window in some(windows(messages), 2):
                 for offered in ([], tools):
                     ours = llm.count_tokens(window, offered)
                     bare = foldlog.condensers.models.client._bare_name(litellm, name)
@@ -89,7 +89,7 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
                     if ours != theirs:
                         wrong.append((name, len(window), ours, theirs))
     print(f"\n{compared} prompts of real conversations counted for {len(MODELS)} models: {len(wrong)} mismatches")  # noqa: T201
-    assert compared > 500
+    assert compared > 150
     assert wrong == []
 
 
@@ -113,7 +113,7 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
         pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
     llm = model(name)
     compared = 0
-    for view in views():
+    for view in some(views(), 20):
         for part in (view, view.with_events(view[: len(view) // 2])):
             sums = llm.token_sums(part)
             assert len(sums) == len(part) + 1
@@ -123,14 +123,14 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
             assert sums[-1] == litellm.token_counter(model=bare, messages=part.to_messages(), tools=tools)
             compared += 1
     record_property("views whose sums are exact", compared)
-    assert compared > 50
+    assert compared > 30
 
 
 def test_a_tail_never_has_more_tokens_than_the_sums_say():
     if not SAMPLES.is_dir():
         pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
     llm = model("gpt-4o-mini")
-    for view in views():
+    for view in some(views(), 10):
         view = replace(view, dialect="openai")  # the others say that something came before
         sums = llm.token_sums(view)
         for cut in view.cut_points:

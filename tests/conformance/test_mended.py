@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foldlog.condensers.base import Condenser
@@ -27,6 +27,7 @@ from tests.conformance.condenser_answers import (
 )
 from tests.conformance.condensers_mended import Replies, joins_loops, mended
 from tests.conformance.test_condensers import assert_mended
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 Json = dict[str, Any]
@@ -123,7 +124,7 @@ def check(
 
 
 @pytest.mark.parametrize("kind", v0_cases)
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(histories, st.booleans(), st.data())
 def test_every_strategy_of_v0_says_what_the_mended_reference_says(
     kind: str, events: list[Event], requested: bool, data: st.DataObject
@@ -131,7 +132,7 @@ def test_every_strategy_of_v0_says_what_the_mended_reference_says(
     check(events, requested, data.draw(v0_cases[kind]), v0_condenser, dict(V0_CLASS_DEFAULTS), "v0")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(histories, st.booleans(), v1_cases, agents)
 def test_the_summarizer_of_v1_says_what_the_mended_reference_says(
     events: list[Event], requested: bool, case: tuple[Json, list[Any]], agent: Uneven | None

@@ -16,6 +16,7 @@ import pytest
 from foldlog.cli.application import COMMANDS
 from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import condensed, said
+from tests.how_many import some
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
@@ -325,7 +326,7 @@ def test_a_declined_condensation_says_why(foldlog):
     assert "nothing, declined: all is recent" in foldlog("log", "c1").out
 
 
-@pytest.mark.parametrize("columns", [30, 50, 80, 200])
+@pytest.mark.parametrize("columns", some([30, 50, 80, 200], 2))
 @pytest.mark.parametrize("command", ["audit", "bench"])
 def test_a_table_fits_the_terminal_and_cuts_no_figure(foldlog, condensed_thrice, monkeypatch, command, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -471,7 +472,7 @@ def test_without_arguments_it_says_what_there_is(foldlog):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["list"], ["list", "--json"], ["log", "tidewatch", "--json"], ["--help"], ["log", "--help"]],
+    some([["list"], ["list", "--json"], ["log", "tidewatch", "--json"], ["--help"], ["log", "--help"]], 3),
     ids=" ".join,
 )
 def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):
@@ -488,7 +489,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", some(["bash", "zsh", "fish"], 2))
 def test_a_shell_completes_commands_and_conversations(shell, foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     command = os.path.join(sysconfig.get_path("scripts"), "foldlog")
@@ -513,7 +514,7 @@ def test_a_summary_that_was_forgotten_is_no_longer_shown(foldlog, write):
     assert foldlog("view", "c1", "--json").document["ids"] == [0, -7, 3]
 
 
-@pytest.mark.parametrize("columns", [30, 50, 79, 200])
+@pytest.mark.parametrize("columns", some([30, 50, 79, 200], 2))
 def test_what_people_read_fits_the_terminal(foldlog, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     name = "a-conversation-with-a-long-name-" * 3
@@ -527,7 +528,7 @@ def test_what_people_read_fits_the_terminal(foldlog, monkeypatch, columns):
 
 def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
     with (tmp_path / "long.jsonl").open("w") as file:
-        for number in range(30_000):
+        for number in range(10_000):
             file.write(f"{json.dumps(said(number, 'again and again ' * 50))}\n")
     foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
     importing = subprocess.Popen([foldlog, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)

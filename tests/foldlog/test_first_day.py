@@ -21,6 +21,7 @@ import typer
 from foldlog import open as foldlog_open
 from foldlog.cli.application import COMMANDS, build
 from foldlog.eventstore import Message, open_store
+from tests.how_many import some
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
@@ -98,7 +99,9 @@ def test_a_damaged_store_is_verified_and_the_command_that_salvages_it_works(fold
     assert "lost" in foldlog("log", "c", "--db", "NEW.db").out  # the log shows where the event was
 
 
-@pytest.mark.parametrize("arguments", [["verify"], ["stats"], ["search", "word"], ["rekey"], ["recent"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", some([["verify"], ["stats"], ["search", "word"], ["rekey"], ["recent"]], 2), ids=" ".join
+)
 def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [Message(source="user", content="a word")] * 1_500, expected_version=0)

@@ -68,6 +68,7 @@ of its errors: lists of ids, methods without types, fields of a class that its b
 """
 
 
+@pytest.mark.long
 def test_a_strict_checker_accepts_the_statements_but_for_those_that_are_written_as_for_the_reference(tmp_path):
     for number, statement in enumerate(STATEMENTS):
         (tmp_path / f"statement_{number}.py").write_text(f"{BEFORE}\n{statement.example}\n")
