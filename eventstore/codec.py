@@ -38,7 +38,7 @@ from foldlog.eventstore.codec_json import (
 from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
 from foldlog.eventstore.events import (
     NOT_RECORDED,
-    Erased,
+    Entry,
     Event,
     KnownEvent,
     Origin,
@@ -120,8 +120,8 @@ def encode(event: Event, *, finite: bool = False) -> Encoded:
     encoding, and one decoding, which proves that the stored form can be read and has the same meaning.
     """
     kind = _NAME_OF.get(type(event))
-    if type(event) is Erased:
-        raise InvalidEvent("an Erased is the entry of an erasure; use erase")
+    if isinstance(event, Entry):
+        raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
     if kind is not None and (event.redacted is not None or type(event) is Redaction):
         raise InvalidEvent(
             f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "

@@ -13,7 +13,7 @@ version does not know is kept whole, as an ``UnknownEvent``.
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
     Retraction           "these events are taken back"         structural: changes a View
     Redaction            the receipt of a redaction: these events lost their content
-    Erased               for followers only: the conversation with these events was erased
+    Erased, Forked, Detached, KeyChanged, StoreRestored   for followers only: entries of the ledger
     CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
 """
 
@@ -436,16 +436,64 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
     shown: bool = False
 
 
-class Erased(_Common, frozen=True, kw_only=True, tag="erased"):
-    """The conversation was erased: every event of its id at an earlier position. Only followers meet this entry. Its id
-    is the version of the erased conversation. A later event 0 with the same conversation id begins a new generation.
+class Entry(_Common, frozen=True, kw_only=True):
+    """Something that changed a conversation after the fact. Only followers meet such entries, and only the store makes
+    them. The id of one is the version of the conversation at that time.
+    """
+
+    source: Source = "environment"
+    shown: bool = False
+
+
+class Erased(Entry, frozen=True, kw_only=True, tag="erased"):
+    """The conversation was erased: every event of its id at an earlier position, and every earlier entry. What has the
+    same id at a later position belongs to another conversation, which uses the id again.
 
     ``reason``   why
     """
 
     reason: str
-    source: Source = "user"
-    shown: bool = False
+
+
+class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
+    """The conversation began as a fork.
+
+    ``parent``   the conversation that holds the last shared event
+    ``version``  the version up to which events are shared
+    """
+
+    parent: str
+    version: int
+
+
+class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
+    """The conversation is a fork no more. The events that it shared came just before, as events of its own.
+
+    ``parent``   the conversation that it shared events with
+    ``version``  the version up to which they were shared
+    """
+
+    parent: str
+    version: int
+
+
+class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
+    """Another key encrypts the conversation. Its earlier events may still be stored in their former form.
+
+    ``key_id``   the name of the key; None where the conversation is plain from now on
+    """
+
+    key_id: str | None = None
+
+
+class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
+    """The store was restored from a backup, or is a copy. It does not hold what other files had at positions after
+    ``after`` and before this entry: whatever was derived from that is void. The entry belongs to no conversation.
+
+    ``after``   the last position that the store still has
+    """
+
+    after: int
 
 
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
@@ -501,6 +549,10 @@ KnownEvent = (
     | Retraction
     | Redaction
     | Erased
+    | Forked
+    | Detached
+    | KeyChanged
+    | StoreRestored
     | CondensationSummary
 )
 """The kinds that this version knows. Each is stored under the tag of its class."""

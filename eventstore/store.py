@@ -125,7 +125,7 @@ class Store:
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation does not
         have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
-        it returns. Cost: one row, however long the past is.
+        it returns. Cost: two rows, however long the past is.
         """
         generation = Generation(replaces_erased=replace_erased)
         with translated():

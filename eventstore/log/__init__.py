@@ -15,6 +15,7 @@ generation      use the id of an erased conversation again
 redacted        the parts of an event that stay when its content is erased
 pages, moment   the events of a conversation, page by page; all conversations in a transaction
 following       the whole store in the order of positions
+ledger          what changed a conversation after the fact, as entries in that order
 results         the values that a store returns
 database        conversations, transactions and keys, found through a recorder
 known           the one cache of conversations; observers of appends

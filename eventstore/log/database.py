@@ -16,6 +16,7 @@ from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.keys import DataKey, DataKeys, KeyRing
 from foldlog.eventstore.log.known import Known, KnownConversations
+from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.past import KnownPasts
 from foldlog.eventstore.log.row import NotAsWritten, present
 from foldlog.eventstore.log.seal import (
@@ -45,6 +46,7 @@ class Database:
         self, recorder: Recorder, settings: WriteSettings | None = None, clock: Callable[[], datetime] | None = None
     ) -> None:
         self.recorder = recorder
+        recorder.on_copy = enter_restoring
         self.now = present if clock is None else lambda: to_microseconds(clock(), "what the clock gives")
         self.settings = settings or WriteSettings()
         self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")

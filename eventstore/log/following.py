@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.ledger import as_followed
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     PLAIN,
-    erasure_row,
     event_of,
     events_of_rows,
     from_microseconds,
 )
-from foldlog.eventstore.log.seal import DAMAGED, any_damaged
+from foldlog.eventstore.log.seal import DAMAGED, RowCodec, any_damaged
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Erasure, Row
+from foldlog.eventstore.recorders.types import Row
 
 _PAGE = 1_000
 
@@ -53,20 +53,15 @@ def followed(database: Database, after_position: int, limit: int) -> Sequence[De
 
 
 def placed_rows(database: Database, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
-    """Read rows in the order of positions; see ``RowCodec.decoded``. An erasure is a row of kind "erased"."""
+    """Read rows in the order of positions; see ``RowCodec.decoded``."""
     placed = reader.placed_rows(after_position, limit)
-    of: dict[str, list[Row]] = {}
-    for _, conversation, row in placed:
-        if not isinstance(row, Erasure):
-            of.setdefault(conversation, []).append(row)
-    decoded = {name: iter(_decoded(database, reader, name, rows)) for name, rows in of.items()}
+    of: dict[tuple[str, bool], list[Row]] = {}
+    for _, conversation, row, is_entry in placed:
+        of.setdefault((conversation, is_entry), []).append(row)
+    decoded = {which: iter(_decoded(database, reader, *which, rows)) for which, rows in of.items()}
     return [
-        DecodedRow(
-            position,
-            conversation,
-            erasure_row(conversation, row) if isinstance(row, Erasure) else next(decoded[conversation]),
-        )
-        for position, conversation, row in placed
+        DecodedRow(position, conversation, next(decoded[conversation, is_entry]))
+        for position, conversation, _, is_entry in placed
     ]
 
 
@@ -83,7 +78,11 @@ def recorded(placed: Sequence[DecodedRow]) -> Iterator[Recorded | CorruptEvent]:
             yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
 
 
-def _decoded(database: Database, reader: Reader, conversation: str, stored: Sequence[Row]) -> Sequence[Row]:
+def _decoded(
+    database: Database, reader: Reader, conversation: str, is_entry: bool, stored: Sequence[Row]
+) -> Sequence[Row]:
+    if is_entry:
+        return [as_followed(row) for row in RowCodec(conversation).decoded(stored, database)]
     known = database.known.get(conversation)
     if known is not None and database.lasts(known.codec):
         rows = known.codec.decoded(stored, database)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
+from foldlog.eventstore.events import Forked
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.generation import Generation, find_meant
+from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import past_of
 from foldlog.eventstore.log.reading import ReadTransaction, find_begun
 from foldlog.eventstore.log.row import not_erased, sound
@@ -52,6 +54,7 @@ def begin_fork(
     begun = begin_new(transaction, database, new_id, database.now(), fork=fork, replaces=replaces)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
+    enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)
     writing.end()
     return begun
 

@@ -38,10 +38,10 @@ from msgspec.structs import force_setattr
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.arguments import YEAR_10000, moment
-from foldlog.eventstore.codec import Encoded, encode_ours
+from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent
-from foldlog.eventstore.events import Erased, Event, UnknownEvent
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Row
+from foldlog.eventstore.events import Event, UnknownEvent
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 
 try:
     from isal.isal_zlib import crc32  # an eighth of the time for 2 KB
@@ -275,14 +275,6 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         turns += structural
     rows = with_checksums(checksum_seed(name), columns)
     return rows, conversation.grown(rows[-1])
-
-
-def erasure_row(conversation: str, erasure: Erasure) -> Row:
-    """Return an erasure as a follower reads it."""
-    kind, schema, shown, structural, body, _ = encode_ours(Erased(reason=erasure.reason))
-    proof = erasure.head
-    row = Row(erasure.events, kind, schema, shown, structural, erasure.erased_at, PLAIN, body, proof)
-    return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

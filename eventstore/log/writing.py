@@ -14,11 +14,12 @@ from typing import Protocol, TypeVar
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
-from foldlog.eventstore.events import Event
+from foldlog.eventstore.events import Event, KeyChanged
 from foldlog.eventstore.log.database import Database, encrypted, translated
 from foldlog.eventstore.log.idempotency import hidden_key
 from foldlog.eventstore.log.keys import SET_A_KEY
 from foldlog.eventstore.log.known import Known
+from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import Link, encode_past, past_under
 from foldlog.eventstore.log.reading import HasDatabase, ReadTransaction, find_existing
 from foldlog.eventstore.log.row import chained, new_salt
@@ -211,6 +212,8 @@ class WriteTransaction(ReadTransaction):
         self._reader.change(
             found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key)
         )
+        if mark.pending_until and found.visible:
+            enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self._database.now())
         self.found = past_under(self._reader, renewed, None, data_key)
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)

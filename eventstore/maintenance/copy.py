@@ -16,6 +16,7 @@ from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.generation import tombstones_before
 from foldlog.eventstore.log.importing import CHUNK as CHUNK
 from foldlog.eventstore.log.importing import StagedWriter, chunked, stored_rows
+from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.past import Link, follows, links_of
 from foldlog.eventstore.log.reading import ReadTransaction, find_again
 from foldlog.eventstore.log.row import (
@@ -228,7 +229,7 @@ def copy_tombstone(target: Database, what: CopiedConversation) -> Copied:
         replaces = found.key if found is not None and _is_tombstone(found, what.replaces) else None
         if found is None or replaces is not None:
             begun = transaction.begin(Beginning(what.id, what.created_at, b"", replaces=replaces))
-            transaction.change(begun.key, erasure)
+            enter_erasure(transaction, begun, erasure)
             return True
         if found.erasure is None:
             when = from_microseconds(erasure.erased_at).isoformat()

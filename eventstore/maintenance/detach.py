@@ -10,7 +10,9 @@ import time
 from functools import partial
 
 from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.events import Detached
 from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
 from foldlog.eventstore.log.staging import REST_S
@@ -57,5 +59,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
             writing.put_records(newest.projection, shared)
     writing.keep_past(links_of(database, transaction, found), begins)
     writing.place_past(begins)
+    parent = found.parent_id or ""
+    enter(transaction, found, Detached(parent=parent, version=begins), database.now())
     writing.end()
     return None

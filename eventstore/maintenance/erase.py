@@ -20,6 +20,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
+from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.staging import delete_rows, discard_staged
 from foldlog.eventstore.maintenance.detach import detach
@@ -169,9 +170,8 @@ def _mark(
     if forks := living_forks(transaction, found.key):
         raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
-    transaction.change(found.key, erasure)
     transaction.set_value("removals", uuid4().hex)
-    return found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
+    return enter_erasure(transaction, found, erasure)
 
 
 def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:

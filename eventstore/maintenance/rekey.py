@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.database import Database, encrypted, paged, start_after, translated
 from foldlog.eventstore.log.keys import DataKey
+from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import decode_past, past_under
 from foldlog.eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.staging import REST_S, staged_keys
@@ -201,6 +203,7 @@ class _Change:
         if changed:
             transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key, replaces))
             found = past_under(transaction, found, codec.data_key, data_key)
+            self._enter(transaction, found)
             self.key = not self._decrypt
         if data_key is not None and mark != codec.mark:
             self._set_mark(transaction, found, data_key, mark)
@@ -223,6 +226,10 @@ class _Change:
     def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
         if key is not None:
             transaction.change(found.key, NewMark(mark_of(key, found, mark)))
+
+    def _enter(self, transaction: Transaction, found: Conversation) -> None:
+        if found.visible:
+            enter(transaction, found, KeyChanged(key_id=found.key_id), self._database.now())
 
     # -- its rows -----------------------------------------------------------------------------------------------------
 
@@ -372,6 +379,7 @@ class _Change:
         past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
         transaction.change(found.key, NewMark(None))
+        self._enter(transaction, found._replace(key_id=None))
         self.key = True
         self.rows += len(new)
         return None

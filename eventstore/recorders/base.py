@@ -176,6 +176,8 @@ class Recorder(Protocol):
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
     each writer has a transaction of its own.
     """
+    on_copy: Callable[[Transaction, int], None]
+    """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -54,8 +53,8 @@ def unplaced() -> int:
 
 
 class Erasure(NamedTuple):
-    """The tombstone of an erased conversation: when, why, how many events it had, and its last head. The recorder gives
-    the erasure its ``position`` in the whole store.
+    """The tombstone of an erased conversation: when, why, how many events it had, and its last head. ``position`` is
+    that of its entry in the ledger, as a read finds it.
     """
 
     erased_at: int
@@ -66,16 +65,14 @@ class Erasure(NamedTuple):
 
 
 class PlacedRow(NamedTuple):
-    """A row, or an erasure, with its place in the whole store."""
+    """A row with its place in the whole store. ``is_entry``: it is of the ledger of this conversation; those of the
+    store have no conversation, and an empty name.
+    """
 
     position: int
     conversation: str
-    row: Row | Erasure
-
-
-def in_order(placed: Iterable[PlacedRow], erasures: Iterable[PlacedRow], limit: int) -> list[PlacedRow]:
-    """Return the first ``limit`` of both in the order of positions. Each has its own first ``limit``."""
-    return sorted([*placed, *erasures], key=itemgetter(0))[:limit]
+    row: Row
+    is_entry: bool = False
 
 
 class Ancestor(NamedTuple):

@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     CondensationAction,
     ConversationRow,
     CorruptEvent,
-    Erased,
+    Entry,
     Event,
     Observation,
     Recorded,
@@ -130,7 +130,7 @@ def _add_all(
                 table_of(database, "followed").upsert(present, pk="scope")
         events += len(rows)
         damaged += lost
-        touched.update(one.conversation for one in chunk)
+        touched.update(one.conversation for one in chunk if one.conversation)
         on_events(len(chunk))
     return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
 
@@ -145,7 +145,7 @@ def events_among(entries: Iterable[Recorded | CorruptEvent]) -> list[tuple[str, 
     return [
         (one.conversation, one.recorded_at, one.event)
         for one in entries
-        if isinstance(one, Recorded) and not isinstance(one.event, Erased)
+        if isinstance(one, Recorded) and not isinstance(one.event, Entry)
     ]
 
 

@@ -59,7 +59,7 @@ class AuditTables(BatchView):
             self._to_look_for_erased |= bool(lost)
             removals = (r for r in batch.events if isinstance(r, Recorded) and isinstance(r.event, Erased | Redaction))
             self._to_confirm |= any(removals)
-            self.touched.update(r.conversation for r in batch.events)
+            self.touched.update(r.conversation for r in batch.events if r.conversation)
 
     def describe(self) -> int:
         """Write the rows of conversations that got events or were erased. Return the number of these conversations."""

@@ -11,7 +11,7 @@ from itertools import islice
 
 from foldlog.eventstore import (
     CorruptEvent,
-    Erased,
+    Entry,
     InvalidArgument,
     KeyUnavailable,
     Recorded,
@@ -139,7 +139,7 @@ class SearchIndex:
         while position > self.tables.position():
             removals = self.remove_erased()
             # The batch may have been read before an erasure that the index has met already.
-            names = {one.conversation for one in batch}
+            names = {one.conversation for one in batch if one.conversation}
             erased = {name for name in names if self._store.conversation(name).erased_at is not None}
             texts = [one for one in self._texts(batch) if one.conversation not in erased]
             if self.tables.add(texts, _unread(batch), position, after=None, removals=removals):
@@ -152,7 +152,7 @@ class SearchIndex:
         return [
             indexed(one)
             for one in entries
-            if isinstance(one, Recorded) and not isinstance(one.event, Erased)
+            if isinstance(one, Recorded) and not isinstance(one.event, Entry)
             if (one.conversation, one.event.id) not in redacted
         ]
 

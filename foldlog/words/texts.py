@@ -33,6 +33,8 @@ def text_of(event: Event) -> str:
             | events.Erased(reason=reason)
         ):
             return reason
+        case events.Entry():
+            return ""
         case events.CondensationAction(summary=summary):
             return summary or ""
         case events.UnknownEvent(body=body):

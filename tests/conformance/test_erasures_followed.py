@@ -6,6 +6,7 @@ import pytest
 
 from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
 from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Erasure
@@ -77,7 +78,8 @@ def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(stor
     recorder = store.database.recorder
     found = recorder.query(lambda reader: reader.conversation("imported"))
     assert found is not None
-    recorder.transact(lambda transaction: transaction.change(found.key, Erasure(7, "asked to", 1_500, b"h" * 32)))
+    erasure = Erasure(7, "asked to", 1_500, b"h" * 32)
+    recorder.transact(lambda transaction: enter_erasure(transaction, found, erasure))
     assert entries(store) == [("imported", 1_500, Erased)]
 
 
@@ -99,8 +101,8 @@ def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store: Store
 
 
 def test_nobody_appends_such_an_entry(store: Store):
-    with pytest.raises(InvalidEvent, match="is the entry of an erasure"):
+    with pytest.raises(InvalidEvent, match="is an entry of the ledger"):
         store.append("a", Erased(reason="not true"), expected_version=0)
-    with pytest.raises(InvalidEvent, match="is the entry of an erasure"):
+    with pytest.raises(InvalidEvent, match="is an entry of the ledger"):
         store.ingest("a", [Erased(reason="not true")])
     assert store.version("a") == 0

@@ -17,7 +17,10 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
+    Detached,
+    Entry,
     Erased,
+    Forked,
     InvalidArgument,
     Message,
     Store,
@@ -191,7 +194,7 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(an
         store.append(name, said("on"), expected_version=len(before[name][0]))
     heads = {name: [Published(len(events), bytes.fromhex(head))] for name, (events, head) in before.items()}
     assert [verdict.findings for verdict in verify(store, published=heads)] == [()] * 5
-    followed = [(each.conversation, each.id) for each in store.follow() if not isinstance(each.event, Erased)]
+    followed = [(each.conversation, each.id) for each in store.follow() if not isinstance(each.event, Entry)]
     taken_over = [*(("f", each) for each in range(11)), *(("h", each) for each in range(4))]
     assert followed == [("f", 11), *taken_over, ("f", 12), ("g", 12), ("h", 4)]
 
@@ -205,7 +208,8 @@ def test_a_follower_reads_the_events_that_a_detached_fork_takes_over_once(
     *_, newest = store.follow()
     stop = newest.position
     erase(store, "c", reason="asked for", detach_forks=True)
-    *taken_over, erased = store.follow(stop)
+    *taken_over, detached, erased = store.follow(stop)
+    assert detached.event == Detached(parent="c", version=6, id=6, timestamp=detached.recorded_at)
     assert [(each.conversation, each.event) for each in taken_over] == [("f", each) for each in store.events("f")]
     assert [each.recorded_at for each in taken_over] == [each.recorded_at for each in store.log("f")]
     assert isinstance(erased.event, Erased)
@@ -218,7 +222,7 @@ def test_a_follower_reads_the_events_that_a_detached_fork_takes_over_once(
         position = one.position
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
     erase(store, "f", reason="asked for")
-    assert [type(each.event) for each in store.follow()] == [Erased, Erased]
+    assert [type(each.event) for each in store.follow()] == [Forked, Detached, Erased, Erased]
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
 
 

@@ -37,7 +37,7 @@ def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> in
 def placed(recorder: Recorder, after: int = 0, limit: int = 100) -> list[PlacedRow]:
     with recorder.read() as reader:
         found = reader.placed_rows(after, limit)
-    return [each._replace(row=as_rows([each.row])[0]) for each in found if not isinstance(each.row, Erasure)]
+    return [each._replace(row=as_rows([each.row])[0]) for each in found]
 
 
 def recall(reader: Reader, key: int, name: str) -> RecalledKey | None:
@@ -469,7 +469,12 @@ def test_an_erased_conversation_gets_no_data_key(recorder: Recorder):
 
 def erase(recorder: Recorder, key: int) -> Erasure:
     receipt = Erasure(7, "asked to", 2, b"h" * 32)
-    recorder.transact(lambda transaction: transaction.change(key, receipt))
+
+    def work(transaction: Transaction) -> None:
+        transaction.change(key, receipt)
+        transaction.insert(-key, [row(0)])  # its entry in the ledger
+
+    recorder.transact(work)
     return receipt
 
 
@@ -486,10 +491,10 @@ def test_an_erased_conversation_is_a_receipt_and_its_rows_are_followed_by_nobody
     before = placed(recorder)
     receipt = erase(recorder, key)
     with recorder.read() as reader:
-        own, erasure = reader.placed_rows(0, 9)
-        assert (own.conversation, erasure.conversation) == ("c2", "c1")
-        assert erasure.row == receipt._replace(position=erasure.position)
-        assert erasure.position > before[-1].position
+        own, entry = reader.placed_rows(0, 9)
+        assert (own.conversation, entry.conversation) == ("c2", "c1")
+        assert (own.is_entry, entry.is_entry) == (False, True)
+        assert entry.position > before[-1].position
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None

@@ -17,6 +17,7 @@ from foldlog.eventstore import (
     CondensationRequest,
     CorruptEvent,
     Event,
+    KeyChanged,
     KeyRing,
     KeyUnavailable,
     Message,
@@ -101,7 +102,11 @@ def state(store: Store) -> dict[str, Any]:
             ],
         )
         for name in NAMES
-    } | {"order": [(each.position, each.conversation, each.id) for each in store.follow()]}
+    } | {
+        "order": [
+            (each.position, each.conversation, each.id) for each in store.follow() if type(each.event) is not KeyChanged
+        ]
+    }
 
 
 def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog.eventstore.log.importing
-from foldlog.eventstore import Message, Recorded, Store, open_store
+from foldlog.eventstore import Message, Recorded, Store, StoreRestored, open_store
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import lost_after
@@ -24,7 +24,11 @@ def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
 
 
 def texts(store: Store, position: int = 0) -> list[str]:
-    return [getattr(recorded.event, "content", "(erased)") for recorded in store.follow(position)]  # type: ignore[union-attr]
+    """Return what a follower reads after a position; that the file is a copy is told by a number."""
+    return [
+        f"restored {r.event.after}" if isinstance(r.event, StoreRestored) else getattr(r.event, "content", "(erased)")
+        for r in store.follow(position)
+    ]
 
 
 def by_rename(backup: Path, path: Path) -> None:
@@ -72,7 +76,7 @@ def test_a_follower_of_a_store_that_was_restored_misses_nothing(path: Path, rest
         positions = [append(store, f"new {n}", "other").position for n in range(5)]
         assert positions[0] > seen + 1_000_000
         assert positions == list(range(positions[0], positions[0] + 5))
-        assert texts(store, seen) == [f"new {n}" for n in range(5)]
+        assert texts(store, seen) == [f"restored {kept}", *(f"new {n}" for n in range(5))]
         assert texts(store, kept) == texts(store, seen)
         assert [finding for verdict in verify(store) for finding in verdict.findings] == []
     with open_store(f"sqlite:///{path}") as store:
@@ -85,7 +89,7 @@ def test_a_follower_is_told_what_it_has_seen_that_the_store_has_not(path: Path):
         assert [lost_after(store, position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
         new = append(store, "new").position
         assert [lost_after(store, position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
-        assert [lost_after(store, position) for position in (new - 1, new, new + 1)] == [kept, None, new]
+        assert [lost_after(store, position) for position in (new - 2, new - 1, new, new + 1)] == [kept, None, None, new]
         back_up(store, str(path.with_name("again.db")))
         later = append(store, "later").position
     path.with_name("again.db").rename(path)
@@ -118,7 +122,7 @@ def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_
         append(copy, "second")
         vacuum(copy)
         append(copy, "third")
-        assert texts(copy) == ["first", "(erased)", "second", "third"]
+        assert texts(copy) == ["first", "restored 1", "(erased)", "second", "third"]
 
 
 def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
@@ -133,10 +137,10 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
 
 def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
-    _, seen = lost_positions(path, by_rename)
+    kept, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("imported", [Message(source="user", content=f"{n}") for n in range(35)])
-        assert texts(store, seen) == [f"{n}" for n in range(35)]
+        assert texts(store, seen) == [f"restored {kept}", *(f"{n}" for n in range(35))]
 
 
 def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch):

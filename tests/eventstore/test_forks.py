@@ -120,7 +120,7 @@ def test_forks_of_one_conversation_are_begun_without_asking_for_it_again(tmp_pat
         del statements[:]
         store.fork("f", 4, "h")
         # begin, is there another one, the last shared event, are there keys, the new row, commit
-        assert len(statements) == 6
+        assert len(statements) == 7
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -15,7 +15,7 @@ from eventsourcing.projection import Projection, ProjectionRunner
 
 import foldlog
 import foldlog.aio
-from foldlog.eventstore import Erased, Message, Store, open_store
+from foldlog.eventstore import Entry, Message, Store, open_store
 from foldlog.eventstore.integrations.eventsourcing import Conversations, TrackingView
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.reports.audit_database import update
@@ -139,7 +139,7 @@ class ReadEverything(Projection[Read]):
 
     def process_event(self, domain_event: Any, tracking: Tracking) -> None:
         self.view.recorder.transact(lambda transaction: self.view.track(transaction, tracking))
-        if not isinstance(domain_event.event, Erased):
+        if not isinstance(domain_event.event, Entry):
             self.view.given.append((domain_event.originator_id, domain_event.originator_version))
 
 
@@ -167,7 +167,7 @@ def test_an_async_follower_reads_them(url: str):
             before = [one.position async for one in histories.follow(forever=False)]
             detach(store)
             after = [one async for one in histories.follow(before[-1], forever=False)]
-            return [(one.conversation, one.event.id) for one in after if not isinstance(one.event, Erased)]
+            return [(one.conversation, one.event.id) for one in after if not isinstance(one.event, Entry)]
 
     assert asyncio.run(read()) == WHOLE[:SHARED]
 

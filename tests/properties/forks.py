@@ -26,6 +26,7 @@ from foldlog.eventstore import (
     CondensationRequest,
     ConversationErased,
     ConversationHasForks,
+    Entry,
     Erased,
     Event,
     IdempotencyConflict,
@@ -237,7 +238,7 @@ class Trial:
                 assert verdict.findings == (), (name, verdict.findings)
         self.check_copies()
         followed = list(self.store.follow())
-        positions = [(each.conversation, each.id) for each in followed if not isinstance(each.event, Erased)]
+        positions = [(each.conversation, each.id) for each in followed if not isinstance(each.event, Entry)]
         erased = [each.conversation for each in followed if isinstance(each.event, Erased)]
         assert sorted(erased) == sorted(name for name, model in self.model.items() if model.erased)
         own = [

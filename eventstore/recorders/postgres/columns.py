@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, PlacedRow, Record, Row, kind_name
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Record, Row, kind_name
 
 Parameter = bytes | None
 Columns = tuple[Any, ...]
@@ -108,11 +108,6 @@ def row_of(found: Columns) -> Row:
 def record_of(found: Columns) -> Record:
     version, code, base, body, encoding, checksum, *projection = found
     return Record(version, code, base, body, encoding, checksum & _UNSIGNED, *map(to_text, projection))
-
-
-def placed_erasure(found: Columns) -> PlacedRow:
-    position, name, at, reason, events, head = found
-    return PlacedRow(position, to_text(name), Erasure(at, to_text(reason), events, head, position))
 
 
 def conversation_of(found: Columns) -> Conversation:

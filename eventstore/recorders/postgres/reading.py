@@ -16,7 +16,6 @@ from foldlog.eventstore.recorders.postgres.columns import (
     bigints,
     conversation_of,
     optional,
-    placed_erasure,
     record_of,
     row_of,
     smallint,
@@ -31,7 +30,6 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
-    in_order,
 )
 
 _NO_POSITION: Final = 2**63 - 1
@@ -86,11 +84,6 @@ class PostgresReader:
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
-        rows = self._placed_rows(after_position, limit)
-        found = self._ask("erasures_after", bigint(after_position), bigint(limit))
-        return in_order(rows, map(placed_erasure, found), limit) if found else rows
-
-    def _placed_rows(self, after_position: int, limit: int) -> list[PlacedRow]:
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._ask("publications", bigint(after_position))
@@ -175,7 +168,8 @@ class PostgresReader:
             keys = [columns[14] for columns in found]
             rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
         return [
-            PlacedRow(columns[12], to_text(columns[13] or b""), row) for columns, row in zip(found, rows, strict=True)
+            PlacedRow(columns[12], to_text(columns[13] or b""), row, columns[14] <= 0)
+            for columns, row in zip(found, rows, strict=True)
         ]
 
     def _whole(self, found: list[Columns], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:

@@ -74,6 +74,7 @@ class PostgresRecorder:
 
     path: str | None = None
     on_server = True
+    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
 
     def __init__(
         self,

@@ -212,12 +212,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head, _ = erasure
-        self._ask_for_number()
-        place = bigint(self._positions.take(1))
         self._write("leave_lists", bigint(key))
-        self._write(
-            "erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head, place
-        )
+        self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
         self._write("delete_publications", bigint(key))
         self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
 

@@ -22,18 +22,20 @@ _A_COPY: Final = 0
 """No file has this inode."""
 
 
-def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
-    """Begin an epoch in a file that names another inode than its own. Call it within a write transaction."""
+def begin_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
+    """Begin an epoch in a file that names another inode than its own, and return the last position before it; else
+    None. Call it within a write transaction.
+    """
     execute = connection.execute
     found = execute(SQL["file"]).fetchone()
     if found is not None and found[0] == str(inode).encode():
-        return
+        return None
     last = a_position(execute(SQL["last_position"]))
     first = max(last + _LEFT_OUT_MIN, time.time_ns() // 1_000)
     execute(SQL["reserve_positions"], (first - 1,))
     execute(SQL["leave_out_positions"], (first - 1 - last,))
-    execute(SQL["begin_epoch"], (f"epoch {first}", last))
     execute(SQL["set_file"], (inode,))
+    return last
 
 
 def mark_copy(connection: sqlite3.Connection) -> None:

@@ -33,6 +33,7 @@ class MemoryRecorder:
     path: str | None = None
     writable = True
     on_server = False
+    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

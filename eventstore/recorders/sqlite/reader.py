@@ -27,7 +27,6 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     as_rows,
-    in_order,
 )
 
 SQL: Final = statements("sqlite")
@@ -67,7 +66,7 @@ class SQLiteReader:
         if name == "left_of_erased":
             return " ".join([str(key) for (key,) in self._execute(SQL["left_of_erased"])])
         if name == "epochs":
-            return " ".join([f"{as_text(first)[6:]} {as_text(last)}" for first, last in self._execute(SQL["epochs"])])
+            return " ".join([f"{first} {last}" for first, last in self._execute(SQL["epochs"])])
         if name == "key_ids":
             # A damaged one names a key too: that none is in use would let plain text be written.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._execute(SQL["key_ids"]))
@@ -132,11 +131,6 @@ class SQLiteReader:
         """Return rows with their positions; those of imported rows follow from where the import was published."""
         if self._check_file is not None:
             self._check_file()
-        erasures = self._execute(SQL["erasures_after"], (after_position, limit)).fetchall()
-        rows = self._placed_rows(after_position, limit)
-        return in_order(rows, map(_placed_erasure, erasures), limit) if erasures else rows
-
-    def _placed_rows(self, after_position: int, limit: int) -> list[PlacedRow]:
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._publication(after_position)
@@ -154,7 +148,10 @@ class SQLiteReader:
             if any_with_bytes(rows):
                 keys = [row[13] for row in live]
                 rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
-            placed += [PlacedRow(row[12], self._id_of(row[13]), one) for row, one in zip(live, rows, strict=True)]
+            placed += [
+                PlacedRow(row[12], self._id_of(abs(row[13])), one, row[13] <= 0)
+                for row, one in zip(live, rows, strict=True)
+            ]
             if block is None or len(placed) == limit:
                 break
             after_position = before
@@ -269,15 +266,6 @@ def a_position(answer: sqlite3.Cursor) -> int:
     if found is None or type(found[0]) is not int:
         raise DatabaseError("the positions of events are damaged; run 'foldlog verify', then 'foldlog salvage'")
     return int(found[0])
-
-
-def _placed_erasure(found: tuple[Any, ...]) -> PlacedRow:
-    position, name, erased_at, reason, events, head = found
-    if not type(position) is type(erased_at) is type(events) is int or type(head) is not bytes:
-        raise DatabaseError(
-            "the row of an erased conversation is damaged; run 'foldlog verify', then 'foldlog salvage'"
-        )
-    return PlacedRow(position, as_text(name), Erasure(erased_at, as_text(reason), events, head, position))
 
 
 @cache

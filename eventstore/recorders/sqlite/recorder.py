@@ -59,6 +59,7 @@ class SQLiteRecorder:
     """
 
     on_server = False
+    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     _checkpoints: LogCheckpoints
     _poller: sqlite3.Connection | None
 
@@ -219,7 +220,12 @@ class SQLiteRecorder:
 
     def _begin_writing(self, lock: WriteLock) -> None:
         self._writing = SQLiteWriting(
-            self._file, lock, self._checkpoints, connect=self._connect_to_write, close_recorder=self._close_because
+            self._file,
+            lock,
+            self._checkpoints,
+            connect=self._connect_to_write,
+            close_recorder=self._close_because,
+            on_copy=lambda transaction, last: self.on_copy(transaction, last),
         )
         self._queue = CommitQueue(self._writing, database=self._database, name=self._path, patience_s=self._patience_s)
 

@@ -82,7 +82,7 @@ class SQLiteTransaction(SQLiteReader):
             self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
             return unplaced
         position = self._next_position
-        if follow is None or follow is not self._noted_by:
+        if key > 0 and (follow is None or follow is not self._noted_by):
             self.newest_era, self._noted_by, position = next(_eras), follow, None
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
@@ -109,11 +109,6 @@ class SQLiteTransaction(SQLiteReader):
         self.forget()
         if self._execute(SQL["hide_tombstone"], (key,)).rowcount != 1:
             raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
-
-    def _place_erasure(self, key: int) -> None:
-        position = self._last_position() + 1
-        if self._execute(SQL["place_erasure"], (position, key)).rowcount == 1:
-            self._execute(SQL["reserve_positions"], (position,))
 
     def change(self, key: int, change: changes.Change) -> None:
         match change:
@@ -151,7 +146,6 @@ class SQLiteTransaction(SQLiteReader):
             case Erasure(erased_at, reason, events, head):
                 self._leave_lists(key)
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
-                self._place_erasure(key)
             case changes.NewForm(rows):
                 self._replace(key, rows, redacted=False)
             case changes.NewContent(rows):

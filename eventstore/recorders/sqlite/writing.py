@@ -42,7 +42,7 @@ class SQLiteWriting:
     """The part of a SQLite file that the commit queue needs.
 
     ``connect`` opens a connection that writes. ``close_recorder`` is called with the reason when the file can no longer
-    be written.
+    be written, ``on_copy`` in the transaction that begins an epoch, with the last position before it.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class SQLiteWriting:
         *,
         connect: Callable[[], sqlite3.Connection],
         close_recorder: Callable[[str], None],
+        on_copy: Callable[[SQLiteTransaction, int], None],
     ) -> None:
         self._file = file
         self._path = file.path
@@ -61,6 +62,7 @@ class SQLiteWriting:
         self._checkpoints = checkpoints
         self._connect = connect
         self._close_recorder = close_recorder
+        self._on_copy = on_copy
         self._stage = _NONE
         self._changes = 0
         self._index: int | None = None
@@ -88,7 +90,9 @@ class SQLiteWriting:
         if self._begun_at != left:  # another connection has committed, or our last transaction was rolled back
             self._transaction.forget()
             check_unchanged(connection, self._path)
-            epochs.begin_where_copied(connection, self._file.inode)
+            last = epochs.begin_where_copied(connection, self._file.inode)
+            if last is not None:
+                self._on_copy(self._transaction, last)
         self._transaction.inserted = False
 
     def _log_header(self, connection: sqlite3.Connection) -> object:

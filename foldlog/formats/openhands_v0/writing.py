@@ -13,7 +13,7 @@ from foldlog.eventstore import (
     CondensationSummary,
     Content,
     DocumentChanges,
-    Erased,
+    Entry,
     Event,
     InvalidEvent,
     Message,
@@ -246,7 +246,7 @@ def _predict_body(event: Event, marks: Marks, before: RecordsBefore, record: dic
         case CondensationRequest():
             record["action"] = "condensation_request"
             return {}
-        case UnknownEvent() | Retraction() | Redaction() | Erased() | DocumentChanges():
+        case UnknownEvent() | Retraction() | Redaction() | Entry() | DocumentChanges():
             return None
 
 

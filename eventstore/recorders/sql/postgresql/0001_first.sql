@@ -45,19 +45,18 @@ CREATE TABLE {schema}.conversations (
     grown          boolean,
     past           bytea,
     replaces       bigint,
-    redactions     bigint,
-    erased_position bigint
+    redactions     bigint
 );
 -- An id may be longer than an entry of an index: it is found by its digest, and sorted by its first bytes, then the rest.
 CREATE UNIQUE INDEX conversations_by_id ON {schema}.conversations (sha256(id)) WHERE visible;
 CREATE INDEX conversations_in_order ON {schema}.conversations (substring(id, 1, 256)) WHERE visible;
 CREATE INDEX conversations_in_staging ON {schema}.conversations (sha256(id)) WHERE NOT visible;
 CREATE INDEX conversations_by_parent ON {schema}.conversations (parent) WHERE parent IS NOT NULL;
-CREATE INDEX conversations_by_erasure ON {schema}.conversations (erased_position) WHERE erased_position IS NOT NULL;
 CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
 -- position is (number of the transaction << 20) + place in it. That of a staged row is null: its place in the order is
--- said by publications.
+-- said by publications. The rows of conversation -k are the ledger of conversation k: what changed it after the fact. Those of 0
+-- are the store's.
 CREATE TABLE {schema}.events (
     conversation      bigint NOT NULL,
     id                bigint NOT NULL,

@@ -66,7 +66,9 @@ SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'fol
 
 -- part: conversation_columns
 c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.erased_position,
+c.erased_at, c.erased_reason, c.erased_events, c.erased_head, CASE WHEN c.erased_at IS NOT NULL THEN (
+    SELECT position FROM {schema}.events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1
+) END,
 coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
 coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
 coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural),
@@ -186,7 +188,7 @@ ORDER BY i.place, e.id
 
 -- name: live_rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
-       position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = e.conversation), conversation
+       position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), conversation
 FROM {schema}.events e
 WHERE position > $1::bigint
     AND position < (SELECT least($2::bigint, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20)
@@ -212,7 +214,6 @@ SELECT greatest(
     (SELECT max(position) FROM {schema}.events WHERE position < (SELECT position FROM horizon)),
     (SELECT first_position + size - 1 FROM {schema}.publications
      WHERE first_position < (SELECT position FROM horizon) ORDER BY first_position DESC LIMIT 1),
-    (SELECT max(erased_position) FROM {schema}.conversations WHERE erased_position < (SELECT position FROM horizon)),
     0)
 
 -- name: all_visible
@@ -221,7 +222,7 @@ WHERE c.visible AND c.erased_at IS NULL
 
 -- name: touched
 SELECT t.key, coalesce(l.version, -1) FROM (
-    SELECT conversation AS key FROM {schema}.events WHERE position > $1::bigint AND position <= $2::bigint
+    SELECT abs(conversation) AS key FROM {schema}.events WHERE position > $1::bigint AND position <= $2::bigint
     UNION SELECT conversation FROM {schema}.publications
     WHERE first_position > $1::bigint AND first_position <= $2::bigint
     UNION SELECT conversation FROM {schema}.listing WHERE version < 0 AND version >= $3::bigint
@@ -442,15 +443,8 @@ DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint AND sha256
 -- name: erase_conversation
 UPDATE {schema}.conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL,
-    erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea,
-    erased_position = $6::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
+    erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea
 WHERE key = $1::bigint
-
--- name: erasures_after
-SELECT erased_position, id, erased_at, erased_reason, erased_events, erased_head FROM {schema}.conversations
-WHERE erased_position > $1::bigint AND erased_position <
-    (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 FROM {schema}.epoch)
-ORDER BY erased_position LIMIT $2::bigint
 
 -- name: forget_keys
 DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint
@@ -563,7 +557,8 @@ ORDER BY t.application
 
 -- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM {schema}.events e
-WHERE NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
+WHERE e.conversation <> 0 AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = abs(e.conversation))
+GROUP BY e.conversation
 
 -- name: attached
 SELECT event, name, encoding FROM {schema}.attached

@@ -2,12 +2,15 @@
 -- and ids are bound as UTF-8 bytes and cast, so that text which is no Unicode (lone surrogates in an id) is kept too, and so
 -- that nothing is encoded twice. Placeholders have no numbers: Python 3.12.1 warns at each numbered one.
 
+-- The last entry in the ledger of an erased conversation is that of its erasure.
 -- A conversation ends with its last own event. A fork's own begin with parent_version: while its past is copied, rows below
 -- it stand under its key too.
 -- part: conversation_found
 SELECT c.key, c.id, c.created_at, c.salt, e.id, e.recorded_at, e.head, e.shown_before + e.shown,
        e.structural_before + e.structural, c.parent, c.parent_version, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.erased_position,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
+           c.erased_at IS NULL, NULL, (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1)
+       ),
        c.visible, c.mark, c.past, c.replaces, c.redactions, c.grown
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
@@ -65,14 +68,6 @@ FROM conversations c WHERE key = ?
 -- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
 
--- name: place_erasure
-UPDATE conversations SET erased_position = ? WHERE key = ? AND erased_position IS NULL
-
--- name: erasures_after
-SELECT erased_position, id, erased_at, erased_reason, erased_events, erased_head
-FROM conversations INDEXED BY conversations_by_erasure
-WHERE erased_position > ? ORDER BY erased_position LIMIT ?
-
 -- name: replaces
 SELECT replaces FROM conversations WHERE key = ? AND replaces IS NOT NULL
 
@@ -105,11 +100,8 @@ SELECT value FROM store WHERE name = 'file'
 -- name: set_file
 INSERT OR REPLACE INTO store (name, value) VALUES ('file', CAST(? AS TEXT))
 
--- name: begin_epoch
-INSERT INTO store (name, value) VALUES (CAST(? AS TEXT), CAST(? AS TEXT))
-
 -- name: epochs
-SELECT name, value FROM store WHERE name >= 'epoch ' AND name < 'epoch!'
+SELECT position, body ->> 'after' FROM events WHERE conversation = 0 ORDER BY id
 
 -- name: leave_out_positions
 INSERT INTO store (name, value) VALUES ('positions_left_out', CAST(? AS TEXT))
@@ -263,7 +255,8 @@ DELETE FROM idempotency_keys WHERE conversation = ?
 
 -- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM events e
-WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
+WHERE e.conversation <> 0 AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = abs(e.conversation))
+GROUP BY e.conversation
 
 -- name: without_position
 SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversation
@@ -282,8 +275,8 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
        - coalesce((SELECT CAST(value AS INTEGER) FROM store WHERE name = 'positions_left_out'), 0),
        (SELECT count(*) FROM events INDEXED BY events_by_id
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
-       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published, 0)
-                            + (erased_position IS NOT NULL)), 0) FROM conversations),
+       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published, 0)), 0)
+          FROM conversations),
        (SELECT typeof(value) = 'integer' FROM store WHERE name = 'positions_given')
 
 -- name: newest_records
@@ -316,7 +309,7 @@ WHERE c.visible AND c.erased_at IS NULL
 
 -- name: touched
 SELECT t.key, coalesce(l.version, -1) FROM (
-    SELECT DISTINCT conversation AS key FROM events WHERE position > ? AND position <= ?
+    SELECT DISTINCT abs(conversation) AS key FROM events WHERE position > ? AND position <= ?
     UNION SELECT key FROM conversations WHERE first_position > ? AND first_position <= ?
     UNION SELECT conversation FROM listing WHERE version < 0 AND version >= ?
 ) t LEFT JOIN listing l ON l.conversation = t.key
@@ -398,7 +391,7 @@ INSERT OR IGNORE INTO conversations (key, id, visible, created_at, salt) VALUES 
 
 -- name: salvaged_conversations
 SELECT (SELECT count(*) FROM conversations), (
-    SELECT count(DISTINCT conversation) FROM events WHERE conversation NOT IN (SELECT key FROM conversations)
+    SELECT count(DISTINCT conversation) FROM events WHERE conversation > 0 AND conversation NOT IN (SELECT key FROM conversations)
 )
 
 -- name: salvaged_ends

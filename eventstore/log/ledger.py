@@ -1,0 +1,55 @@
+"""The ledger: what changed a conversation after the fact, as entries in the one order of positions.
+
+Whatever is derived from events follows this order and applies the entries. The ledger of conversation k is a log like
+that of a conversation, under the key -k; that of the store as a whole is under 0.
+"""
+
+from __future__ import annotations
+
+from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.events import Erased, Event, StoreRestored
+from foldlog.eventstore.log.row import PLAIN, checksum_seed, present, with_checksums
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation, Erasure, Row
+
+_PAGE = 1_000
+_ALL = 2**62
+
+
+def enter(transaction: Transaction, found: Conversation, entry: Event, at: int, *, is_first: bool = False) -> None:
+    """Enter a change of a conversation. It gets the next position. Cost: a row; unless it ``is_first`` in the ledger of
+    the conversation, the earlier entries too.
+    """
+    version, head = found.end
+    row = _row(entry, at)._replace(shown_before=version, proof=head or b"")
+    _insert(transaction, found.key, found.id, row, is_first=is_first)
+
+
+def enter_erasure(transaction: Transaction, found: Conversation, erasure: Erasure) -> Conversation:
+    """Make a conversation a tombstone, and enter that. Return it as it is then."""
+    transaction.change(found.key, erasure)
+    erased = found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
+    enter(transaction, erased, Erased(reason=erasure.reason), erasure.erased_at)
+    return erased
+
+
+def as_followed(entry: Row) -> Row:
+    """Return the row of an entry with the id that followers know it by: the version of its conversation."""
+    return entry._replace(id=entry.shown_before)
+
+
+def enter_restoring(transaction: Transaction, after: int) -> None:
+    """Enter that the file of the store is another one since, which has no positions after ``after``."""
+    _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
+
+
+def _row(entry: Event, at: int) -> Row:
+    kind, schema, shown, structural, body, _ = encode_ours(entry)
+    return Row(0, kind, schema, shown, structural, at, PLAIN, body, b"")
+
+
+def _insert(transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False) -> None:
+    number = 0
+    while not is_first and (earlier := transaction.rows(-key, number, _ALL, _PAGE)):
+        number = earlier[-1].id + 1
+    transaction.insert(-key, with_checksums(checksum_seed(name), [row._replace(id=number)]))
