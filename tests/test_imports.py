@@ -3,9 +3,7 @@
 import json
 import subprocess
 import sys
-from graphlib import CycleError, TopologicalSorter
 
-import grimp
 import pytest
 
 from foldlog.cli.application import COMMANDS, module_of
@@ -94,20 +92,3 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
 """
     unneeded = {"importlib.resources", "tempfile", "shutil", "html", "pathlib"}
     assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
-
-
-@pytest.mark.parametrize("package", ["foldlog"])
-def test_no_rooms_of_a_package_import_one_another_in_a_circle(package):
-    """A room is a file or a folder. Imports for types alone do not count: a part and its whole may name each other."""
-    graph = grimp.build_graph("foldlog", exclude_type_checking_imports=True)
-
-    def does_import(room, other):
-        return graph.direct_import_exists(importer=room, imported=other, as_packages=True)
-
-    for folder in sorted({package, *graph.find_descendants(package)}):
-        rooms = graph.find_children(folder)
-        imports = {room: {other for other in rooms - {room} if does_import(room, other)} for room in rooms}
-        try:
-            TopologicalSorter(imports).prepare()
-        except CycleError as error:
-            pytest.fail(f"{folder}: {' → '.join(error.args[1][::-1])}")
