@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import shutil
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in long]
     config.hook.pytest_deselected(items=long)
     config.stash[_LEFT_OUT] = len(long)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what the tests themselves consist of out of each collection of garbage: it is most of this process."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,0 +1,27 @@
+"""``scripts/test foldlog/replies.py`` and ``scripts/test list`` run the tests of a module and of a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.which import covering
+
+
+@pytest.mark.parametrize(
+    "asked, among, not_among",
+    [
+        ("list", "tests/foldlog/test_cli.py::test_an_import_is_named_by_its_file_and_listed", "test_export_gives"),
+        ("foldlog/cli/views/why.py", "tests/foldlog/test_cli.py::test_a_summary_that_stands_for", "test_export_gives"),
+        ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
+        ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),  # it imports a name from the face
+    ],
+)
+def test_the_tests_of_a_module_or_a_command(asked: str, among: str, not_among: str):
+    tests = covering(asked)
+    assert [test for test in tests if test.startswith(among)]
+    assert not [test for test in tests if not_among in test]
+
+
+@pytest.mark.parametrize("asked", ["nonsense", "README.md", "foldlog"])
+def test_what_is_neither_has_none(asked: str):
+    assert covering(asked) == []

@@ -1,0 +1,83 @@
+"""Which tests cover a module or a command: ``scripts/test foldlog/cli/stores.py`` and ``scripts/test list`` ask this.
+
+A module is covered by the files that import it, or that import from a face a name that it defines, and by the file that
+has its name. A command is covered by the tests that name it, and so is its module.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from foldlog.cli.application import COMMANDS, module_of
+
+__all__ = ["covering"]
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("eventstore", "projections", "condensers")
+"""Folders at the root whose modules are imported as parts of foldlog."""
+
+
+def covering(asked: str) -> list[str]:
+    """Return the arguments of pytest for a command's name, or for the path of a module; none for anything else."""
+    commands = {name: module_of(name) for names in COMMANDS.values() for name in names}
+    if asked in commands:
+        return _running(asked)
+    path = Path(asked).resolve()
+    if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
+        return []
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = ".".join(part for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts) if part != "__init__")
+    run = [test for name, of in commands.items() if of == module for test in _running(name)]
+    return sorted({*_importing(module, _defined(path)), *run})
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.relative_to(ROOT).parts[1] not in ("adapters", "browser"):
+            yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def _running(command: str) -> list[str]:
+    """The tests whose functions, or whose cases, name a command as its first argument."""
+    named = re.compile(rf"""[(\[]f?["']{command}["' ]""")
+    return [
+        f"{path}::{node.name}"
+        for path, text in _files()
+        if path.startswith("tests/foldlog/") and named.search(text)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        if any(named.search(ast.get_source_segment(text, part) or "") for part in (node, *node.decorator_list))
+    ]
+
+
+def _defined(path: Path) -> set[str]:
+    """The names that a module defines for others."""
+    return {
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    }
+
+
+def _importing(module: str, names: set[str]) -> list[str]:
+    parent, _, own = module.rpartition(".")
+    found = []
+    for path, text in _files():
+        if module in text or Path(path).stem == f"test_{own}":
+            found.append(path)
+            continue
+        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+        for node in imports:
+            taken = {alias.name for alias in node.names}
+            if (node.module == parent and own in taken) or (module.startswith(f"{node.module}.") and names & taken):
+                found.append(path)
+                break
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(covering(sys.argv[1])))
