@@ -135,7 +135,8 @@ foldlog.aio.open(url)`` and ``await histories.close()`` at the end. Arguments an
 class _Pages(Generic[T]):
     """An async iterator over what a blocking iterator yields, read a page at a time.
 
-    It is a class because an async generator that a loop leaves early must be closed in the loop that ran it.
+    A page, or the error of reading it, is kept until a step takes it: a step that is cancelled loses nothing. It is a
+    class because an async generator that a loop leaves early must be closed in the loop that ran it.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[T]]) -> None:
@@ -143,6 +144,8 @@ class _Pages(Generic[T]):
         self._iterate = iterate
         self._iterator: Iterator[T] | None = None
         self._page: Iterator[T] = iter(())
+        self._read_ahead: Outcome[list[T]] | None = None
+        self._reading = Lock()
 
     def __aiter__(self) -> Self:
         return self
@@ -150,13 +153,20 @@ class _Pages(Generic[T]):
     async def __anext__(self) -> T:
         for item in self._page:
             return item
-        page = await self._pool.run(self._read, finish=False)
-        if not page:
-            raise StopAsyncIteration
-        self._page = iter(page)
-        return next(self._page)
+        outcome = await self._pool.run(self._read, finish=False)
+        self._read_ahead = None
+        self._page = iter(outcome.unwrap())
+        for item in self._page:
+            return item
+        raise StopAsyncIteration
 
-    def _read(self) -> list[T]:
+    def _read(self) -> Outcome[list[T]]:
+        with self._reading:  # a step that was cancelled may read still
+            if self._read_ahead is None:
+                self._read_ahead = Outcome.of(self._next_page)
+            return self._read_ahead
+
+    def _next_page(self) -> list[T]:
         if self._iterator is None:
             self._iterator = self._iterate()
         return list(islice(self._iterator, _PAGE))

@@ -365,6 +365,34 @@ async def test_a_read_that_is_cancelled_raises_at_once(histories):
     gate.opened.set()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_error(histories, monkeypatch, fails):
+    gate, read = Gate(), foldlog.History.events
+    numbers = list(range(1_200))
+    await histories["c1"].append([said(f"{number}") for number in numbers])
+
+    def held(self, *arguments, **options):
+        yield from read(self, 0, 700)
+        gate.pass_through()
+        if fails:
+            raise ValueError("no")
+        yield from read(self, 700)
+
+    monkeypatch.setattr(foldlog.History, "events", held)
+    pages = histories["c1"].events()
+    ids = [(await anext(pages)).id for _ in range(500)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(anext, pages)
+        await until(gate.reached.is_set)
+        group.cancel_scope.cancel()
+    gate.opened.set()
+    if fails:
+        with pytest.raises(ValueError, match="no"):
+            await anext(pages)
+    else:
+        assert ids + [event.id async for event in pages] == numbers
+
+
 async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
     gate = Gate()
     raised: list[BaseException] = []
