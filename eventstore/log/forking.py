@@ -17,7 +17,7 @@ from foldlog.eventstore.log.reading import ReadTransaction, find_begun
 from foldlog.eventstore.log.row import not_erased, sound
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, Fork
+from foldlog.eventstore.recorders.types import Conversation, Fork, RecalledKey
 
 
 def begin_fork(
@@ -55,8 +55,19 @@ def begin_fork(
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)
+    if found.redactions:
+        _keep_hidden_keys(ReadTransaction(transaction, found, database), writing, at)
     writing.end()
     return begun
+
+
+def _keep_hidden_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
+    """Have the fork know the ids that a source gave redacted events which it shares: these must not come back."""
+    hidden = [(name, each) for name, each in parent.hidden_keys() if each.first_id < at and each.events == 1]
+    for name, each in hidden:
+        fork.remember(name, RecalledKey(each.first_id, 1))
+    if hidden:
+        fork.count_redactions(len(hidden))
 
 
 def _owner(database: Database, transaction: Transaction, found: Conversation, at: int) -> Conversation:

@@ -17,7 +17,7 @@ _SOURCE_KEYS: Final = "foldlog:source:"
 _RESERVED: Final = _SOURCE_KEYS[:-1]
 INDEXED: Final = _RESERVED + "s"
 """The key that says that a conversation is indexed."""
-_HIDDEN_KEYS: Final = "foldlog:redacted:"
+HIDDEN_KEYS: Final = "foldlog:redacted:"
 """The beginning of idempotency keys that a redaction replaced by a keyed hash."""
 _HIDDEN_KEY_BYTES: Final = 24
 
@@ -26,7 +26,7 @@ def check_own_key(idempotency_key: str) -> None:
     """Raise ``InvalidArgument`` for a caller's key that begins like those of the store, ``TypeError`` for no text."""
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
-    for reserved in (_RESERVED, _HIDDEN_KEYS):
+    for reserved in (_RESERVED, HIDDEN_KEYS):
         if idempotency_key.startswith(reserved):
             raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {reserved!r}; use another one")
 
@@ -39,10 +39,15 @@ def source_key(format: str, source_id: Any) -> str | None:
     return _SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
 
 
+def is_source_key(idempotency_key: str) -> bool:
+    """Return whether it is the key of an id that a source gave an event."""
+    return idempotency_key.startswith(_SOURCE_KEYS)
+
+
 def hidden_key(salt: bytes, idempotency_key: str) -> str:
     """Return the keyed hash that replaces an idempotency key once an event that it stands for is redacted."""
-    if idempotency_key.startswith(_HIDDEN_KEYS):
+    if idempotency_key.startswith(HIDDEN_KEYS):
         return idempotency_key
     name = idempotency_key.encode("utf-8", "surrogatepass")
     digest = blake2b(name, digest_size=_HIDDEN_KEY_BYTES, key=salt, person=b"foldlog key").digest()
-    return _HIDDEN_KEYS + urlsafe_b64encode(digest).decode()
+    return HIDDEN_KEYS + urlsafe_b64encode(digest).decode()

@@ -5,16 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice, repeat
-from operator import attrgetter, sub
+from functools import partial
+from itertools import islice, repeat, takewhile
+from operator import attrgetter, itemgetter, sub
 from typing import NamedTuple, Protocol, TypeVar
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
 from foldlog.eventstore.events import DocumentChanges, Event
-from foldlog.eventstore.log.database import NOBODYS, Database, start_after, translated
-from foldlog.eventstore.log.idempotency import hidden_key
-from foldlog.eventstore.log.past import Segment, past_of, within
+from foldlog.eventstore.log.database import NOBODYS, Database, paged, start_after, translated
+from foldlog.eventstore.log.idempotency import HIDDEN_KEYS, hidden_key, is_source_key
+from foldlog.eventstore.log.past import Segment, links_of, past_of, within
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
 from foldlog.eventstore.log.seal import RowCodec, any_damaged, joined
@@ -402,8 +403,8 @@ class ReadTransaction:
         """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
         recalled = self._reader.recalled(self.found.key, idempotency_key, 1, exactly=True)
         if not recalled and self.found.redactions:
-            hidden = hidden_key(self._salt, idempotency_key)
-            recalled = [(name, each) for _, name, each in self._reader.recalled_among(self.found.key, [hidden])]
+            hidden = [*self._hidden([idempotency_key])]
+            recalled = [(name, each) for _, name, each in self._reader.recalled_among(self.found.key, hidden)]
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
@@ -411,11 +412,27 @@ class ReadTransaction:
         """Return those of these keys that are stored. Raises what ``recall`` raises."""
         names = {name: name for name in idempotency_keys}
         if self.found.redactions:
-            names.update((hidden_key(self._salt, name), name) for name in idempotency_keys)
+            names.update(self._hidden(idempotency_keys))
         among = self._reader.recalled_among(self.found.key, list(names))
         recalled = [(name, each) for _, name, each in among]
         self.check_proofs(recalled)
         return {names[name] for name, _ in recalled}
+
+    def _hidden(self, idempotency_keys: Sequence[str]) -> dict[str, str]:
+        """Return each key by the keyed hashes that a redaction may have left of it. The id that a source gave a shared
+        event may have been hashed in the conversation that the event was recorded in.
+        """
+        salts = [self._salt, *(link.salt for link in links_of(self._database, self._reader, self.found))]
+        return {
+            hidden_key(salt, name): name
+            for name in idempotency_keys
+            for salt in (salts if is_source_key(name) else salts[:1])
+        }
+
+    def hidden_keys(self) -> Iterator[tuple[str, RecalledKey]]:
+        """Yield the keyed hashes that redactions left of idempotency keys, with what they stand for."""
+        keys = paged(partial(self.recalled_after, limit=_PAGE), itemgetter(0), _PAGE, HIDDEN_KEYS)
+        return takewhile(lambda key: key[0].startswith(HIDDEN_KEYS), keys)
 
     def recalled_after(self, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
         """Return idempotency keys after ``after``. Raises what ``recall`` raises."""

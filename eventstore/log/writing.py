@@ -141,10 +141,12 @@ class WriteTransaction(ReadTransaction):
         self._reader.change(self.found.key, changes.MoreRedactions(count))
         self.found = self.found._replace(redactions=self.found.redactions + count)
 
-    def hide_key(self, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Replace the text of an idempotency key by a keyed hash: the text is gone, and the key is still recognized."""
+    def hide_key(self, owner: ReadTransaction, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Replace the text of an idempotency key by a keyed hash: the text is gone, and the key is still recognized.
+        ``owner`` has the event, for a fork one of its ancestors.
+        """
         codec = self._codec_to_write()
-        hidden = hidden_key(self._salt, idempotency_key)
+        hidden = hidden_key(owner._salt, idempotency_key)
         self._reader.change(self.found.key, changes.ForgottenKey(idempotency_key))
         self._changed = True
         if self._reader.recalled_among(self.found.key, [hidden]):

@@ -5,7 +5,7 @@ Positions and the records of projections are not copied: projections are made ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -26,10 +26,12 @@ from foldlog.eventstore.log.row import (
     is_redacted,
     link_of,
     not_erased,
+    stored_event_of,
     with_checksums,
 )
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.redact import forks_that_share, redact_rows
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
 
@@ -54,6 +56,8 @@ class CopiedConversation(NamedTuple):
     past: tuple[Link, ...] = ()
     """For a fork: the names and salts under which the shared events were recorded. These events are copied with it."""
     replaces: Erasure | None = None
+    redactions: int | None = None
+    """What the source counts; None where that is not known: then redacted events are counted."""
 
 
 class Copied(NamedTuple):
@@ -101,7 +105,9 @@ def read_for_copy(
     if found.erasure is not None:
         return _tombstone(found, replaces), iter(()), iter(())
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    what = CopiedConversation(found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces)
+    what = CopiedConversation(
+        found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces, found.redactions
+    )
     return what, stored_rows(source, found), remembered_keys(source, found)
 
 
@@ -167,6 +173,7 @@ class CopyTarget(StagedWriter):
         self._what = what
         self._copied = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
         """The conversation up to the last copied event. Each head was checked."""
+        self._redacted = 0
         super().__init__(target, self._copied, there, replaces=replaces, past=what.past)
 
     def copy(self, rows: Sequence[Row]) -> None:
@@ -178,8 +185,12 @@ class CopyTarget(StagedWriter):
         rows = _sound(self._copied, rows, self._what.past)
         self._copied = self._copied.grown(rows[-1])
         new = rows if self.there is None else self._behind(self.there, rows)
+        gone = {row.id: row for row in rows if is_redacted(row.proof)}
+        self._redacted += len(gone)
+        if gone and self.there is not None:
+            self.transact(partial(_redact, there=self.there, gone=gone, database=self.database))
         if new:
-            self.add(new, partial(_count_redacted, rows=new))
+            self.add(new, lambda writing: None)
 
     def remember(self, keys: Iterable[RememberedKey]) -> None:
         """Add its idempotency keys, after all rows and before the conversation becomes visible."""
@@ -198,6 +209,9 @@ class CopyTarget(StagedWriter):
         if self.there is None and not copied.version:
             raise CorruptEvent(what.id, 0, "it is missing, and so is the whole conversation")
         version = max(copied.version, 0 if self.there is None else self.there.version)
+        if self.key is not None:
+            count = self._redacted if what.redactions is None else what.redactions
+            self.transact(partial(_count_redactions, database=self.database, key=self.key, count=count))
         self.publish(version)
         return Copied(what.id, self.added, version)
 
@@ -251,10 +265,30 @@ def _remember(transaction: Transaction, database: Database, key: int, some: Sequ
     writing.end()
 
 
-def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:
-    redacted = sum(is_redacted(row.proof) for row in rows)
-    if redacted:
-        writing.count_redactions(redacted)
+def _redact(transaction: Transaction, there: Conversation, gone: Mapping[int, Row], database: Database) -> None:
+    """Redact events of the target that the source has redacted since they were copied."""
+    found = not_erased(database.find_key(transaction, there.key))
+    if found is None:
+        raise ConversationNotFound(there.id)
+    writing = WriteTransaction(transaction, found, database)
+    has_content = [
+        (stored_event_of(found.id, row), gone[row.id])
+        for first in gone
+        for row in writing.rows(first, first + 1, 1)
+        if not is_redacted(row.proof)
+    ]
+    if has_content:
+        forks = forks_that_share(database, transaction, found.key, has_content[0][0].id)
+        redact_rows(transaction, writing, has_content, [*forks])
+
+
+def _count_redactions(transaction: Transaction, database: Database, key: int, count: int) -> None:
+    """Count as many redactions as the source: where the numbers are equal, both show the same content."""
+    found = not_erased(database.find_key(transaction, key))
+    if found is not None and found.redactions != count:
+        writing = WriteTransaction(transaction, found, database)
+        writing.count_redactions(count - found.redactions)
+        writing.end()
 
 
 def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:

@@ -74,8 +74,8 @@ def _copied(source: Database, target: Database, jobs: int) -> Iterator[Moved]:
 
 
 def compare_stores(source: Store, target: Store) -> Iterator[UnequalConversation]:
-    """Yield every conversation of ``source`` that ``target`` does not have with the same head. Conversations that only
-    the target has are ignored. Cost: one row of every conversation on both sides.
+    """Yield every conversation of ``source`` that ``target`` does not have with the same head and the same redactions.
+    Conversations that only the target has are ignored. Cost: one row of every conversation on both sides.
     """
     with translated():
         for found in _conversations(source.database):
@@ -85,7 +85,8 @@ def compare_stores(source: Store, target: Store) -> Iterator[UnequalConversation
                     found.id, f"{_measure(found)} in the source, missing in the target", behind=True
                 )
             elif not _same(found, there):
-                behind = there.erasure is None and found.erasure is None and there.version < found.version
+                lives = there.erasure is None and found.erasure is None
+                behind = lives and (there.version < found.version or there.end == found.end)
                 yield UnequalConversation(
                     found.id, f"{_measure(found)} in the source, {_measure(there)} in the target", behind=behind
                 )
@@ -117,7 +118,7 @@ def _found(database: Database, conversation: str) -> Conversation | None:
 
 
 def _same(one: Conversation, other: Conversation) -> bool:
-    return (one.end, one.erasure is None) == (other.end, other.erasure is None)
+    return (one.end, one.erasure is None, one.redactions) == (other.end, other.erasure is None, other.redactions)
 
 
 def _measure(found: Conversation) -> str:

@@ -170,7 +170,7 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
     ids = [_recorded_id(each) for each in ids]
     first = _read(writing, found, ids[0])[1]
     own = _quotes(writing, [(each, _read(writing, found, each)[1]) for each in ids])
-    forks = [*_forks_that_share(database, transaction, found.key, first.id)]
+    forks = [*forks_that_share(database, transaction, found.key, first.id)]
     quotes = [Quote(conversation, each, _is_redacted(writing, each)) for each in own]
     for fork in forks:
         reading = ReadTransaction(transaction, fork, database)
@@ -178,7 +178,7 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
         their_own = (each for each in _quotes(reading, shared) if each >= fork.begins)
         quotes += [Quote(fork.id, each, _is_redacted(reading, each)) for each in their_own]
     receipts: dict[int, Redacted] = {}
-    rows: list[Row] = []
+    gone: list[tuple[Event, Row]] = []
     now = max(database.now(), found.updated_at or 0)
     for event_id in [*ids, *(each for each in own if what.with_summaries and each not in ids)]:
         row, event = _read(writing, found, event_id)
@@ -193,25 +193,37 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
             at=from_microseconds(now), by=what.by, reason=what.reason, hash=commitment.hex(), bytes=size_of(row.body)
         )
         receipts[event_id] = receipt
-        _hide_keys(writing, event)
-        rows.append(_without_content(conversation, row, event, receipt))
+        gone.append((event, _without_content(conversation, row, event, receipt)))
     done = _Done(receipts, None, tuple(quotes), tuple(fork.id for fork in forks))
-    if not rows:
+    if not gone:
         return done
-    writing.redact(rows)
-    redacted = [row.id for row in rows]
+    redacted = [row.id for _, row in gone]
     hashes = tuple(receipts[event_id].hash for event_id in redacted)
     announced = Redaction(event_ids=tuple(redacted), hashes=hashes, by=what.by, reason=what.reason)
     place, _ = writing.append([encode_ours(announced)], now)
-    _leave_nothing_beside(transaction, writing, redacted)
-    writing.end()
-    for fork in forks:
-        beside = WriteTransaction(transaction, fork, database)
-        beside.count_redactions(sum(event_id < fork.begins for event_id in redacted))
-        _leave_nothing_beside(transaction, beside, redacted)
-        beside.end()
+    redact_rows(transaction, writing, gone, forks)
     transaction.set_value("removals", uuid4().hex)
     return done._replace(place=place)
+
+
+def redact_rows(
+    transaction: Transaction,
+    writing: WriteTransaction,
+    gone: Sequence[tuple[Event, Row]],
+    forks: Iterable[Conversation],
+) -> None:
+    """Replace events by rows without content, and end ``writing``. What is kept beside them goes, in these forks too:
+    the text of keys, and the records of projections.
+    """
+    writing.redact([row for _, row in gone])
+    _leave_nothing_beside(transaction, writing, writing, [event for event, _ in gone])
+    writing.end()
+    for fork in forks:
+        beside = WriteTransaction(transaction, fork, writing.database)
+        shared = [event for event, _ in gone if event.id < fork.begins]
+        beside.count_redactions(len(shared))
+        _leave_nothing_beside(transaction, beside, writing, shared)
+        beside.end()
 
 
 # -- what to redact ---------------------------------------------------------------------------------------------------
@@ -295,13 +307,13 @@ def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> li
     return found
 
 
-def _forks_that_share(database: Database, transaction: Transaction, key: int, event_id: int) -> Iterator[Conversation]:
+def forks_that_share(database: Database, transaction: Transaction, key: int, event_id: int) -> Iterator[Conversation]:
     for fork in living_forks(transaction, key):
         if event_id < fork.begins:
             whole_fork = database.find_key(transaction, fork.key)  # a list leaves out its ancestors
             if whole_fork is not None:
                 yield whole_fork
-                yield from _forks_that_share(database, transaction, fork.key, event_id)
+                yield from forks_that_share(database, transaction, fork.key, event_id)
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges) -> None:
@@ -325,14 +337,14 @@ def _without_content(conversation: str, row: Row, event: Event, receipt: Redacte
     return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
 
 
-def _hide_keys(writing: WriteTransaction, event: Event) -> None:
+def _hide_keys(writing: WriteTransaction, owner: WriteTransaction, event: Event) -> None:
     """Replace the idempotency keys that stand for an event, its source id among them, by keyed hashes."""
     source = None if event.origin is None else source_key(event.origin.format, event.origin.id)
     for name, recalled in _keys_of(writing, event.id):
-        writing.hide_key(name, recalled)
+        writing.hide_key(owner, name, recalled)
         source = None if name == source else source
     if source is not None and writing.recall(source) is None:
-        writing.hide_key(source, RecalledKey(event.id, 1))  # the conversation has no index of them yet
+        writing.hide_key(owner, source, RecalledKey(event.id, 1))  # the conversation has no index of them yet
 
 
 def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, RecalledKey]]:
@@ -343,17 +355,16 @@ def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, Recall
     ]
 
 
-def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, redacted: Sequence[int]) -> None:
-    """Delete the records of projections for a conversation, which make them again, and list it with its present
-    attributes.
+def _leave_nothing_beside(
+    transaction: Transaction, writing: WriteTransaction, owner: WriteTransaction, events: Sequence[Event]
+) -> None:
+    """Hide the keys that stand for events of ``owner``. Delete the records of projections for a conversation, which make them again,
+    and list it with its present attributes.
     """
+    for event in events:
+        _hide_keys(writing, owner, event)
     for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
         if newest.projection != ATTRIBUTES:
             writing.delete_records(newest.projection)
-    if any(
-        isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed
-        for event_id in redacted
-        if event_id < writing.version
-        for event in writing.events(event_id, event_id + 1)
-    ):
+    if any(isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed for event in events):
         list_again(writing, newest_value(writing, ATTRIBUTES))

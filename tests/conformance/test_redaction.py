@@ -178,6 +178,50 @@ def test_a_source_id_is_still_known_and_its_text_is_gone(store: Store):
         assert next(iter(store.events(name))).origin == Origin(format="x")
 
 
+def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store: Store, open_recorder: OpenRecorder):
+    batch = [replace(event, origin=Origin(format="x", id=f"SECRET {n}")) for n, event in enumerate(TURN)]
+    store.append("p", batch, expected_version=0, dedupe="origin")
+    for fork in ("indexed", "early"):
+        store.fork("p", 4, fork)
+    store.append("indexed", batch[:1], expected_version=ANY_VERSION, dedupe="origin")
+    redacted(store, 0, "p")
+    for parent, fork in (("p", "late"), ("early", "of a fork"), ("late", "of a late one")):
+        store.fork(parent, 4, fork)
+    there = Store(open_recorder(), WriteSettings(keys=store.database.settings.keys))
+    assert {moved.problem for moved in copy_store(store, there)} == {None}
+    for fork in ("late", "of a late one"):
+        detach(store.database, fork)
+    for each in (store, there):
+        for fork in ("indexed", "early", "late", "of a fork", "of a late one"):
+            assert each.append(fork, batch, expected_version=ANY_VERSION, dedupe="origin") == (), fork
+            with pytest.raises(HistoryDiverged):
+                each.ingest(fork, [*TURN, batch[0]])
+        assert b"SECRET 0" not in stored(each)
+
+
+def test_a_copy_loses_what_its_source_has_redacted_since(store: Store, open_recorder: OpenRecorder):
+    store.fork("c", 3, "f")
+    there = Store(open_recorder(), WriteSettings(keys=store.database.settings.keys))
+    there.register(Views(there))
+    assert {moved.problem for moved in copy_store(store, there)} == {None}
+    there.fork("c", 3, "own fork")
+    there.append("own fork", Message(source="user", content="harmless"), expected_version=3)
+    for event_id in (0, 1, 2):
+        redacted(store, event_id)
+        late = f"forked after {event_id}"
+        store.fork("c", 4, late)
+    assert {each.behind for each in compare_stores(store, there)} == {True}
+    assert {moved.problem for moved in copy_store(store, there)} == {None}
+    assert list(compare_stores(store, there)) == []
+    assert b"SECRET" not in stored(there)
+    for name in ("c", "f", "own fork", late):
+        assert [event.redacted is not None for event in there.events(name, 0, 4)] == [True] * 3 + [False] * (
+            name != "f"
+        )
+    assert problems(there) == []
+    assert {moved.added for moved in copy_store(store, there)} == {0}
+
+
 def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: Store):
     store.append(
         "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
