@@ -358,8 +358,8 @@ def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, Recall
 def _leave_nothing_beside(
     transaction: Transaction, writing: WriteTransaction, owner: WriteTransaction, events: Sequence[Event]
 ) -> None:
-    """Hide the keys that stand for events of ``owner``. Delete the records of projections for a conversation, which make them again,
-    and list it with its present attributes.
+    """Hide the keys that stand for events of ``owner``. Delete the records of projections, which are made again.
+    Then list the conversation with its present attributes.
     """
     for event in events:
         _hide_keys(writing, owner, event)
