@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.layout import count_layout
 from benchmarks.workload import history
-from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
 from foldlog.eventstore.opening import open_store
 from foldlog.projections import Views
@@ -132,7 +132,7 @@ def count_all(length: int) -> dict[str, Count]:
             views.current("c")
             found["warm View"] = counted(lambda: views.current("c"))
             found["step"] = counted(lambda: _step(store, views))
-            sums = PromptSums(TokenCounter(_letters))
+            sums = TokenCounter(_letters)
             found["step with sums of tokens"] = counted(lambda: _step(store, views, sums))
             found["load all, an event"] = counted(lambda: sum(1 for _ in store.events("c")), length)
             for parent, fork in pairwise(["c", *(f"fork {depth}" for depth in range(1, _DEPTH + 1))]):
@@ -143,11 +143,11 @@ def count_all(length: int) -> dict[str, Count]:
     return found
 
 
-def _step(store: Store, views: Views, sums: PromptSums | None = None) -> int:
+def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:
     version = store.append("c", _PAIR if sums is None else _called(store), expected_version=ANY_VERSION)[-1].id
     view = views.current("c")
     assert view.version == version + 1
-    return len(view.events) if sums is None else sums.of(view)[-1]
+    return len(view.events) if sums is None else sums.sums(view)[-1]
 
 
 def _called(store: Store) -> list[Event]:

@@ -18,7 +18,7 @@ from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
 from foldlog.condensers.models.client import LLM, LLMConfig
-from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, open_store
 from foldlog.projections import View, Views
 
@@ -42,9 +42,9 @@ def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
     """Do the same, where a count is one look at the number of characters."""
     for seed in range(scale.rounds):
         known = {place: _characters(_added(pair), ()) for place, pair in enumerate(_pairs(_workload(seed)[1]))}
-        sums = PromptSums(TokenCounter(_characters))
+        counter = TokenCounter(_characters)
         yield _measured(
-            folder / f"cached-{seed}", seed, sums.of, lambda messages: _characters(messages, ()), known=known
+            folder / f"cached-{seed}", seed, counter.sums, lambda messages: _characters(messages, ()), known=known
         )
 
 

@@ -35,7 +35,7 @@ from foldlog.condensers.models.failures import (
 from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
 from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
-from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore import install_command
 
@@ -67,7 +67,6 @@ class LLM:
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
         self._marks_prompts = config.caching_prompt
         self._counter = TokenCounter(self._count)
-        self._sums = PromptSums(self._counter)
 
     def __repr__(self) -> str:
         return f"LLM({self.config!r})"
@@ -224,7 +223,7 @@ class LLM:
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
-        return self._sums.of(view)
+        return self._counter.sums(view)
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted

@@ -14,7 +14,7 @@ from typing import Any
 
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.tokens import PromptSums, TokenCounter
+from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage, said
 from foldlog.projections import View
 from foldlog.projections.messages.turns import arguments_of
@@ -119,11 +119,11 @@ class Estimate:
     max_output_tokens: int | None = None
 
     def __init__(self) -> None:
-        self._sums = PromptSums(TokenCounter(_count))
+        self._counter = TokenCounter(_count)
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative estimates of the prompt that ``view`` makes: see ``AgentModel``."""
-        return self._sums.of(view)
+        return self._counter.sums(view)
 
 
 ESTIMATE = Estimate()

@@ -24,9 +24,13 @@ CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 _MESSAGES_KEPT = 20_000
 """The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
 
+_CONVERSATIONS_KEPT = 64
+"""The number of conversations whose last counted View a counter keeps."""
+
 
 class TokenCounter:
-    """Counts prompts, each message once. Thread-safe; one counter serves many conversations.
+    """Counts prompts, each message once, and the prompts of Views. Thread-safe; it remembers the last View of some
+    conversations.
 
     ``count`` must be additive over messages, as litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
     """
@@ -35,6 +39,7 @@ class TokenCounter:
         self._count = count
         self._lock = threading.Lock()
         self._counts: dict[Hashable, int] = {}
+        self._last: dict[tuple[int, Dialect], _Measured] = {}
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
@@ -68,48 +73,17 @@ class TokenCounter:
         tokens = self._counts.get(key)
         if tokens is None:
             tokens = count()
-            with self._lock:
-                while len(self._counts) >= _MESSAGES_KEPT:
-                    del self._counts[next(iter(self._counts))]
-                self._counts[key] = tokens
+            self._keep(self._counts, key, tokens, _MESSAGES_KEPT)
         return tokens
 
+    def _keep(self, kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+        with self._lock:
+            kept.pop(key, None)
+            while len(kept) >= most:
+                del kept[next(iter(kept))]
+            kept[key] = value
 
-def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal only for equal messages. A text is its own key: Views share texts, and a text keeps
-    its hash.
-    """
-    values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]
-    return (*values, *message)
-
-
-_PLAIN = 2
-"""The version of marshal's format that depends only on values. Later versions give equal objects different bytes."""
-
-
-# --- the sums of Views ---
-
-_CONVERSATIONS_KEPT = 64
-
-
-class _Measured(NamedTuple):
-    """The counts of one View: its events, which of them are sent, the sums of the prompt, and where call ids occur."""
-
-    events: tuple[Event, ...]
-    fit: tuple[int, ...]
-    sums: tuple[int, ...]
-    calls: dict[str, int]
-
-
-class PromptSums:
-    """The sums of Views, counted by ``counter``. Thread-safe. It remembers the last View of some conversations."""
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._lock = threading.Lock()
-        self._last: dict[tuple[int, Dialect], _Measured] = {}
-
-    def of(self, view: View) -> tuple[int, ...]:
+    def sums(self, view: View) -> tuple[int, ...]:
         """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
 
         A message of several events counts at the last of them, and so do calls with their results. So the cost of a
@@ -125,7 +99,7 @@ class PromptSums:
             return before.sums
         sent = (events[position] for position in fit)
         sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
-        sums: tuple[int, ...] = (self._counter.frame(offered_tools(view), beside_system=sent_system),)
+        sums: tuple[int, ...] = (self.frame(offered_tools(view), beside_system=sent_system),)
         start, known = 0, dict[str, int]()
         if before is not None and before.sums[0] == sums[0]:
             start = _shared_beginning(before, view)
@@ -135,17 +109,31 @@ class PromptSums:
         for messages, position in _together(
             rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
         ):
-            added[position - start] += self._counter.of(*messages)
+            added[position - start] += self.of(*messages)
         sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
-        self._keep(key, _Measured(events, fit, sums, known | _calls(events, start)))
+        self._keep(self._last, key, _Measured(events, fit, sums, known | _calls(events, start)), _CONVERSATIONS_KEPT)
         return sums
 
-    def _keep(self, key: tuple[int, Dialect], measured: _Measured) -> None:
-        with self._lock:
-            self._last.pop(key, None)
-            while len(self._last) >= _CONVERSATIONS_KEPT:
-                del self._last[next(iter(self._last))]
-            self._last[key] = measured
+
+def _key(message: Mapping[str, Any]) -> Hashable:
+    """Return a key that is equal only for equal messages. A text is its own key: Views share texts, and a text keeps
+    its hash.
+    """
+    values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]
+    return (*values, *message)
+
+
+_PLAIN = 2
+"""The version of marshal's format that depends only on values. Later versions give equal objects different bytes."""
+
+
+class _Measured(NamedTuple):
+    """The counts of one View: its events, which of them are sent, the sums of the prompt, and where call ids occur."""
+
+    events: tuple[Event, ...]
+    fit: tuple[int, ...]
+    sums: tuple[int, ...]
+    calls: dict[str, int]
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
-from foldlog.condensers.models.tokens import PromptSums, TokenCounter, offered_tools
+from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.replays import replay
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
 from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
@@ -141,12 +141,11 @@ class Counted:
 
     def __init__(self) -> None:
         self.counter = TokenCounter(lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools))
-        self.sums = PromptSums(self.counter)
         self.looked_at = 0
 
     def token_sums(self, view: View) -> Sequence[int]:
         self.looked_at += len(view)
-        return self.sums.of(view)
+        return self.counter.sums(view)
 
 
 class Watching(ReportingCondenser):

@@ -16,7 +16,7 @@ import foldlog.condensers.models.tokens
 from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
 from foldlog.condensers.models.client import LLM, LLMConfig
-from foldlog.condensers.models.tokens import PromptSums, TokenCounter, offered_tools
+from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
@@ -321,15 +321,17 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
 @examples(150)
 @given(histories, st.data())
 def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, data):
-    count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt) + 7 * len(tools))
-    going_on = PromptSums(count)
+    def counted(prompt, tools):
+        return 3 + sum(len(json.dumps(each)) for each in prompt) + 7 * len(tools)
+
+    count = TokenCounter(counted)
     versions = data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=8))
     for version in [*sorted(versions), *versions]:
         view = View.from_events(events[:version])
         hidden = data.draw(st.integers(0, len(view)))
         for shown in (view, view.with_events(view[:hidden] + view[hidden + 1 :])):
-            assert going_on.of(shown) == PromptSums(count).of(shown)
-            assert going_on.of(shown)[-1] == count.count(shown.to_messages(), offered_tools(shown))
+            assert count.sums(shown) == TokenCounter(counted).sums(shown)
+            assert count.sums(shown)[-1] == count.count(shown.to_messages(), offered_tools(shown))
 
 
 def test_a_step_renders_only_what_is_new(monkeypatch):
@@ -341,12 +343,12 @@ def test_a_step_renders_only_what_is_new(monkeypatch):
         return real(events, positions, *dialect, **how)
 
     monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", watched)
-    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
+    count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
     for n in range(2, 200, 2):
         events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
         events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
-        sums.of(View.from_events(events))
+        count.sums(View.from_events(events))
     assert asked == [4, *[2] * 98]
 
 
@@ -359,48 +361,45 @@ def test_a_step_behind_a_mask_renders_only_what_is_new_and_what_was_masked_since
         return real(events, positions, *dialect, **how)
 
     monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", watched)
-    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
+    count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
     mask = ObservationMaskingCondenser(4)
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
     for n in range(2, 100, 2):
         events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
         events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
-        sums.of(mask.condense(View.from_events(events)))
+        count.sums(mask.condense(View.from_events(events)))
     assert max(asked[3:]) == 6
 
 
 def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
-    sums = PromptSums(count)
     events = [Message(id=0, source="user", content="do")]
     for n in range(1, 9, 2):
         events.append(Action(id=n, tool="run", call_id="c", response_id=f"r{n}"))
         events.append(Observation(id=n + 1, call_id="c", cause=n, content="done"))
         view = View.from_events(events)
-        assert sums.of(view)[-1] == count.count(view.to_messages())
+        assert count.sums(view)[-1] == count.count(view.to_messages())
 
 
 def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_of():
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
-    sums = PromptSums(count)
     view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
-    sums.of(view)
+    count.sums(view)
     view = view.then(
         [Action(source="user", tool="run", call_id="c", thought="I ran it"), Observation(call_id="c", content="done")]
     )
     assert len(view.to_messages()) == 2
-    assert sums.of(view)[-1] == count.count(view.to_messages())
+    assert count.sums(view)[-1] == count.count(view.to_messages())
 
 
 @pytest.mark.parametrize("said", [" ", "done"])
 def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
-    sums = PromptSums(count)
     view = View.from_events([Message(source="user", content="do"), Action(source="user", tool="t", thought="look")])
     for new in (Message(source="agent", content=said), Message(source="user", content="more")):
-        sums.of(view)
+        count.sums(view)
         view = view.then([new])
-    assert sums.of(view)[-1] == count.count(view.to_messages())
+    assert count.sums(view)[-1] == count.count(view.to_messages())
     counting = Scripted(count)
     lengths = range(len(view) + 1)
     exact = [count.count(view.with_events(view[:length]).to_messages()) for length in lengths]
@@ -411,7 +410,7 @@ class Scripted:
     """An agent's model with this counter."""
 
     def __init__(self, counter: TokenCounter) -> None:
-        self.token_sums = PromptSums(counter).of
+        self.token_sums = counter.sums
 
 
 def test_a_step_makes_one_call_of_the_counter():
@@ -421,20 +420,20 @@ def test_a_step_makes_one_call_of_the_counter():
         asked.append([message["role"] for message in prompt])
         return 3 + len(prompt)
 
-    sums = PromptSums(TokenCounter(counted))
+    count = TokenCounter(counted)
     view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
-    sums.of(view)
+    count.sums(view)
     asked.clear()
     for n in range(2, 8, 2):
         call = Action(tool="run", call_id=f"c{n}", response_id=f"r{n}", arguments={"n": n})
         view = view.then([call, Observation(call_id=f"c{n}", content="done")])
-        sums.of(view)
+        count.sums(view)
     assert asked == [["assistant", "tool"]] * 3
 
 
 def test_the_same_view_is_not_looked_at_twice(monkeypatch):
-    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
+    count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
     view = View.from_events([Message(source="user", content="do")])
-    first = sums.of(view)
+    first = count.sums(view)
     monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", lambda *_: pytest.fail("rendered again"))
-    assert sums.of(view) is first
+    assert count.sums(view) is first
