@@ -92,4 +92,4 @@ ADAPTERS = (
         tested=">=2.66.0,<=2.68.0",
     ),
 )
-"""All adapters, in the order of their names. The ranges are those of the extras in ``pyproject.toml``."""
+"""All adapters, in the order of their names. An extra of ``pyproject.toml`` begins where the range begins."""
