@@ -70,13 +70,15 @@ def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when
 
 
 @needs_faults
-def test_a_disk_that_is_full_from_any_write_on_loses_nothing(whole: bool):
-    assert_sound("full", ["append", "migrate_new"], whole)
+@pytest.mark.parametrize("scenarios", [["append", "migrate_new"]], ids="-".join)
+def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenarios: list[str], whole: bool):
+    assert_sound("full", scenarios, whole)
 
 
 @needs_faults
-def test_any_sync_that_fails_loses_nothing(whole: bool):
-    assert_sound("sync", ["append_batches", "ingest_staged"], whole, more_than=5)
+@pytest.mark.parametrize("scenarios", [["append_batches", "ingest_staged"]], ids="-".join)
+def test_any_sync_that_fails_loses_nothing(scenarios: list[str], whole: bool):
+    assert_sound("sync", scenarios, whole, more_than=5)
 
 
 def on_a_failing_disk(script: str, folder: Path) -> str:
