@@ -177,7 +177,7 @@ class Tails:
         return self._history.tail(count)
 
     async def get_shown(self, count: int) -> Any:
-        return self._history.view.tail(count)
+        return self._history.view().tail(count)
 
     async def pop_item(self) -> Any:
         return self._history.pop()

@@ -26,9 +26,9 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
     )
     for place in range(3 * scale.rounds + 1):
         with foldlog.open(ours) as histories:
-            histories.recent({"user": "u0"}, limit=1, age_max_s=3600)
+            histories.list({"user": "u0"}, limit=1, age_max_s=3600)
             begun = time.process_time()
-            found = histories.recent({"user": "u0"}, limit=LISTED, age_max_s=3600)
+            found = histories.list({"user": "u0"}, limit=LISTED, age_max_s=3600)
             between = time.process_time()
         db = sqlite3.connect(raw, isolation_level=None)
         db.execute("SELECT id FROM sessions WHERE user = ? LIMIT 1", ("u0",)).fetchall()
@@ -58,7 +58,7 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
             histories.create(f"c{n}", attributes)
             row = f"c{n}", attributes["user"], float(n), float(n), json.dumps(attributes)
             db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
-        histories.recent(age_max_s=0, limit=1)
+        histories.list(age_max_s=0, limit=1)
     db.execute("COMMIT")
     db.close()
     return ours, raw

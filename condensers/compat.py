@@ -45,7 +45,6 @@ from_config = condenser_from_config
 class WithView(Protocol):
     """The methods that these functions need of a conversation, such as ``foldlog.History``."""
 
-    @property
     def view(self) -> View: ...
 
     def append(self, event: Event) -> Any: ...
@@ -167,7 +166,7 @@ def condensed_history(
     Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
     """
     try:
-        result, reports = condenser.step(history.view, agent_llm)
+        result, reports = condenser.step(history.view(), agent_llm)
     except NoCondensationAvailable as error:
         if error.reports:
             history.append(annotation(error.reports))

@@ -132,7 +132,7 @@ def resume(history: History, say: Callable[[str], None]) -> None:
     Without an observation for each of them, the model would be shown no call of that response, not even one that
     returned, and it might repeat them all.
     """
-    for call in history.open_calls:
+    for call in history.open_calls():
         say(f"  interrupted in an earlier run: {call.tool} {call.arguments}")
     history.interrupt()
 
@@ -141,7 +141,7 @@ def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
     """Make each call that waits, and record its result. All calls of a reply were recorded before: wherever the program
     dies, the log says what had begun.
     """
-    for call in history.open_calls:
+    for call in history.open_calls():
         output, failed = run(call.arguments, folder)
         say(f"> {json.dumps(call.arguments)}\n{output[:200].rstrip()}")
         history.append_tool_result(call, output, failed)
@@ -193,7 +193,7 @@ def work(given: argparse.Namespace) -> str:
     condenser = given.config or {"type": "digest"}
     with foldlog.open(given.db, condenser=condenser, agent_llm=llm) as histories:
         history = histories[given.conversation]
-        if history.version == 0:
+        if history.version() == 0:
             history.append(SystemMessage(content=PROMPT, tools=tuple(TOOLS)))
         history.append(Message(source="user", content=given.task))
         return run_agent(history, llm or Rehearsal(), given.folder)

@@ -25,7 +25,7 @@ async def main(prompt: str, resume: str | None = None) -> None:
         async for message in query(prompt=prompt, options=options):
             if isinstance(message, ResultMessage):
                 key = {"project_key": project_key_for_directory(os.getcwd()), "session_id": message.session_id}
-                view = await store.histories[store.conversation(key)].view
+                view = await store.histories[store.conversation(key)].view()
                 print(message.result)
                 print(f"{len(view)} events are shown; resume with: {message.session_id}")
 

@@ -54,7 +54,7 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
                 with CancelScope(shield=True):  # the reply is recorded once, whenever the user goes away
                     await history.append_reply({"role": "assistant", "content": "".join(said), "tool_calls": calls})
                     said.clear()
-                for call in await history.open_calls:
+                for call in await history.open_calls():
                     await history.append_tool_result(call, await run(call.tool, call.arguments))
         finally:
             with CancelScope(shield=True):

@@ -33,7 +33,7 @@ async def main(prompt: str, model: Any = "gemini-flash-latest") -> None:
                 print(event.content.parts[0].text)
         history = service.histories.sync[service.conversation("example", "you", "moon")]
         session = await service.get_session(app_name="example", **names)
-        print(f"{len(session.events)} events, {len(history.view)} of them are shown to the model")
+        print(f"{len(session.events)} events, {len(history.view())} of them are shown to the model")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def main(prompt: str, model: Any) -> None:
         config: RunnableConfig = {"configurable": {"thread_id": "example"}}
         print(graph.invoke({"messages": [("user", prompt)]}, config, durability="sync")["messages"][-1].content)
         history = saver.history(config)
-        print(f"{len(list(graph.get_state_history(config)))} checkpoints, {len(history.view)} messages for the model")
+        print(f"{len(list(graph.get_state_history(config)))} checkpoints, {len(history.view())} messages for the model")
 
 
 if __name__ == "__main__":

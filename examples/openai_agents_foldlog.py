@@ -28,7 +28,7 @@ async def main(prompt: str, model: Any = None) -> None:
         result = await Runner.run(agent, prompt, session=session, run_config=config)
         history = histories["example"]
         print(result.final_output)
-        print(f"{history.version} events, {len(history.view)} of them are shown to the model")
+        print(f"{history.version()} events, {len(history.view())} of them are shown to the model")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def main(prompt: str, llm: LLM | None = None) -> None:
         conversation.send_message(prompt)
         conversation.run()
         conversation.close()
-        print(f"{len(store.history.view)} events are shown to the model")
+        print(f"{len(store.history.view())} events are shown to the model")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ async def main(prompt: str, model: Any = "openai:gpt-5-mini") -> None:
         result = await agent.run(prompt, conversation=conversation)
         print(result.output)
         messages = (await store.load("moon")).messages
-        view = await store.histories[store.conversation("moon")].view
+        view = await store.histories[store.conversation("moon")].view()
         print(f"{len(messages)} messages, {len(view)} events are shown to the model")
 
 

@@ -5,7 +5,7 @@
     async with foldlog.aio.open("sqlite:///history.db") as histories:
         history = histories["c1"]
         await history.append(Message(source="user", content="hi"))
-        view = await history.view                       # a property of the sync face is awaited without parentheses
+        view = await history.view()                     # await history.view().tail(50) reads only its last events
         async for event in history.events():
             ...
 
@@ -30,7 +30,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from foldlog import histories as sync
 from foldlog.appends import PendingAppend, append_all
-from foldlog.eventstore import Action, Event, Outcome, Recorded, Store, can_append_all
+from foldlog.eventstore import Event, Outcome, Recorded, Store, can_append_all
 from foldlog.history import History
 from foldlog.projections import View
 from foldlog.threads import ThreadPool, pause
@@ -213,7 +213,7 @@ class AsyncView(Coroutine[Any, Any, View]):
 
     def tail(self, count: int) -> Coroutine[Any, Any, tuple[Event, ...]]:
         """Return the last ``count`` events of the View, in order. Cost: these events. See ``View.tail``."""
-        return self._pool.run(lambda: self._history.view.tail(count), finish=False)
+        return self._pool.run(lambda: self._history.view().tail(count), finish=False)
 
     def __await__(self) -> Generator[Any, Any, View]:
         return self._read().__await__()
@@ -234,7 +234,7 @@ class AsyncView(Coroutine[Any, Any, View]):
         return self._reading
 
     def _read_now(self) -> View:
-        view = self._history.view
+        view = self._history.view()
         _ = view.state  # a long View is read lazily, and that must not happen in the loop's thread
         return view
 
@@ -284,7 +284,7 @@ class AsyncHistories:
     """
 
     def __contains__(self, conversation: object) -> bool:
-        raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version', 0 where there is no event")
+        raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version()', 0 where there is no event")
 
     def __len__(self) -> int:
         raise TypeError("'len' cannot be awaited; count with 'len([id async for id in histories])'")
@@ -310,7 +310,7 @@ class AsyncHistories:
 
     find = _method(sync.Histories.find)
     erase = _method(sync.Histories.erase, writes=True)
-    recent = _method(sync.Histories.recent)
+    list = _method(sync.Histories.list)
     search = _method(sync.Histories.search)
 
     async def create(
@@ -346,7 +346,7 @@ class AsyncHistory:
         self.id = conversation
 
     def __len__(self) -> int:
-        raise TypeError("'len' cannot be awaited; ask for 'await history.version'")
+        raise TypeError("'len' cannot be awaited; ask for 'await history.version()'")
 
     def __bool__(self) -> bool:
         return True
@@ -363,9 +363,10 @@ class AsyncHistory:
     step = _method(History.step, writes=True, steps=True)
     prepare = _method(History.prepare, writes=True, steps=True)
     condense = _method(History.condense, writes=True, steps=True)
-    condensed_history = _method(History.condensed_history, writes=True, steps=True)
     at = _method(History.at)
-    messages = _method(History.messages)
+    version = _method(History.version)
+    attributes = _method(History.attributes)
+    open_calls = _method(History.open_calls)
     tail = _method(History.tail)
     set_attributes = _method(History.set_attributes, writes=True)
     document = _method(History.document)
@@ -375,27 +376,10 @@ class AsyncHistory:
     stats = _method(History.stats)
     lifetimes = _method(History.lifetimes)
 
-    @property
-    def version(self) -> Coroutine[Any, Any, int]:
-        """The number of events: ``await history.version``."""
-        return self._read(lambda: self.sync.version)
-
-    @property
     def view(self) -> AsyncView:
-        """The View that the model is shown now: ``await history.view``; ``await history.view.tail(50)`` reads only its
-        last events.
-        """
         return AsyncView(self._histories.pool, self.sync)
 
-    @property
-    def attributes(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """The attributes of the history: ``await history.attributes``."""
-        return self._read(lambda: self.sync.attributes)
-
-    @property
-    def open_calls(self) -> Coroutine[Any, Any, tuple[Action, ...]]:
-        """The actions that wait for their observation: ``await history.open_calls``."""
-        return self._read(lambda: self.sync.open_calls)
+    view.__doc__ = History.view.__doc__
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> AsyncIterator[Event]:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
@@ -408,9 +392,6 @@ class AsyncHistory:
         return self._histories[forked.id]
 
     fork.__doc__ = History.fork.__doc__
-
-    def _read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
-        return self._histories.pool.run(work, finish=False)
 
     def __repr__(self) -> str:
         return f"<AsyncHistory {self.id!r}>"

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -27,16 +27,17 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.arguments import text
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.history import History, described
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
-    from foldlog.condensers import AgentModel, CondenseHandler, Condenser, CondenserConfig
+    from foldlog.condensers import AgentModel, CondenseHandler, Condenser
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from foldlog.search import Hit, SearchIndex
 
-    ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
+ChosenCondenser: TypeAlias = "Condenser | Mapping[str, Any] | str | os.PathLike[str]"
 
 
 def open(
@@ -137,7 +138,7 @@ class Histories:
         history._generation.key = generation.key
         return history
 
-    def recent(
+    def list(
         self,
         attributes: Mapping[str, Any] | None = None,
         *,
@@ -145,8 +146,8 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories that have all of these attributes, the last active first. For a list such as tags, give
-        the texts that it must hold.
+        """Return the histories, or those that have all of these attributes, the last active first. For a
+        list such as tags, give the texts that it must hold.
 
         The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at once. Give ``after`` of
         one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
@@ -163,7 +164,7 @@ class Histories:
         return Documents(self.store)
 
     @cached_property
-    def handler(self) -> CondenseHandler:
+    def _handler(self) -> CondenseHandler:
         """The handler that takes the steps of all histories."""
         from foldlog.condensers import CondenseHandler
 
@@ -227,7 +228,7 @@ class Histories:
 
     @cached_property
     def maintenance(self) -> Maintenance:
-        """The tasks of an administrator: verify, erase, rekey, back up, vacuum, copy."""
+        """The tasks of an administrator: verify, rekey, back up, vacuum, copy."""
         from foldlog.maintenance import Maintenance
 
         return Maintenance(self.store)
@@ -245,24 +246,36 @@ class Histories:
         *,
         reason: str,
         complete: bool = True,
+        with_forks: bool = False,
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation for good. Return its tombstone.
+        """Erase a conversation for good, from the search index too. Return its tombstone.
 
         No reader sees it from the first moment on, and its id is not used again. In a SQLite file its bytes stay until
         ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL, to erase many, give ``complete=False`` for all but
         the last: the last call vacuums the tables. Calling it again finishes an interrupted erasure. ``detach_forks``
-        first gives each of its forks a copy of the shared events. With ``expected``, its row, it is erased only if it
-        has no newer event.
+        first gives each of its forks a copy of the shared events; ``with_forks`` erases its forks too. With
+        ``expected``, its row, it is erased only if it has no newer event.
 
-        Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are not detached;
-        ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
-        PostgreSQL, a transaction that began before does not end. Cost: its events.
+        Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are neither detached nor
+        erased; ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
+        PostgreSQL, a transaction that began before does not end. ``SearchRefused`` where the file of the index is
+        another program's: the erasure stands. Cost: its events.
         """
-        return self.maintenance.erase(
-            conversation, reason=reason, complete=complete, detach_forks=detach_forks, expected=expected
+        from foldlog.search import erase_from_index
+
+        tombstone = erase(
+            self.store,
+            conversation,
+            reason=reason,
+            complete=complete,
+            with_forks=with_forks,
+            detach_forks=detach_forks,
+            expected=expected,
         )
+        erase_from_index(self.store)
+        return tombstone
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first."""
@@ -284,7 +297,7 @@ class Histories:
 
 def _made(condenser: ChosenCondenser) -> Condenser:
     """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML file."""
-    from foldlog.condensers import Condenser, CondenserConfig, InvalidCondenser, condenser_from_config, load_condenser
+    from foldlog.condensers import Condenser, InvalidCondenser, condenser_from_config, load_condenser
 
     if isinstance(condenser, Condenser):
         return condenser
@@ -295,7 +308,7 @@ def _made(condenser: ChosenCondenser) -> Condenser:
             return condenser_from_config({"type": condenser})
         except InvalidCondenser as error:
             raise InvalidCondenser(f"{error}; the path of a file ends in .toml") from None
-    if not isinstance(condenser, Mapping | CondenserConfig):
+    if not isinstance(condenser, Mapping):
         raise InvalidCondenser(
             f"condenser is {described(condenser)}; give the name of a strategy ('digest'), the path of a file "
             f"that ends in .toml, a table ({{'type': 'digest'}}), or a Condenser"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -23,12 +25,14 @@ from foldlog.eventstore import (
     EventStoreError,
     Generation,
     InvalidArgument,
+    InvalidEvent,
     Recorded,
     Retraction,
     VersionConflict,
     prepare_append,
 )
 from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.older_summaries import warn_of_older_summaries
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 from foldlog.words.tables import Table, show_as_table, view_table
@@ -37,13 +41,13 @@ if TYPE_CHECKING:
     from foldlog.condensers import Condensation
     from foldlog.eventstore import Appending
     from foldlog.histories import Histories
-    from foldlog.maintenance import RedactionReceipt
-    from foldlog.projections import Dialect, Lifetimes
+    from foldlog.projections import Lifetimes
     from foldlog.reports.stats import Stats
 
 T = TypeVar("T")
 
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
+Appended: TypeAlias = "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
 
 
 class _How(TypedDict):
@@ -65,22 +69,21 @@ class History:
         self.id = conversation
         self._generation = Generation()
 
-    @property
     def version(self) -> int:
-        """The number of its events; 0 before the first."""
+        """Return the number of its events; 0 before the first."""
         self._meet()
         return self._store.version(self.id)
 
     def __len__(self) -> int:
         """Return ``version``, the number of its events, forgotten ones too."""
-        return self.version
+        return self.version()
 
-    @property
     def view(self) -> View:
-        """The View that the model is shown now; empty before the first event. Cost: the events since the last call.
+        """Return the View that the model is shown now; empty before the first event.
 
-        A long View that is not in memory is read lazily, so ``history.view.tail(50)`` costs 50 events. Close the store
-        through ``Histories``: it first reads the Views that a caller holds and that were not read yet.
+        A long View that is not in memory is read lazily, so ``history.view().tail(50)`` costs 50 events. Close the
+        store through ``Histories``: it first reads the Views that a caller holds and that were not read yet. Cost: the
+        events since the last call.
         """
         try:
             return self._views.latest(self.id, self._meet_as if self._generation.key is None else None)
@@ -93,7 +96,7 @@ class History:
 
         Raises ``NoSuchVersion`` for a version that the history never had.
         """
-        if whole("version", version) == 0 and self.version >= 0:
+        if whole("version", version) == 0 and self.version() >= 0:
             return View.from_events(())
         try:
             return self._views.at(self.id, version=version)
@@ -109,22 +112,24 @@ class History:
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.
 
-        ``history.view.tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
+        ``history.view().tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
         negative number. Cost: these events.
         """
         return _or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
 
     def append(
         self,
-        events: Event | Condensation | Iterable[Event],
+        events: Appended,
         *,
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event, or several, all or none. Return them as recorded, with their ids. A ``Condensation``, as a
-        condenser returns it, stands for its action.
+        """Append one event, or several, all or none. Return them as recorded, with their ids.
+
+        A chat message, ``{"role": "user", "content": "hi"}``, stands for its events: see ``foldlog.from_openai``. A
+        ``Condensation``, as a condenser returns it, stands for its action.
 
         ``expected_version`` is the version on which the decision was made, 0 for a new history, or ``ANY_VERSION``. A
         repeated ``idempotency_key`` with the same events appends nothing and returns the recorded events. ``documents``
@@ -150,7 +155,7 @@ class History:
         return self._checked(recorded)
 
     def _prepare_append(
-        self, events: Event | Iterable[Event], expected_version: ExpectedVersion, idempotency_key: str | None
+        self, events: Appended, expected_version: ExpectedVersion, idempotency_key: str | None
     ) -> Appending:
         """Return the work of an append, for ``appending.append_all``. What that records goes to ``_checked``."""
         appended = _appendable(events)
@@ -161,7 +166,7 @@ class History:
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
         for one in recorded:
             if isinstance(one.event, CondensationAction):
-                warn_of_older_summaries(self.id, recorded, self.view)
+                warn_of_older_summaries(self.id, recorded, self.view())
                 break
         return recorded
 
@@ -198,9 +203,8 @@ class History:
         """Return all documents by name, now or when the history had ``version`` events. Cost: as ``document``, each."""
         return _or_empty(partial(self._histories._documents.all, self.id, version=version), {})
 
-    @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of the history: see ``Histories.create``; empty without attributes. Cost: two events."""
+        """Return the attributes of the history, which may be none: see ``Histories.create``. Cost: two events."""
         attributes: dict[str, Any] = self.document(ATTRIBUTES, {})
         return attributes
 
@@ -210,7 +214,7 @@ class History:
         Other writers may append at the same time. Raises what ``append`` raises. Durability: on disk when it returns.
         """
         while True:
-            version = self.version
+            version = self.version()
             attributes = {**(self.document(ATTRIBUTES, {}, version=version) if version else {}), **changed}
             attributes = {name: value for name, value in attributes.items() if value is not None}
             try:
@@ -232,12 +236,11 @@ class History:
                 self._generation.key = self._store.query(self.id, lambda read: read.key)
         return self._generation.key
 
-    @property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions that wait for their observation, in order: see ``View.open_calls``. After a crash these are the
-        calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. Cost: that of ``view``.
+        """Return the actions that wait for their observation, in order: see ``View.open_calls``. After a crash these
+        are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. Cost: that of ``view``.
         """
-        return self.view.open_calls
+        return self.view().open_calls
 
     def interrupt(self, reason: str = "") -> tuple[Recorded, ...]:
         """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return
@@ -285,7 +288,7 @@ class History:
         """
         return append_tool_result(
             self._store,
-            lambda: self.view,
+            self.view,
             self.id,
             call_id,
             content,
@@ -294,12 +297,6 @@ class History:
             idempotency_key=idempotency_key,
             generation=self._generation,
         )
-
-    def messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
-        """Return the messages of the present View, as ``view.to_messages()`` does, without condensing. In an agent's
-        loop, use ``prepare().to_messages()``.
-        """
-        return self.view.to_messages(dialect)
 
     def prepare(self) -> View:
         """Take steps until a View can be sent, and return it. Condensations that are due are made and appended.
@@ -321,7 +318,7 @@ class History:
         """
         try:
             self._meet()
-            return self._histories.handler.handle(self.id, self._generation)
+            return self._histories._handler.handle(self.id, self._generation)
         except ConversationNotFound:
             return View.from_events(())
 
@@ -336,24 +333,13 @@ class History:
         Raises ``InvalidCondenser``, a ``ValueError``, if the condenser does not handle requests, and
         ``NoCondensationAvailable`` if the history is empty: nothing is appended then. Raises what ``step`` raises.
         """
-        self._histories.handler.check_handles_requests()
-        if self.version == 0:
+        self._histories._handler.check_handles_requests()
+        if self.version() == 0:
             from foldlog.condensers import NoCondensationAvailable
 
             raise NoCondensationAvailable(f"conversation {self.id!r} has no events, so there is nothing to condense")
         self.request_condensation(reason)
         return self.step()
-
-    def condensed_history(self) -> View | Condensation:
-        """Take a step like the reference: the condensation is not appended; the caller appends its action.
-
-        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Reports without a condensation
-        are appended as an ``Annotation``.
-        """
-        from foldlog.condensers import condensed_history
-        from foldlog.condensers.models.estimate import counting
-
-        return condensed_history(self._histories.condenser, self, counting(self._histories.agent_llm))
 
     def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
         """Take back all events since ``version``: the View is again that of ``version``. The log keeps the events.
@@ -397,7 +383,8 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one event for good, given by its id or itself. Return the receipt.
+        """Erase the content of one event for good, from the search index too. The event is given by its id or itself.
+        Return the receipt.
 
         Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
         ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
@@ -410,12 +397,23 @@ class History:
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
         a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history.
         """
+        from foldlog.search import erase_from_index
+
         self._meet()
-        event_id = event.id if isinstance(event, Event) else whole("event", event)
-        maintenance = self._histories.maintenance
-        return maintenance.redact(
-            self.id, event_id, reason=reason, by=by, with_summaries=with_summaries, complete=complete
+        receipt = redact(
+            self._store,
+            self.id,
+            event.id if isinstance(event, Event) else whole("event", event),
+            reason=reason,
+            by=_user() if by is None else by,
+            with_summaries=with_summaries,
+            complete=complete,
         )
+        try:
+            erase_from_index(self._store)
+        except (EventStoreError, OSError) as error:
+            return receipt._replace(unconfirmed=(*receipt.unconfirmed, f"search index: {error}"))
+        return receipt
 
     def why(self, event_id: int) -> Why:
         """Return why the View now shows an event, or the summary with this id, or does not. Raises ``NoSuchEvent``."""
@@ -482,7 +480,7 @@ class History:
 def _table(history: History) -> Table:
     """Return the View of a history as a table, or why it cannot be read."""
     try:
-        table = view_table(history.view)
+        table = view_table(history.view())
     except EventStoreError as error:
         return Table(f"{history!r}: {error}")
     return table._replace(heading=f"{history.id}: {table.heading}")
@@ -499,24 +497,43 @@ def _or_empty(read: Callable[[], T], empty: T) -> T:
         return empty
 
 
-def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Iterable[Event]:
-    """Return the events to append: for a ``Condensation`` its action. Raises ``TypeError`` for another object."""
+def _appendable(events: Appended) -> Event | Iterable[Event]:
+    """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
+    ``TypeError`` for another object.
+    """
     if isinstance(events, Event):
         return events
     action = getattr(events, "action", None)  # condensers is imported only if a program condenses
     if isinstance(action, CondensationAction):
         return action
-    if isinstance(events, str | bytes | Mapping | type) or not isinstance(events, Iterable):
-        remedy = (
-            "; a model's reply goes to append_reply, a chat message to foldlog.from_openai"
-            if isinstance(events, Mapping)
-            else ""
-        )
+    if isinstance(events, Mapping) and "role" in events:
+        return _of_chat(events)
+    if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
         raise TypeError(
-            f"append takes one event or several, not {described(events)}; write for example "
-            f"history.append(Message(source='user', content='hi')){remedy}"
+            f"append takes one event or chat message, or several, not {described(events)}; write for example "
+            f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': "
+            f"'hi'}}); a model's reply goes to append_reply"
         )
+    given = list(events)
+    if not any(isinstance(event, Mapping) for event in given):
+        return cast("list[Event]", given)
+    return [event for one in given for event in (_of_chat(one) if isinstance(one, Mapping) else (one,))]
+
+
+def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
+    from foldlog.replies import from_openai
+
+    if not (events := from_openai(message)):
+        raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
     return events
+
+
+def _user() -> str:
+    """Return the name of the user that this process runs as; its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
 def described(value: object) -> str:

@@ -1,15 +1,11 @@
-"""The tasks of an administrator as methods: the functions of ``foldlog.eventstore.maintenance``."""
+"""The tasks of an administrator as methods: functions of ``foldlog.eventstore.maintenance``."""
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from foldlog.eventstore import ConversationRow, EventStoreError, Store
-from foldlog.eventstore.maintenance import backup, copy_store, erase, redact, rekey, status, verify
-from foldlog.eventstore.recorders.server import Status
-from foldlog.search import erase_from_index
+from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance import backup, copy_store, redact, rekey, verify
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -21,74 +17,14 @@ Published = verify.Published
 Verdict = verify.Verdict
 
 
-def _user() -> str:
-    """Return the name of the user that this process runs as; its number where it has no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
-
-
 class Maintenance:
     """The maintenance of one store. Each method is the function of the same name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def erase(
-        self,
-        conversation: str,
-        *,
-        reason: str,
-        complete: bool = True,
-        with_forks: bool = False,
-        detach_forks: bool = False,
-        expected: ConversationRow | None = None,
-    ) -> ConversationRow:
-        """Erase a history for good, from the search index too. Return its tombstone. See ``maintenance.erase.erase``.
-
-        Raises ``SearchRefused`` where the file of the index is another program's: the erasure stands.
-        """
-        tombstone = erase.erase(
-            self._store,
-            conversation,
-            reason=reason,
-            complete=complete,
-            with_forks=with_forks,
-            detach_forks=detach_forks,
-            expected=expected,
-        )
-        erase_from_index(self._store)
-        return tombstone
-
-    def redact(
-        self,
-        conversation: str,
-        event_id: int,
-        *,
-        reason: str,
-        by: str | None = None,
-        with_summaries: bool = False,
-        complete: bool = True,
-    ) -> RedactionReceipt:
-        """Erase the content of one event for good, from the search index too. Return the receipt.
-
-        ``by`` is the user of the operating system if it is not given. See ``maintenance.redact.redact``.
-        """
-        receipt = redact.redact(
-            self._store,
-            conversation,
-            event_id,
-            reason=reason,
-            by=_user() if by is None else by,
-            with_summaries=with_summaries,
-            complete=complete,
-        )
-        try:
-            erase_from_index(self._store)
-        except (EventStoreError, OSError) as error:
-            return receipt._replace(unconfirmed=(*receipt.unconfirmed, f"search index: {error}"))
-        return receipt
+    def __repr__(self) -> str:
+        return f"<Maintenance of {self._store!r}>"
 
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
@@ -115,13 +51,3 @@ class Maintenance:
     def differences_from(self, source: Store) -> Iterator[UnequalConversation]:
         """Yield the histories of another store that do not have the same head here."""
         return copy_store.compare_stores(source, self._store)
-
-    def confirm(self, read_model: str, position: int | None) -> None:
-        """Record that a read model has come to a position: see ``maintenance.status.confirm``."""
-        status.confirm(self._store, read_model, position)
-
-    def follower_status(self) -> Status:
-        """Return which session holds the followers of a store on a server back. See
-        ``maintenance.status.follower_status``.
-        """
-        return status.follower_status(self._store)

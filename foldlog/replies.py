@@ -132,7 +132,12 @@ def _completion(completion: Part) -> Iterator[Event]:
 
 
 def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    content = content_of(message.get("content"))
+    given = message.get("content")
+    if message.get("role") in ("user", "system", "developer") and not isinstance(given, str | list):
+        raise InvalidArgument(
+            f"the content of a {message['role']} message is {given!r}; give a text or a list of parts"
+        )
+    content = content_of(given)
     match message.get("role"):
         case "assistant":
             yield from _assistant(message, content, response_id, meta)

@@ -28,7 +28,7 @@ with foldlog.open("history.db", condenser={"type": "digest", "max_size": 12}) as
 async def main() -> None:
     async with foldlog.aio.open("history.db") as histories:
         await histories["c1"].append(Message(source="agent", content="Nine."))
-        assert len(await histories["c1"].messages()) > 1
+        assert len((await histories["c1"].view()).to_messages()) > 1
 
 
 asyncio.run(main())

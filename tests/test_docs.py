@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import foldlog
 from foldlog.eventstore import open_store
 from foldlog.formats import open_sources, registry
 from foldlog.importing import import_source
-from foldlog.public import NAMES
 from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent
@@ -151,7 +151,7 @@ def test_the_page_of_the_python_interface_has_every_public_name_with_its_contrac
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     page = module.page()
-    assert [name for name in NAMES if f"\n### foldlog.{name}\n" not in page and f"`{name}`" not in page] == []
+    assert [name for name in foldlog.__all__ if f"\n### foldlog.{name}\n" not in page and f"`{name}`" not in page] == []
     assert "**`History.append_reply(" in page
     assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []  # none without its docstring
 

@@ -158,7 +158,9 @@ class FoldlogSessionStore(OpenHistories):
     def _note(self, key: SessionKey, history: History, added: int) -> None:
         """Store the summary of a session if it has many new entries."""
         ahead = self._ahead.get(history.id)
-        ahead = history.version - history.document(_SUMMARY, _NO_SUMMARY)["version"] if ahead is None else ahead + added
+        ahead = (
+            history.version() - history.document(_SUMMARY, _NO_SUMMARY)["version"] if ahead is None else ahead + added
+        )
         if ahead >= _SUMMARY_EVERY:
             version, summary = _folded(history, key)
             if summary is not None:
@@ -234,7 +236,7 @@ def _mtime(row: ConversationRow) -> int:
 def _folded(history: History, key: SessionKey) -> tuple[int, SessionSummaryEntry | None]:
     """Return the version of a session and its summary: the stored one, with the entries since."""
     try:
-        version = history.version
+        version = history.version()
         stored = history.document(_SUMMARY, _NO_SUMMARY, version=version) if version else _NO_SUMMARY
         entries = list(_decoded(history.events(stored["version"], version)))
     except ConversationErased:

@@ -134,7 +134,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Return a session; None if it does not exist or is incomplete."""
         history = self.histories.sync[self.conversation(*names)]
         try:
-            version = history.version
+            version = history.version()
             about = history.document("session", version=version) if version else None
             if about is None:
                 return None
@@ -225,13 +225,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             history = self.histories.sync[self.conversation(*names)]
             with suppress(VersionConflict, ConversationErased):
                 try:
-                    version = history.version
+                    version = history.version()
                 except ConversationErased:
                     history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
                 documents = {"attributes": attributes, "session": about, "state": own}
                 history.append(records, expected_version=version, documents=documents)
                 self._shared.write(history.id, pending)
-                return _Stored(history, history.version, own, about)
+                return _Stored(history, history.version(), own, about)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
 
     def _append(self, app_name: str, user_id: str, session_id: str, known: float, event: AdkEvent) -> None:

@@ -80,8 +80,8 @@ class FoldlogSession(OpenHistories):
             if self._condense:
                 await self._condensed()
             if limit is None:
-                return _items((await self.history.view).events)
-            return _items(await self.history.view.tail(limit))[-limit:]
+                return _items((await self.history.view()).events)
+            return _items(await self.history.view().tail(limit))[-limit:]
         except ConversationErased:
             return []
 
@@ -114,7 +114,7 @@ class FoldlogSession(OpenHistories):
         Items of the run that are not in the session yet stay at the end. If the session has other items than the
         runner, the input is returned unchanged.
         """
-        view = await self._condensed() if self._condense else await self.history.view
+        view = await self._condensed() if self._condense else await self.history.view()
         given = data.model_data
         if not any(event.id < 0 for event in view):
             return given
@@ -148,7 +148,7 @@ class FoldlogSession(OpenHistories):
             self.history = self.histories[self.session_id]
             return
         with suppress(ConversationErased):  # the session is empty
-            while view := history.view:
+            while view := history.view():
                 with suppress(VersionConflict):  # other writers appended
                     history.retract(0, "the session was cleared", expected_version=view.version)
 

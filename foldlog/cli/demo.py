@@ -133,13 +133,13 @@ def _is_done(store: Store, history: History) -> bool:
     wanted = next(iter(store.events(_IMPORTED, last)))
     return any(
         isinstance(event, Annotation) and isinstance(wanted, Annotation) and event.data == wanted.data
-        for event in (history.events(history.version - 1) if history.version else ())
+        for event in (history.events(history.version() - 1) if history.version() else ())
     )
 
 
 def _figures(histories: Histories, added: int) -> _Shown:
     history = histories[LIVE]
-    view, lifetimes = history.view, history.lifetimes()
+    view, lifetimes = history.view(), history.lifetimes()
     sizes = lifetimes.sizes
     whole = 0
     sums = [0]
@@ -159,7 +159,7 @@ def _figures(histories: Histories, added: int) -> _Shown:
         added=added,
         imported=histories.store.version(_IMPORTED),
         replaced=sum(1 for event in histories.store.events(_IMPORTED) if is_structural(event)),
-        events=history.version,
+        events=history.version(),
         view_events=len(view),
         log_tokens=sums[-1],
         view_tokens=sizes[-1],

@@ -7,7 +7,7 @@
         store.ingest(source.name, source.events())      # source.findings: what could not be read, and where
 
     decoder = Decoder("openai-chat", history)           # one record in, events out: for a history that goes on
-    history.append(decoder.events(record), expected_version=history.version)
+    history.append(decoder.events(record), expected_version=history.version())
 
     registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
     format.py      what such an object says

@@ -60,7 +60,6 @@ class NotLive(EventStoreError, ValueError):
 class ReadableHistory(Protocol):
     """The methods of a history that a decoder needs, such as those of ``foldlog.History``."""
 
-    @property
     def version(self) -> int: ...
 
     def at(self, version: int) -> View: ...
@@ -128,7 +127,7 @@ class Decoder:
         self._format = format if isinstance(format, Format) else format_named(format)
         if not self._format.live:
             raise NotLive(self._format.name, self._format.not_live)
-        self.version = history.version
+        self.version = history.version()
         self._in_segment = 0
         start = self.version
         segment: Sequence[Event] = ()

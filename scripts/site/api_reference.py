@@ -13,7 +13,6 @@ import foldlog.condensers
 import foldlog.eventstore
 import foldlog.formats
 import foldlog.projections
-from foldlog.public import NAMES
 
 _HEAD = """\
 # Python
@@ -28,7 +27,7 @@ def page() -> str:
     parts = [_HEAD]
     described: set[int] = set()
     packages: list[tuple[types.ModuleType, list[str]]] = [
-        (foldlog, sorted(NAMES)),
+        (foldlog, sorted(foldlog.__all__)),
         (foldlog.aio, sorted(foldlog.aio.__all__)),
         (foldlog.formats, sorted(foldlog.formats.__all__)),
         (foldlog.condensers, sorted(foldlog.condensers.__all__)),

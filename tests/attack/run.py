@@ -266,7 +266,7 @@ class Conversation:
 
     def _judge_view(self, result: View | Condensation | None) -> Iterator[str]:
         """What the product shows is what the law shows, cold and warm, as events and as messages."""
-        view = self.history.view
+        view = self.history.view()
         if [event.id for event in view] != self.law.ids():
             yield f"the View shows {[event.id for event in view]}, the law {self.law.ids()}"
             return
@@ -281,7 +281,7 @@ class Conversation:
             yield from masked_by_law(self.spec, self.law, result)
         if self.draw.random() < 0.02:
             with foldlog.open(self.url) as cold:
-                ids = [event.id for event in cold[self.history.id].view]
+                ids = [event.id for event in cold[self.history.id].view()]
                 if ids != self.law.ids():
                     yield f"another process would see {ids}, by the law {self.law.ids()}"
 

@@ -343,16 +343,16 @@ def test_the_server_follows_new_events(chromium, stored):
         page.open(address)
         page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
         page.click("a.row")
-        page.wait(f"{V}?.history?.version === {histories['c'].version}")
+        page.wait(f"{V}?.history?.version === {histories['c'].version()}")
         histories["c"].append([Message(source="user", content="something new"), Message(source="agent", content="yes")])
-        page.wait(f"{V}?.history.version === {histories['c'].version}")
+        page.wait(f"{V}?.history.version === {histories['c'].version()}")
         page.settle()
-        assert f"Version {histories['c'].version}" in page.text(".momentary h2")
+        assert f"Version {histories['c'].version()}" in page.text(".momentary h2")
         page.ask(f"{V}.list.sight.top = 1e6")
         page.wait(f"{LINES}.some((text) => text.includes('something new'))")
         histories["c"].retract(3)
-        page.wait(f"{V}?.history.version === {histories['c'].version}")
-        expected = [event.id for event in histories["c"].view]
+        page.wait(f"{V}?.history.version === {histories['c'].version()}")
+        expected = [event.id for event in histories["c"].view()]
         assert page.ask(f"{V}.history.view({V}.history.version)") == expected
         assert page.problems == []
 

@@ -36,7 +36,7 @@ def started(agent_loop, tmp_path):
     def start(model: LLM, condenser: object = DIGEST) -> foldlog.History:
         stores.append(foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model))
         history = stores[-1]["agent"]
-        if history.version == 0:
+        if history.version() == 0:
             history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
             history.append(Message(source="user", content="count as far as you can"))
         return history
@@ -129,7 +129,7 @@ def test_a_model_may_ask_for_a_condensation_itself(agent_loop, started, tmp_path
         assert agent_loop.run_agent(history, model, tmp_path, say=said.append) == "done"
     assert "  the model asks for a condensation" in said
     assert [type(event) for event in history.events()].count(CondensationAction) == 1
-    assert not history.view.unhandled_condensation_request
+    assert not history.view().unhandled_condensation_request
 
 
 def test_a_prompt_that_cannot_be_made_any_shorter_ends_in_a_clear_error(agent_loop, started, tmp_path):
@@ -140,7 +140,7 @@ def test_a_prompt_that_cannot_be_made_any_shorter_ends_in_a_clear_error(agent_lo
         with pytest.raises(NoCondensationAvailable):
             agent_loop.run_agent(history, model, tmp_path, say=silence)
         assert len(server.requests) <= 2, "once as it was, and once more if anything could be forgotten"
-    assert not history.view.unhandled_condensation_request
+    assert not history.view().unhandled_condensation_request
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_re
         with pytest.raises(InvalidCondenser, match=f"{config['type']!r} does not handle condensation requests"):
             agent_loop.run_agent(history, model, tmp_path, say=silence)
         assert len(server.requests) == 1
-    assert not history.view.unhandled_condensation_request
+    assert not history.view().unhandled_condensation_request
 
 
 def test_another_failure_of_the_model_is_not_answered_by_forgetting(agent_loop, started, tmp_path):
@@ -167,7 +167,7 @@ def test_another_failure_of_the_model_is_not_answered_by_forgetting(agent_loop, 
         history = started(model)
         with pytest.raises(ModelCallFailed, match="rejected"):
             agent_loop.run_agent(history, model, tmp_path)
-    assert history.version == 2
+    assert history.version() == 2
 
 
 def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, started, tmp_path):
@@ -179,7 +179,7 @@ def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, s
     assert first.is_error
     assert "must be JSON" in first.content
     assert second.is_error
-    assert json.dumps(history.view.to_messages())
+    assert json.dumps(history.view().to_messages())
 
 
 def test_an_agent_that_is_started_again_goes_on_where_it_stood(agent_loop, started, tmp_path):
@@ -227,4 +227,4 @@ def test_it_can_be_rehearsed_without_any_model(agent_loop, tmp_path, monkeypatch
     assert "condensed: condenser digest, reason request" in out
     assert out.splitlines()[-1] == "This was a rehearsal: the last prompt had 8 messages."
     with foldlog.open("sqlite:///foldlog.db") as histories:
-        assert len(histories["agent"].view) < histories["agent"].version
+        assert len(histories["agent"].view()) < histories["agent"].version()

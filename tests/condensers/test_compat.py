@@ -33,7 +33,10 @@ class Kept:
     """A history in memory."""
 
     def __init__(self, *parts):
-        self.view = viewed(*parts)
+        self._view = viewed(*parts)
+
+    def view(self):
+        return self._view
         self.appended = []
 
     def append(self, event):
@@ -260,11 +263,11 @@ def test_the_condensation_that_a_condenser_returned_can_be_appended():
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
         history.append([Message(source="user", content=word) for word in "abc"])
-        result = WithoutModel().condense(history.view)
+        result = WithoutModel().condense(history.view())
         [recorded] = history.append(result)
         assert isinstance(recorded.event, CondensationAction)
-        assert isinstance(history.view, View)
-        assert [event.id for event in history.view] == [1, 2]
+        assert isinstance(history.view(), View)
+        assert [event.id for event in history.view()] == [1, 2]
 
 
 def test_two_condensers_that_are_equal_make_reports_of_their_own():

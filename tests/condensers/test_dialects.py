@@ -35,7 +35,7 @@ def body_at(model: str, **settings) -> tuple[View, dict]:
         llm = LLM(LLMConfig(model=model, base_url=base_url, api_key="key", retries=0, **settings))
         with foldlog.open("memory:", agent_llm=llm) as histories:
             histories["c"].append(EVENTS)
-            view = histories["c"].view
+            view = histories["c"].view()
         llm.complete(view.to_messages(), tools=TOOLS)
         (request,) = server.requests
     return view, request.body

@@ -73,45 +73,45 @@ def test_histories_are_found_by_their_attributes_at_once(histories: Histories):
         ({"user": "u3"}, ""),
         ({"app": "u1"}, ""),
     ]:
-        assert "".join(names(histories.recent(attributes, age_max_s=3600))) == expected, attributes
-    (found,) = histories.recent({"app": "chat"}).conversations
+        assert "".join(names(histories.list(attributes, age_max_s=3600))) == expected, attributes
+    (found,) = histories.list({"app": "chat"}).conversations
     assert (found.attributes, found.version) == ({"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1}, 1)
-    assert len(histories["a"].view) == 0
+    assert len(histories["a"].view()) == 0
 
 
 def test_attributes_change_and_stay_with_their_versions(histories: Histories):
     history = histories.create("a", {"user": "u1", "title": "first"})
     history.append(said("hi"))
     assert history.set_attributes(title="second", user=None, project="p") == {"title": "second", "project": "p"}
-    assert history.attributes == {"title": "second", "project": "p"}
+    assert history.attributes() == {"title": "second", "project": "p"}
     assert history.document("attributes", version=2) == {"user": "u1", "title": "first"}
     for version, where in [(-1, "below 0"), (4, "past its end")]:
         with pytest.raises(InvalidArgument, match=rf"has 3 events; version {version} is {where} \(use 0 to 3\)"):
             history.document("attributes", version=version)
-    assert names(histories.recent({"user": "u1"})) == []
-    assert names(histories.recent({"title": "first"})) == []
-    assert names(histories.recent({"title": "second"})) == ["a"]
+    assert names(histories.list({"user": "u1"})) == []
+    assert names(histories.list({"title": "first"})) == []
+    assert names(histories.list({"title": "second"})) == ["a"]
     assert histories["new"].set_attributes(user="u1") == {"user": "u1"}
-    assert names(histories.recent({"user": "u1"})) == ["new"]
+    assert names(histories.list({"user": "u1"})) == ["new"]
     with pytest.raises(VersionConflict):
         histories.create("a")
     for wrong in ({"a": 1.5}, {"a": None}, {"a": [1]}, {"a": {"b": "c"}}):
         with pytest.raises(InvalidEvent, match="attributes are a map of names to texts"):
             histories.create("wrong", wrong)
     with pytest.raises(InvalidArgument, match=r"attribute 'a' is 1\.5"):
-        histories.recent({"a": 1.5})
+        histories.list({"a": 1.5})
     assert "wrong" not in histories
 
 
 def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories: Histories):
     for name in "abc":
         histories.create(name, {"user": "u1"})
-    first = histories.recent({"user": "u1"}, age_max_s=0)
+    first = histories.list({"user": "u1"}, age_max_s=0)
     assert names(first) == ["c", "b", "a"]
     recorded = histories["a"].append(said("newest"))
-    old = histories.recent({"user": "u1"}, age_max_s=3600)
+    old = histories.list({"user": "u1"}, age_max_s=3600)
     assert (names(old), old.as_of) == (["c", "b", "a"], first.as_of)
-    new = histories.recent({"user": "u1"}, age_max_s=0)
+    new = histories.list({"user": "u1"}, age_max_s=0)
     assert names(new) == ["a", "c", "b"]
     assert new.as_of > recorded[0].recorded_at
     assert (new.conversations[0].active_at, new.conversations[0].version) == (recorded[0].recorded_at, 2)
@@ -122,34 +122,34 @@ def test_a_long_list_comes_page_by_page(histories: Histories):
         histories.create(f"c{n}", {"user": "u1"})
     pages, after = [], None
     while True:
-        page = histories.recent({"user": "u1"}, limit=3, after=after)
+        page = histories.list({"user": "u1"}, limit=3, after=after)
         pages.append(names(page))
         after = page.after
         if after is None:
             break
     assert pages == [["c6", "c5", "c4"], ["c3", "c2", "c1"], ["c0"]]
-    assert histories.recent(limit=0).conversations == ()
+    assert histories.list(limit=0).conversations == ()
 
 
 def test_histories_without_attributes_and_from_elsewhere_are_listed(histories: Histories):
     histories["plain"].append(said("a"))
     histories.store.ingest("imported", [said("b")])
-    assert names(histories.recent(age_max_s=0)) == ["imported", "plain"]
+    assert names(histories.list(age_max_s=0)) == ["imported", "plain"]
     histories.create("a", {"user": "u1"})
     with open_store("memory:") as store:
         list(copy_store(histories.store, store))
         other = Histories(store)
-        assert names(other.recent({"user": "u1"}, age_max_s=0)) == ["a"]
-        assert set(names(other.recent(age_max_s=0))) == {"a", "imported", "plain"}
-        assert [dict(one.attributes or {}) for one in other.recent({"user": "u1"}).conversations] == [{"user": "u1"}]
+        assert names(other.list({"user": "u1"}, age_max_s=0)) == ["a"]
+        assert set(names(other.list(age_max_s=0))) == {"a", "imported", "plain"}
+        assert [dict(one.attributes or {}) for one in other.list({"user": "u1"}).conversations] == [{"user": "u1"}]
 
 
 def test_an_erased_history_leaves_every_list_at_once(histories: Histories):
     histories.create("a", {"user": "u1"})
-    histories.recent(age_max_s=0)
+    histories.list(age_max_s=0)
     erase(histories.store, "a", reason="asked for")
-    assert names(histories.recent({"user": "u1"}, age_max_s=3600)) == []
-    assert names(histories.recent(age_max_s=0)) == []
+    assert names(histories.list({"user": "u1"}, age_max_s=3600)) == []
+    assert names(histories.list(age_max_s=0)) == []
     with pytest.raises(ConversationErased):
         histories["a"].set_attributes(user="u1")
 
@@ -158,16 +158,16 @@ def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(record
     plain, encrypted = (Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS))
     plain.create("open", {"user": "u1"})
     encrypted.create("secret", {"user": "u1"})
-    assert set(names(encrypted.recent({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
+    assert set(names(encrypted.list({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
     with pytest.raises(KeyUnavailable, match=r"may have these attributes too are encrypted under .*; set FOLDLOG_KEY"):
-        plain.recent({"user": "u1"}, age_max_s=0)
+        plain.list({"user": "u1"}, age_max_s=0)
     third = Histories(Store(recorder, WriteSettings(keys=KeyRing([SecretStr("33" * 32)]))))
     with pytest.raises(
         KeyUnavailable,
         match=f"too are encrypted under key {KEYS.current}; the keys given are .*; give",
     ):
-        third.recent({"user": "u1"})
-    by_id = {one.id: one.attributes for one in plain.recent().conversations}
+        third.list({"user": "u1"})
+    by_id = {one.id: one.attributes for one in plain.list().conversations}
     assert by_id == {"secret": None, "open": {"user": "u1"}}
     assert not any(verdict.findings for verdict in verify(encrypted.store))
 
@@ -177,25 +177,25 @@ def test_attributes_may_hold_a_lone_surrogate(recorder: Recorder, keys: KeyRing 
     histories = Histories(Store(recorder, WriteSettings(keys=keys)))
     attributes = {"title": "caf\u00e9", "cut\udc00": "a\ud800"}
     histories.create("a", attributes)
-    assert histories["a"].attributes == attributes
-    assert [one.attributes for one in histories.recent({"cut\udc00": "a\ud800"}).conversations] == [attributes]
-    assert names(histories.recent({"cut\udc00": "a\ud801"})) == []
+    assert histories["a"].attributes() == attributes
+    assert [one.attributes for one in histories.list({"cut\udc00": "a\ud800"}).conversations] == [attributes]
+    assert names(histories.list({"cut\udc00": "a\ud801"})) == []
     assert not any(verdict.findings for verdict in verify(histories.store))
 
 
 def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
     plain = Histories(Store(recorder))
     plain.create("a", {"user": "u1"})
-    plain.recent(age_max_s=0)
+    plain.list(age_max_s=0)
     other = KeyRing([SecretStr("33" * 32), SecretStr("22" * 32)])
     for keys in (KEYS, other):
         again = Histories(Store(recorder, WriteSettings(keys=keys)))
         assert [result.problem for result in rekey(again.store)] == [None]
-        assert names(again.recent({"user": "u1"}, age_max_s=0)) == ["a"]
+        assert names(again.list({"user": "u1"}, age_max_s=0)) == ["a"]
     with pytest.raises(KeyUnavailable):
-        Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)
+        Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)
     assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
-    assert names(Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)) == ["a"]
+    assert names(Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)) == ["a"]
 
 
 def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
@@ -204,7 +204,7 @@ def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
             history = histories[f"{name}{n}"]
             history.append(said("a"))
             history.set_attributes(user=name)
-            histories.recent({"user": name}, age_max_s=0)
+            histories.list({"user": name}, age_max_s=0)
             history.append(said("b"))
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "xyz"]
@@ -213,7 +213,7 @@ def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
     for thread in threads:
         thread.join()
     for name in "xyz":
-        found = histories.recent({"user": name}, age_max_s=0).conversations
+        found = histories.list({"user": name}, age_max_s=0).conversations
         assert {(one.id, one.version) for one in found} == {(f"{name}{n}", 3) for n in range(6)}
 
 
@@ -232,11 +232,11 @@ def test_attributes_that_were_changed_in_the_file_are_never_listed(tmp_path: Pat
         histories = Histories(Store(recorder, WriteSettings(keys=keys)))
         Store(recorder).append("b", said("b"), expected_version=0)
         histories.create("a", {"user": "u1"})
-        assert [one.attributes for one in histories.recent({"user": "u1"}).conversations] == [{"user": "u1"}]
+        assert [one.attributes for one in histories.list({"user": "u1"}).conversations] == [{"user": "u1"}]
         with closing(sqlite3.connect(recorder.path)) as connection, connection:
             connection.execute(f"UPDATE records SET {change} WHERE projection = 'attributes'")
         with pytest.raises(CorruptEvent, match="the attributes that lists keep for it were changed"):
-            histories.recent()
+            histories.list()
 
 
 @pytest.mark.parametrize("change", ["head = x'00'", "shown_before = 1000"])
@@ -253,12 +253,12 @@ def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
             store.append(name, [said("x"), said("y")], expected_version=ANY_VERSION)
         versions = {row.id: row.version for row in store.conversations()}
     with open_store(url) as store:
-        assert set(names(Histories(store).recent())) == {"a", "b"}
+        assert set(names(Histories(store).list())) == {"a", "b"}
     with closing(sqlite3.connect(path)) as connection, connection:
         last = "(SELECT max(position) FROM events WHERE conversation = 1)"
         assert connection.execute(f"UPDATE events SET {change} WHERE position = {last}").rowcount == 1
     with open_store(url) as store:
-        listed = Histories(store).recent().conversations
+        listed = Histories(store).list().conversations
     assert {one.id: (one.version, one.attributes) for one in listed} == {
         name: (version, None) for name, version in versions.items()
     }

@@ -63,7 +63,7 @@ def test_an_id_is_used_again_only_where_that_is_asked_for(histories: Histories):
     history = histories.create("c1", {"user": "u1"}, replace_erased=True)
     history.append(said("second"))
     assert texts(histories) == [None, "second"]
-    assert [event.content for event in history.view] == ["second"]
+    assert [event.content for event in history.view()] == ["second"]
     assert min(one.position for one in histories.store.follow()) > last
     row = histories.store.conversation("c1")
     assert (row.version, row.generation, row.erased_at) == (2, 1, None)
@@ -75,7 +75,7 @@ def test_an_id_is_used_again_only_where_that_is_asked_for(histories: Histories):
 def test_a_writer_that_opened_the_erased_one_writes_nothing_into_the_other(histories: Histories):
     old, looked = histories["c1"], histories["c1"]
     old.append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
-    assert len(looked.view) == 2
+    assert len(looked.view()) == 2
     erase(histories.store, "c1", reason="asked for")
     new = histories.create("c1", replace_erased=True)
     new.append([said("second"), Action(tool="t", call_id="a")])
@@ -94,7 +94,7 @@ def test_a_writer_that_opened_the_erased_one_writes_nothing_into_the_other(histo
         ):
             with pytest.raises(ConversationErased):
                 write(history)
-    assert new.version == 3
+    assert new.version() == 3
     assert histories["c1"].append(said("third"))[0].id == 3
 
 
@@ -184,11 +184,11 @@ def test_archives_have_the_receipts_too(histories: Histories, tmp_path: Path, re
 
 def test_lists_find_the_new_one_and_nothing_of_the_old(histories: Histories):
     histories.create("c1", {"user": "old"})
-    histories.recent(age_max_s=0)
+    histories.list(age_max_s=0)
     erase(histories.store, "c1", reason="asked for")
     histories.create("c1", {"user": "new"}, replace_erased=True)
-    assert histories.recent({"user": "old"}, age_max_s=0).conversations == ()
-    assert [one.id for one in histories.recent({"user": "new"}, age_max_s=0).conversations] == ["c1"]
+    assert histories.list({"user": "old"}, age_max_s=0).conversations == ()
+    assert [one.id for one in histories.list({"user": "new"}, age_max_s=0).conversations] == ["c1"]
     assert list(histories) == ["c1"]
     assert staged_conversations(histories.store.database.recorder) == []
 
@@ -234,7 +234,7 @@ def test_a_fork_uses_the_id_of_an_erased_one_again_only_where_that_is_asked_for(
     assert (row.version, row.parent, row.parent_version) == (2, "c1", 2)
     assert store.conversation("c2").generation == 1
     histories["c2"].append(said("third"))
-    assert [event.content for event in histories["c2"].view] == ["second", "third"]
+    assert [event.content for event in histories["c2"].view()] == ["second", "third"]
     with pytest.raises(VersionConflict):
         store.fork("c1", 1, "c2", replace_erased=True)
     assert not any(one.findings for one in verify(store))

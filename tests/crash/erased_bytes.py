@@ -34,7 +34,7 @@ from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.maintenance import Maintenance
+from foldlog.histories import Histories
 from foldlog.reports import audit_database
 from foldlog.search import SearchIndex
 from tests.crash.bytes_left import bytes_left
@@ -197,8 +197,8 @@ def after_redactions(folder: Path, seed: int) -> list[str]:
                 index.catch_up()
         for secret in secrets:
             with_summaries = store.rng.random() < 0.5
-            receipt = Maintenance(store.rng.choice(stores)).redact(
-                secret.conversation, secret.id, reason="asked to", with_summaries=with_summaries
+            receipt = Histories(store.rng.choice(stores))[secret.conversation].redact(
+                secret.id, reason="asked to", with_summaries=with_summaries
             )
             unconfirmed = [name for name in receipt.unconfirmed if name != audit_database.name_of(audit)]  # comes next
             found += ["no bytes pending"] * (not receipt.bytes_pending) + unconfirmed

@@ -24,13 +24,13 @@ def run(path: Path) -> None:
                 said = Message(source="user", content=str(n))
                 history.append(said, documents={"turn": {"n": n}}, idempotency_key=f"turn {n}")
                 history.set_attributes(user=f"u{n}")
-                histories.recent(age_max_s=0)
+                histories.list(age_max_s=0)
             erase(histories.store, "c1", reason="asked for")
         row = histories.store.conversation("c1")
         if row.erased_at is not None:
             erase(histories.store, "c1", reason="asked for")
             histories.create("c1", {"user": "again"}, replace_erased=True)
-        histories.recent(age_max_s=0)
+        histories.list(age_max_s=0)
 
 
 def ids_of_receipts(histories: Histories) -> list[str]:
@@ -70,7 +70,7 @@ def problems(path: Path) -> Iterator[str]:
             yield from (str(f) for f in verdict.findings if "its erasure was interrupted" not in str(f))
         histories = Histories(store)
         for row in store.conversations():
-            found = [one.id for one in histories.recent(age_max_s=0).conversations]
+            found = [one.id for one in histories.list(age_max_s=0).conversations]
             if row.erased_at is not None:
                 yield from (f"the erased {one} is listed" for one in found)
                 continue
@@ -79,9 +79,9 @@ def problems(path: Path) -> Iterator[str]:
             if history.document("turn") != ({"n": len(said) - 1} if said else None):
                 yield f"{said} came with {history.documents()}"
             for attributes in ({"user": user} for user in ("u0", "u1", "again")):
-                listed = [one.id for one in histories.recent(attributes, age_max_s=3600).conversations]
-                if listed != (["c1"] if history.attributes == attributes else []):
-                    yield f"{attributes} lists {listed}, and the attributes are {history.attributes}"
+                listed = [one.id for one in histories.list(attributes, age_max_s=3600).conversations]
+                if listed != (["c1"] if history.attributes() == attributes else []):
+                    yield f"{attributes} lists {listed}, and the attributes are {history.attributes()}"
 
 
 def test_killed_before_any_statement(tmp_path: Path, whole: bool):

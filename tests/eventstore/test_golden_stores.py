@@ -62,6 +62,6 @@ def test_a_golden_store_goes_on(packed: Path, tmp_path: Path):
         documents = histories["documents"]
         assert documents.document("plan")["steps"] == [1, 2]
         assert documents.attributes == {"title": "Kites", "tags": ["wind", "sky"]}
-        tagged = {row.id for row in histories.recent({"tags": ["wind"]}).conversations}
+        tagged = {row.id for row in histories.list({"tags": ["wind"]}).conversations}
         assert tagged == {"documents", "fork of documents"}
         assert [finding for verdict in verify(store) for finding in verdict.findings] == []

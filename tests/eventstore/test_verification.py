@@ -342,7 +342,7 @@ def test_an_index_with_an_entry_too_many_is_named(path: Path):
 def test_lists_that_contradict_their_conversations_are_found(path: Path, change: str):
     with open_store(f"sqlite:///{path}") as store:
         Histories(store).create("c", {"team": "red"})
-        assert len(Histories(store).recent().conversations) == len(NAMES) + 1
+        assert len(Histories(store).list().conversations) == len(NAMES) + 1
     assert found(path) == {}
     spoil(path, change)
     (finding,) = found(path)[""]

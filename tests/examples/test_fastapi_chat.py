@@ -96,8 +96,8 @@ async def leave(app, until, *, spec_version):
 def recorded(url, id="ann/first"):
     with foldlog.open(url) as histories:
         history = histories[id]
-        assert history.open_calls == ()
-        return list(history.events()), history.view.to_messages()
+        assert history.open_calls() == ()
+        return list(history.events()), history.view().to_messages()
 
 
 def test_many_users_are_answered_from_their_own_histories(chat, url):

@@ -59,21 +59,21 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_a_history_is_written_and_read(histories):
     history = histories["c1"]
-    assert len(await history.view) == 0
+    assert len(await history.view()) == 0
     [recorded] = await history.append(said("hi"), expected_version=0)
     assert recorded.id == 0
     await history.append([said("a"), said("b")])
     assert [event.content async for event in history.events(1)] == ["a", "b"]
-    assert await history.version == 3
+    assert await history.version() == 3
     assert [event.id for event in await history.at(2)] == [0, 1]
     assert (await history.why(1)).fate == "shown"
     assert [event.id for event in (await history.difference(1, 3)).entered] == [1, 2]
-    assert await history.open_calls == ()
+    assert await history.open_calls() == ()
     assert [event.id for event in await history.tail(2)] == [1, 2]
-    assert [event.id for event in await history.view.tail(2)] == [1, 2]
+    assert [event.id for event in await history.view().tail(2)] == [1, 2]
     assert [event.id async for event in history.events(reverse=True)] == [2, 1, 0]
     assert [event.id for event in await history.pop(2)] == [1, 2]
-    assert [event.id for event in await history.view] == [0]
+    assert [event.id for event in await history.view()] == [0]
     assert [name async for name in histories] == ["c1"]
     with pytest.raises(VersionConflict):
         await history.append(said("late"), expected_version=0)
@@ -140,7 +140,7 @@ async def test_many_tasks_append_and_nothing_is_lost(histories):
     async with anyio.create_task_group() as group:
         for n in range(32):
             group.start_soon(work, n)
-    assert [await histories[f"c{n}"].version for n in range(4)] == [160] * 4
+    assert [await histories[f"c{n}"].version() for n in range(4)] == [160] * 4
 
 
 class Groups:
@@ -182,7 +182,7 @@ async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_t
         await groups.wait(31)
         groups.gate.opened.set()
     assert groups.sizes == [31, 31, 31]
-    assert [await histories[f"c{n}"].version for n in range(31)] == [3] * 31
+    assert [await histories[f"c{n}"].version() for n in range(31)] == [3] * 31
 
 
 async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alone(histories, groups):
@@ -247,7 +247,7 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(h
     assert sorted(ended) == [4, 5]
     assert {n: hasattr(error, "outcome") for n, error in raised.items()} == {0: False, 1: False, 2: True, 3: True}
     assert [raised[n].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
-    assert [await histories[f"c{n}"].version for n in range(6)] == [0, 0, 1, 1, 1, 1]
+    assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 
 
 async def test_an_append_that_may_take_long_does_not_delay_others(histories):
@@ -262,7 +262,7 @@ async def test_an_append_that_may_take_long_does_not_delay_others(histories):
         await until(gate.reached.is_set)
         await histories["c2"].append(said("hi"))
         gate.opened.set()
-    assert [await histories[name].version for name in ("c1", "c2")] == [1, 1]
+    assert [await histories[name].version() for name in ("c1", "c2")] == [1, 1]
 
 
 @pytest.mark.parametrize("url", ["memory:", "postgresql"])
@@ -278,7 +278,7 @@ async def test_many_tasks_append_to_other_databases(url, request):
         async with anyio.create_task_group() as group:
             for n in range(8):
                 group.start_soon(work, n)
-        assert [await histories[f"c{n}"].version for n in range(8)] == [5] * 8
+        assert [await histories[f"c{n}"].version() for n in range(8)] == [5] * 8
         assert len({r.position async for r in histories.follow(forever=False)}) == 40
 
 
@@ -303,7 +303,7 @@ async def test_an_append_that_has_begun_is_finished_when_it_is_cancelled(tmp_pat
                 raise
 
         def await_is_over(histories: foldlog.aio.AsyncHistories) -> bool:
-            return histories.sync["c1"].version == 1
+            return histories.sync["c1"].version() == 1
 
         async with anyio.create_task_group() as group:
             group.start_soon(work)
@@ -314,7 +314,7 @@ async def test_an_append_that_has_begun_is_finished_when_it_is_cancelled(tmp_pat
         assert isinstance(cancelled, anyio.get_cancelled_exc_class())
         [recorded] = cancelled.outcome.unwrap()  # type: ignore[attr-defined]
         assert recorded.id == 0
-        assert await history.version == 1
+        assert await history.version() == 1
 
 
 async def test_a_call_that_has_not_begun_is_withdrawn(histories):
@@ -436,7 +436,7 @@ async def test_only_async_for_iterates_over_histories(histories):
         next(iter(histories))
     with pytest.raises(TypeError, match="'in' cannot be awaited; ask for 'await"):
         _ = "c" in histories
-    assert (await histories["c"].version, await histories["d"].version) == (1, 0)
+    assert (await histories["c"].version(), await histories["d"].version()) == (1, 0)
     with pytest.raises(TypeError, match="a text, not 3"):
         histories[3]
 
@@ -445,7 +445,7 @@ async def test_a_closed_face_says_so(tmp_path):
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
         await histories["c1"].append(said("hi"))
     history = histories["c1"]
-    for call in (history.append(said("hi")), history.view, history.step(), history.version):
+    for call in (history.append(said("hi")), history.view(), history.step(), history.version()):
         with pytest.raises(StoreUnusable, match="is closed; open the store again"):
             await call
 
@@ -501,7 +501,7 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
 
 
 async def test_a_length_is_awaited(histories):
-    for object, remedy in ((histories, "async for"), (histories["c"], "await history.version")):
+    for object, remedy in ((histories, "async for"), (histories["c"], "await history.version()")):
         with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
             len(object)
         assert object

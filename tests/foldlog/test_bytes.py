@@ -72,7 +72,7 @@ def test_every_command_that_shows_events_takes_them(foldlog: Any, path: Path, ar
 def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: Path):
     with api.open(path) as histories:
         histories["c"].append((), documents={"state": {"at": b"\x00\xff"}, "none": None})
-        version = histories["c"].version
+        version = histories["c"].version()
     assert foldlog("documents", "c").out.split("\n")[:2] == ["none  null", f'state  {{"at": "{NAMED}"}}']
     assert foldlog("documents", "c", "--json").document["documents"]["state"] == {"at": "AP8="}
     for command in (("log", "c"), ("show", "c", str(version - 1)), ("log", "c", "--json"), ("search", "state")):

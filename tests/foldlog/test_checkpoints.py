@@ -87,7 +87,7 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
             above = None if parent < 0 else f"{parent:03}"
             expected[number] = names, {"v": [number, names]}, above
             put(checkpoints, number, above, names, {"v": [number, names]})
-            view = histories[checkpoints.find(THREAD).branch].view
+            view = histories[checkpoints.find(THREAD).branch].view()
             assert [one.content for one in view if one.origin] == (names or [])
         for reader in (checkpoints, opened(histories)):
             for number, values in expected.items():
@@ -103,7 +103,7 @@ def test_records_that_were_removed_in_the_middle_do_not_come_back_when_the_end_i
         put(checkpoints, 0, None, "abcd")
         put(checkpoints, 1, "000", "acd")
         put(checkpoints, 2, "001", "a")
-        assert [one.content for one in histories[THREAD].view] == ["a"]
+        assert [one.content for one in histories[THREAD].view()] == ["a"]
 
 
 def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():

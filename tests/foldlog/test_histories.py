@@ -16,7 +16,6 @@ from foldlog import (
     NoSuchVersion,
 )
 from foldlog.eventstore import IdempotencyConflict, VersionConflict
-from foldlog.public import NAMES
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ def messages(*texts):
 
 def test_a_history_without_events_has_an_empty_view(histories):
     history = histories["c1"]
-    assert (history.version, len(history.view), len(history.at(0))) == (0, 0, 0)
-    assert history.view.to_messages() == []
+    assert (history.version(), len(history.view()), len(history.at(0))) == (0, 0, 0)
+    assert history.view().to_messages() == []
     assert "c1" not in histories
     assert list(histories) == []
 
@@ -68,7 +67,7 @@ def test_what_is_appended_is_shown(histories):
     history = histories["c1"]
     (recorded,) = history.append(Message(source="user", content="hi"))
     assert recorded.id == 0
-    assert history.view.to_messages() == [{"role": "user", "content": "hi"}]
+    assert history.view().to_messages() == [{"role": "user", "content": "hi"}]
     assert "c1" in histories
     assert list(histories) == ["c1"]
 
@@ -84,7 +83,7 @@ def test_appending_is_at_the_end_unless_a_version_is_expected(histories):
     history.append(messages("two"))
     with pytest.raises(VersionConflict, match="is at version 2, append expected 1"):
         history.append(messages("three"), expected_version=1)
-    assert history.version == 2
+    assert history.version() == 2
 
 
 def test_a_retry_with_its_key_appends_nothing(histories):
@@ -93,14 +92,14 @@ def test_a_retry_with_its_key_appends_nothing(histories):
     assert history.append(messages("one"), idempotency_key="turn-1") == first
     with pytest.raises(IdempotencyConflict):
         history.append(messages("another"), idempotency_key="turn-1")
-    assert history.version == 1
+    assert history.version() == 1
 
 
 def test_what_is_forgotten_is_in_the_log_and_in_earlier_views(histories):
     history = histories["c1"]
     history.append(messages("one", "two", "three"))
     history.append(CondensationAction(forgotten_event_ids=(0, 1), summary="one and two", summary_offset=0))
-    assert [event.id for event in history.view] == [-5, 2]
+    assert [event.id for event in history.view()] == [-5, 2]
     assert [event.id for event in history.at(3)] == [0, 1, 2]
     assert [event.id for event in history.events(0, 2)] == [0, 1]
 
@@ -110,23 +109,23 @@ def test_a_request_stays_until_a_condensation_comes(histories):
     history.append(messages("one", "two"))
     request = history.request_condensation("the context window is full")
     assert request.event.reason == "the context window is full"
-    assert history.view.unhandled_condensation_request
+    assert history.view().unhandled_condensation_request
     history.append(CondensationAction(forgotten_event_ids=(0,)))
-    assert not history.view.unhandled_condensation_request
+    assert not history.view().unhandled_condensation_request
 
 
 def test_a_view_that_was_given_out_does_not_change(histories):
     history = histories["c1"]
     history.append(messages("one"))
-    view = history.view
+    view = history.view()
     history.append(messages("two"))
-    assert (len(view), len(history.view)) == (1, 2)
+    assert (len(view), len(history.view())) == (1, 2)
 
 
 def test_a_history_without_events_is_empty_in_every_method(histories):
     history = histories["c1"]
-    assert (len(history), history.version, len(history.view), history.messages()) == (0, 0, 0, [])
-    assert (list(history.events()), history.tail(3), history.open_calls, history.interrupt()) == ([], (), (), ())
+    assert (len(history), history.version(), len(history.view()), history.view().to_messages()) == (0, 0, 0, [])
+    assert (list(history.events()), history.tail(3), history.open_calls(), history.interrupt()) == ([], (), (), ())
     assert (len(history.at(0)), len(history.prepare()), history.pop(), history.lifetimes().events) == (0, 0, (), ())
     assert history.difference(0, 0).entered == ()
     for ask in (lambda: history.at(1), lambda: history.difference(0, 1)):
@@ -146,9 +145,9 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
     history.append(messages("one"))
     assert histories.erase("c1", reason="asked").version == 1
     asked = [
-        *(lambda: history.version, lambda: history.view, lambda: history.at(0), lambda: list(history.events())),
-        *(lambda: history.tail(1), lambda: history.open_calls, history.interrupt, history.prepare, history.condense),
-        *(lambda: history.why(0), lambda: history.difference(0, 0), history.lifetimes, history.pop, history.messages),
+        *(lambda: history.version(), lambda: history.view(), lambda: history.at(0), lambda: list(history.events())),
+        *(lambda: history.tail(1), lambda: history.open_calls(), history.interrupt, history.prepare, history.condense),
+        *(lambda: history.why(0), lambda: history.difference(0, 0), history.lifetimes, history.pop),
         *(lambda: history.append(messages("two")), lambda: history.append_tool_result("k", "x"), lambda: len(history)),
     ]
     for ask in asked:
@@ -169,7 +168,7 @@ def test_histories_are_there_when_the_file_is_opened_again(tmp_path):
     with foldlog.open(url) as histories:
         histories["c1"].append(messages("one"))
     with foldlog.open(url) as histories:
-        assert [event.content for event in histories["c1"].view] == ["one"]
+        assert [event.content for event in histories["c1"].view()] == ["one"]
 
 
 def test_all_histories_are_iterated_however_many(histories):
@@ -183,7 +182,7 @@ def test_the_module_has_no_other_names():
         _ = foldlog.nothing
     with pytest.raises(AttributeError, match=r"did you mean 'open'\?"):
         _ = foldlog.opne
-    assert set(NAMES) <= set(dir(foldlog))
+    assert set(foldlog.__all__) <= set(dir(foldlog))
 
 
 def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, caplog):
@@ -218,7 +217,7 @@ def test_a_long_view_and_its_tail_are_two_transactions(tmp_path):
     with traced(statements), foldlog.open(path) as histories:
         statements.clear()  # those of opening
         history = histories["c1"]
-        assert [event.id for event in history.view.tail(3)] == [1_997, 1_998, 1_999]
+        assert [event.id for event in history.view().tail(3)] == [1_997, 1_998, 1_999]
         assert statements.count("BEGIN") == 2
         histories.erase("c1", reason="a test")
         histories.create("c1", {"title": "another"}, replace_erased=True)

@@ -32,26 +32,26 @@ def result(name, content="done"):
 
 
 def waiting(history):
-    return [action.call_id for action in history.open_calls]
+    return [action.call_id for action in history.open_calls()]
 
 
 def shown(history):
     """What the model is told of each call."""
-    return {m["tool_call_id"]: m["content"] for m in history.view.to_messages() if m["role"] == "tool"}
+    return {m["tool_call_id"]: m["content"] for m in history.view().to_messages() if m["role"] == "tool"}
 
 
 def test_an_empty_history_has_no_open_calls_and_nothing_to_interrupt(history):
-    assert history.open_calls == ()
+    assert history.open_calls() == ()
     assert history.interrupt("why not") == ()
-    assert history.version == 0
+    assert history.version() == 0
 
 
 def test_open_are_the_calls_that_no_observation_answers_in_order(history):
     history.append([call("a"), call("b"), call("c"), result("b")])
     assert waiting(history) == ["a", "c"]
-    assert [action.id for action in history.open_calls] == [0, 2]
+    assert [action.id for action in history.open_calls()] == [0, 2]
     history.append([result("c"), result("a")])
-    assert history.open_calls == ()
+    assert history.open_calls() == ()
 
 
 def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
@@ -68,7 +68,7 @@ def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_sho
         is_error=True,
     )
     assert shown(history) == {"a": "it is done", "b": "interrupted: the power failed"}
-    assert history.open_calls == ()
+    assert history.open_calls() == ()
 
 
 @pytest.mark.parametrize("reason", ["", " \n"])
@@ -82,21 +82,21 @@ def test_interrupting_again_appends_nothing(history):
     history.append([call("a"), call("b")])
     assert [recorded.event.call_id for recorded in history.interrupt()] == ["a", "b"]
     assert history.interrupt() == ()
-    assert history.version == 4
+    assert history.version() == 4
 
 
 def test_a_call_that_others_followed_is_open_too(history):
     history.append([call("a"), Message(source="user", content="still there?"), Message(source="agent", content="yes")])
     assert waiting(history) == ["a"]
     history.interrupt()
-    assert [m["role"] for m in history.view.to_messages()] == ["user", "assistant", "tool", "user", "assistant"]
+    assert [m["role"] for m in history.view().to_messages()] == ["user", "assistant", "tool", "user", "assistant"]
 
 
 def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
     history.append([Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")])
-    assert [action.id for action in history.open_calls] == [0, 1, 4]
+    assert [action.id for action in history.open_calls()] == [0, 1, 4]
     history.interrupt()
-    assert history.open_calls == ()
+    assert history.open_calls() == ()
     assert len(shown(history)) == 4
 
 
@@ -108,7 +108,7 @@ def test_calls_of_interleaved_responses_are_named_in_the_order_of_the_log(histor
 def test_what_was_forgotten_or_never_shown_is_not_open(history):
     history.append([call("a"), Message(source="user", content="x"), call("b", shown=False)])
     history.append(CondensationAction(forgotten_event_ids=[0]))
-    assert history.open_calls == ()
+    assert history.open_calls() == ()
 
 
 def test_a_call_that_waits_at_the_end_of_a_tool_loop_does_not_cost_the_loop(history):
@@ -121,7 +121,7 @@ def test_a_call_that_waits_at_the_end_of_a_tool_loop_does_not_cost_the_loop(hist
 
 def overtake(history, monkeypatch, *events):
     """Make the next View that ``history`` reads one from before ``events``, as if others had been quicker."""
-    before = history.view
+    before = history.view()
     history.append(events)
     views = [before]
     current = history._views.current
@@ -132,21 +132,21 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
     history.append([call("a"), call("b")])
     overtake(history, monkeypatch, result("a"))
     assert [recorded.event.call_id for recorded in history.interrupt()] == ["b"]
-    assert history.version == 4
+    assert history.version() == 4
 
 
 def test_where_others_answered_every_call_nothing_is_appended(history, monkeypatch):
     history.append([call("a"), call("b")])
     overtake(history, monkeypatch, result("a"), result("b"))
     assert history.interrupt() == ()
-    assert history.version == 4
+    assert history.version() == 4
 
 
 def test_what_others_append_beside_the_calls_does_not_matter(history, monkeypatch):
     history.append(call("a"))
     overtake(history, monkeypatch, Message(source="user", content="hurry"))
     assert len(history.interrupt()) == 1
-    assert history.version == 3
+    assert history.version() == 3
 
 
 def test_open_calls_are_the_same_at_each_version_as_in_a_view_made_of_the_events(history):
@@ -191,7 +191,7 @@ class Model:
 
 with foldlog.open(f"sqlite:///{sys.argv[2]}") as histories:
     history = histories["agent"]
-    if history.version == 0:
+    if history.version() == 0:
         history.append(foldlog.Message(source="user", content="do both"))
     print(agent_loop.run_agent(history, Model(), Path.cwd(), say=print))
 """
@@ -225,7 +225,7 @@ def test_an_agent_that_is_killed_between_two_parallel_calls_knows_of_both_when_i
     assert again.stdout.endswith("All is well.\n")
     with foldlog.open(f"sqlite:///{store}") as histories:
         history = histories["agent"]
-        assert history.open_calls == ()
+        assert history.open_calls() == ()
         told = shown(history)
         assert told["call-0"] == "one\n"
         assert {told["call-1"], told["call-2"]} == {told["call-1"]}

@@ -33,7 +33,7 @@ def test_recent_tells_what_it_cannot_compare(locked, options):
     assert (ran.status, "null" in ran.out or "encrypted" in ran.out) == (1, True)
     assert "the attributes of 1 conversation are encrypted, and the key is not given" in ran.err
     with face.open("foldlog.db") as histories, pytest.raises(KeyUnavailable):
-        histories.recent({"app": "x"})
+        histories.list({"app": "x"})
 
 
 def test_recent_lists_new_events_of_a_conversation_whose_key_is_missing(locked):

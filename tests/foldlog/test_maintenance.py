@@ -13,7 +13,7 @@ def test_the_face_offers_maintenance(tmp_path: Path):
         histories["c1"].append(Message(source="user", content="hello"))
         histories["c2"].append(Message(source="user", content="private"))
         care = histories.maintenance
-        assert care.erase("c2", reason="asked to").erased_reason == "asked to"
+        assert histories.erase("c2", reason="asked to").erased_reason == "asked to"
         assert [verdict.findings for verdict in care.verify("c1")] == [()]
         assert [done.conversation for done in care.rekey()] == ["c1"]
         assert care.back_up(f"{tmp_path}/copy.db").events == 1

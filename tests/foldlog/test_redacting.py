@@ -37,12 +37,12 @@ def path(tmp_path: Path) -> Path:
 def test_a_history_redacts_its_events(path: Path):
     with api.open(path) as histories:
         history = histories["c"]
-        (event,) = [event for event in history.view if event.id == 2]
+        (event,) = [event for event in history.view() if event.id == 2]
         receipt = history.redact(event, reason="asked to")
         assert (receipt.event_ids, receipt.bytes_pending, receipt.unconfirmed) == ((2,), True, ())
         assert receipt.by
         assert history.redact(2, reason="again").hashes == receipt.hashes
-        assert history.view[2].content == "[redacted]"
+        assert history.view()[2].content == "[redacted]"
         with pytest.raises(CannotRedact):
             history.redact(6, reason="asked to")
         with pytest.raises(InvalidArgument):
@@ -102,7 +102,7 @@ def test_a_search_index_that_cannot_be_changed_is_named(path: Path):
         histories.search("marigold")
     path.with_name("store.db.search").write_bytes(b"another program's file" * 100)
     with api.open(path) as histories:
-        (unconfirmed,) = Maintenance(histories.store).redact("c", 2, reason="asked to").unconfirmed
+        (unconfirmed,) = histories["c"].redact(2, reason="asked to").unconfirmed
         assert unconfirmed.startswith("search index: ")
 
 
@@ -121,7 +121,7 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
                 history.redact(event_id, reason="asked to")
                 for written in (format, "openai-chat"):
                     assert json.dumps(list(encode(histories.store.events(history.id), written)))
-                history.view.to_messages()
+                history.view().to_messages()
                 history.stats()
 
 
@@ -194,7 +194,7 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
         store.append("c", [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0)
         for name, position in (("slow", 2), ("other", 3)):
             store.database.recorder.transact(lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p)))  # type: ignore[misc]
-        assert Maintenance(store).redact("c", 0, reason="asked to").unconfirmed == ("other", "slow")
+        assert api.Histories(store)["c"].redact(0, reason="asked to").unconfirmed == ("other", "slow")
         store.database.recorder.transact(lambda t: t.set_value("tracking slow", "4"))
     ran = foldlog("redact", "c", "0", "--yes", "--reason", "asked to")
     assert ran.status == 1
@@ -206,10 +206,10 @@ def test_a_restored_backup_that_holds_redacted_content_again_is_named(foldlog: A
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         for name in "cd":
             store.append(name, [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0)
-        Maintenance(store).redact("d", 1, reason="asked to")
+        api.Histories(store)["d"].redact(1, reason="asked to")
     assert foldlog("backup", "copy.db").status == 0
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        Maintenance(store).redact("c", 1, reason="asked to")
+        api.Histories(store)["c"].redact(1, reason="asked to")
     ran = foldlog("restore", "copy.db", "--json")
     assert ran.status == 1
     assert (ran.document["erased_since"], ran.document["redacted_since"]) == ([], ["c"])
@@ -224,7 +224,7 @@ def test_a_salvaged_and_a_restored_store_have_the_redaction(foldlog: Any, tmp_pa
         store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(6)], expected_version=0)
         store.append("d", [Message(source="user", content=f"marigold {n}") for n in range(6)], expected_version=0)
         for name in "cd":
-            Maintenance(store).redact(name, 2, reason="asked to")
+            api.Histories(store)[name].redact(2, reason="asked to")
     assert foldlog("backup", "copy.db").status == 0
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE events SET body = body || ' ' WHERE conversation = 1 AND id = 4")

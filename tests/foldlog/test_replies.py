@@ -201,12 +201,12 @@ def history():
 def test_a_loop_needs_no_mapping_by_hand(history):
     history.append(Message(source="user", content="Which files?"))
     assert len(history.append_reply(completion({"tool_calls": CALLS}))) == 2
-    for call in history.open_calls:
+    for call in history.open_calls():
         recorded = history.append_tool_result(call.call_id, "a.py", is_error=call.call_id == "k2")
         assert (recorded.event.cause, recorded.event.tool) == (call.id, "run")
     history.append_reply(Reply(text="One.", model="m", usage={"total_tokens": 4}))
     messages = history.prepare().to_messages()
-    assert messages == history.messages()
+    assert messages == history.view().to_messages()
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
     assert [call["id"] for call in messages[1]["tool_calls"]] == ["k1", "k2"]
     assert len(history) == 6
@@ -244,10 +244,10 @@ def test_an_error_of_an_event_shows_no_error_that_says_less(history):
 
 def test_a_result_names_its_call_by_the_action_too(history):
     history.append([Action(tool="run", call_id="k1"), Action(tool="look")])
-    first, nameless = history.open_calls
+    first, nameless = history.open_calls()
     told = [history.append_tool_result(call, "x").event for call in (nameless, first)]
     assert [(event.tool, event.call_id, event.cause) for event in told] == [("look", None, 1), ("run", "k1", 0)]
-    assert history.open_calls == ()
+    assert history.open_calls() == ()
     with pytest.raises(InvalidEvent, match="call 'k1' has its result already"):
         history.append_tool_result(first, "x")
 
@@ -307,7 +307,7 @@ def test_many_results_at_once_answer_each_call_once(tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-        assert (sorted(refused), len(history), history.open_calls) == (sorted(ids), 24, ())
+        assert (sorted(refused), len(history), history.open_calls()) == (sorted(ids), 24, ())
 
 
 # --- opening ---
@@ -381,11 +381,24 @@ def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tm
             assert [event.content for event in histories["c1"].events()] == ["a secret"]
 
 
-@pytest.mark.parametrize("wrong", [{"role": "user"}, "hi", b"hi", None, 5, Message, object()])
+@pytest.mark.parametrize("wrong", [{"choices": []}, "hi", b"hi", None, 5, Message, object()])
 def test_what_is_no_event_is_named(history, wrong):
-    more = "; a model's reply goes to append_reply" if isinstance(wrong, dict) else "$"
-    with pytest.raises(TypeError, match=rf"append takes one event or several.*history.append\(Message\(.*\)\){more}"):
+    with pytest.raises(TypeError, match=r"append takes one event.*history.append\(Message\(.*append_reply"):
         history.append(wrong)
+
+
+def test_a_chat_message_is_appended_as_its_events(history):
+    asked, answer = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}
+    history.append(asked)
+    history.append([answer, Message(source="user", content="again")])
+    assert history.view().to_messages() == [asked, answer, {"role": "user", "content": "again"}]
+
+
+@pytest.mark.parametrize("wrong", [{"role": "user"}, {"role": "user", "content": 5}, {"role": "assistant"}])
+def test_a_chat_message_that_says_nothing_is_refused(history, wrong):
+    with pytest.raises((InvalidArgument, InvalidEvent), match=r"content of a user message|neither a text nor"):
+        history.append(wrong)
+    assert history.version() == 0
 
 
 def test_an_unknown_source_is_named_with_those_allowed(history):

@@ -425,7 +425,7 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
             process.communicate()
         assert process.returncode in (0, 130)
         assert said.splitlines() == ["foldlog: note: open this address in a browser; Ctrl-C ends the server"]
-        assert histories["c"].version == 3
+        assert histories["c"].version() == 3
 
 
 @pytest.mark.parametrize(

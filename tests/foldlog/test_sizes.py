@@ -72,7 +72,7 @@ def test_every_list_and_page_tells_the_same_tokens(url, foldlog):
     with package.open(url) as opened:
         expected = {name: opened[name].lifetimes().sizes[-1] for name in listed}
         rows, fleet, pages = served(opened.store)
-        assert {name: view_tokens(opened[name].view) for name in listed} == expected
+        assert {name: view_tokens(opened[name].view()) for name in listed} == expected
     assert {one["id"]: one["tokens"] for one in rows} == expected
     assert pages == expected
     assert listed == expected

@@ -26,7 +26,7 @@ from foldlog import Action, CondensationAction, CondensationRequest, Message, Ob
 histories = foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10})
 history = histories["c1"]
 history.append([Message(source="user", content=str(n)) for n in range(8)])
-view = history.view
+view = history.view()
 """
 
 
@@ -66,7 +66,7 @@ EVENTS = (
         "`CondensationAction` (V0), `Condensation` (V1 event)",
         "`CondensationAction`",
         'history.append(CondensationAction(forgotten_event_ids=[1, 2], summary="counted", summary_offset=1))\n'
-        "assert [event.id for event in history.view][:3] == [0, -10, 3]",
+        "assert [event.id for event in history.view()][:3] == [0, -10, 3]",
         "It forgets ids of this log. The summary keeps its place when later events are forgotten; V0's drifts.",
     ),
     Statement(
@@ -74,19 +74,19 @@ EVENTS = (
         "the same, inclusive",
         "[recorded] = history.append(CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=3))\n"
         "assert recorded.event.forgotten_event_ids == [1, 2, 3]\n"
-        "assert [event.id for event in history.view] == [0, 4, 5, 6, 7]",
+        "assert [event.id for event in history.view()] == [0, 4, 5, 6, 7]",
     ),
     Statement(
         "`CondensationRequestAction` (V0), `CondensationRequest` (V1)",
         "`CondensationRequest`; the V0 name is an alias",
         "assert CondensationRequestAction is CondensationRequest\nhistory.request_condensation()\n"
-        "assert history.view.unhandled_condensation_request",
+        "assert history.view().unhandled_condensation_request",
     ),
     Statement(
         "`AgentCondensationObservation` (V0), `CondensationSummaryEvent` (V1)",
         "`CondensationSummary`; the V0 name is an alias",
         'history.append(CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=1))\n'
-        "assert isinstance(history.view[1], AgentCondensationObservation)",
+        "assert isinstance(history.view()[1], AgentCondensationObservation)",
         "A summary in a View has the id -(c+2) of its condensation c, never -1: two summaries can be told apart.",
     ),
     Statement(
@@ -94,7 +94,7 @@ EVENTS = (
         "the same once it is appended: the writer's time, else the store's, `recorded_at`",
         '[recorded] = history.append(Message(source="user", content="hi"))\n'
         "assert recorded.event.timestamp == recorded.recorded_at\n"
-        "assert history.view[-1].timestamp == recorded.recorded_at",
+        "assert history.view()[-1].timestamp == recorded.recorded_at",
         "The store's clock never runs backwards within a conversation.",
     ),
 )
@@ -102,13 +102,13 @@ EVENTS = (
 VIEWS = (
     Statement(
         "`View.from_events(events)`",
-        "the same; in a runtime `history.view`, which does not fold the log again",
-        "assert View.from_events(history.events()) == history.view",
+        "the same; in a runtime `history.view()`, which does not fold the log again",
+        "assert View.from_events(history.events()) == history.view()",
     ),
     Statement(
         "`state.view` (V0), `ConversationState.view` (V1)",
-        "`history.view`, and the View of any earlier moment: `history.at(version)`",
-        "assert len(history.view) == 8\nassert len(history.at(3)) == 3",
+        "`history.view()`, and the View of any earlier moment: `history.at(version)`",
+        "assert len(history.view()) == 8\nassert len(history.at(3)) == 3",
     ),
     Statement(
         "`view.events`, `len(view)`, `view[2:5]`",
@@ -130,7 +130,7 @@ VIEWS = (
         "`view.condensations` (documented, absent in released V1)",
         "`view.condensations`, oldest first",
         "history.append(CondensationAction(forgotten_event_ids=[1]))\n"
-        "assert [action.id for action in history.view.condensations] == [8]",
+        "assert [action.id for action in history.view().condensations] == [8]",
     ),
     Statement(
         "`state.history`",
@@ -142,7 +142,7 @@ VIEWS = (
         "`ConversationMemory.process_events`, `LLMConvertibleEvent.events_to_messages(view)`",
         "`view.to_messages()`",
         'history.append(Message(source="agent", content="8"))\n'
-        'assert [message["role"] for message in history.view.to_messages()] == ["user", "assistant"]',
+        'assert [message["role"] for message in history.view().to_messages()] == ["user", "assistant"]',
         "Neighbouring messages of the user become one. Left out is what no server takes: an observation without its "
         "action, an action without its observation.",
     ),
@@ -151,7 +151,7 @@ VIEWS = (
         "name the older summary's id among the forgotten ids: `forgotten_event_ids=[-10, 3]`",
         'history.append(CondensationAction(forgotten_event_ids=[1, 2], summary="one", summary_offset=1))\n'
         'history.append(CondensationAction(forgotten_event_ids=[-10, 3], summary="2", summary_offset=1))\n'
-        "assert [event.id for event in history.view] == [0, -11, 4, 5, 6, 7]",
+        "assert [event.id for event in history.view()] == [0, -11, 4, 5, 6, 7]",
         "The reference shows the newest summary only. Here a summary is shown until a condensation names it, so that "
         "nothing that stands for forgotten events disappears by accident. Our condensers always name it.",
     ),
@@ -235,12 +235,12 @@ CONDENSERS = (
         "`state.history.append(condensation)`, `event_stream.add_event(...)`",
         "`history.append(condensation)`",
         "result = AmortizedForgettingCondenser(max_size=4, keep_first=0).condense(view)\nhistory.append(result)\n"
-        "assert len(history.view) == 2",
+        "assert len(history.view()) == 2",
         "`history.step()` condenses and appends in one call; a condensation that it returns is appended already.",
     ),
     Statement(
         "`condensed_history(state)`",
-        "`history.condensed_history()`; for any condenser `condensed_history(condenser, history)`",
+        "`condensed_history(condenser, history)`",
         "assert condensed_history(AmortizedForgettingCondenser(max_size=10), history) == view",
         "The condensation is not appended, as there. `history.step()` appends it.",
     ),
@@ -257,7 +257,7 @@ CONDENSERS = (
         "`request_condensation` tool",
         "`request_condensation_tool()` for the model, `history.request_condensation(reason)` for the runtime",
         'assert request_condensation_tool()["function"]["name"] == "request_condensation"\n'
-        'history.request_condensation("the model asked for it")\nassert history.view.unhandled_condensation_request',
+        'history.request_condensation("the model asked for it")\nassert history.view().unhandled_condensation_request',
     ),
     Statement(
         "context-window errors of the LLM lead to a request",

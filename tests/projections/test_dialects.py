@@ -273,15 +273,15 @@ def test_without_a_name_it_is_the_dialect_of_the_agents_model(dialect):
         history = histories["c"]
         history.append(events)
         expected = View.from_events(events).to_messages(dialect)
-        assert history.view.to_messages() == history.step().to_messages() == history.at(3).to_messages() == expected
-        assert history.view.then([]).dialect == history.view.with_events([]).dialect == dialect
+        assert history.view().to_messages() == history.step().to_messages() == history.at(3).to_messages() == expected
+        assert history.view().then([]).dialect == history.view().with_events([]).dialect == dialect
 
 
 def test_without_an_agents_model_it_is_litellms():
     with foldlog.open("memory:") as histories:
         histories["c"].append([ASKED, call(thinking=(SIGNED,)), result()])
-        assert histories["c"].view.dialect == "litellm"
-        assert histories["c"].view.to_messages()[1]["thinking_blocks"] == [SIGNED]
+        assert histories["c"].view().dialect == "litellm"
+        assert histories["c"].view().to_messages()[1]["thinking_blocks"] == [SIGNED]
     with pytest.raises(ValueError, match="unknown dialect 'mistral'"):
         foldlog.open("memory:", agent_llm=AnAgentsModel("mistral"))
 

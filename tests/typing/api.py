@@ -48,15 +48,15 @@ def the_face() -> list[dict[str, Any]]:
         assert_type(history.append(an_exchange()), tuple[Recorded, ...])
         assert_type(history.append(a_condensation(), expected_version=4, idempotency_key="k"), tuple[Recorded, ...])
         assert_type(history.request_condensation("the window is full"), Recorded)
-        assert_type(history.open_calls, tuple[Action, ...])
+        assert_type(history.open_calls(), tuple[Action, ...])
         assert_type(history.interrupt("the program died"), tuple[Recorded, ...])
         assert_type(history.at(4), View)
         assert_type(list(history.events(0, 2)), list[Event])
         ids = [conversation for conversation in histories if conversation in histories]
         assert_type(ids, list[str])
-        assert_type(history.view.system_prompt, str)
-        assert_type(history.view.to_messages("anthropic"), list[dict[str, Any]])
-        return history.view.to_messages()
+        assert_type(history.view().system_prompt, str)
+        assert_type(history.view().to_messages("anthropic"), list[dict[str, Any]])
+        return history.view().to_messages()
 
 
 def the_loop() -> list[dict[str, Any]]:
@@ -70,7 +70,6 @@ def the_loop() -> list[dict[str, Any]]:
             case Condensation(action=action):
                 assert_type(action, CondensationAction)
         assert_type(history.condense(), View | Condensation)
-        assert_type(history.condensed_history(), View | Condensation)
         assert_type(history.why(0), Why)
         assert_type(history.difference(0, 1), Difference)
         assert_type(history.lifetimes().of(0).at(1), Moment)
@@ -139,7 +138,7 @@ async def the_async_face_has_the_types_of_the_sync_one() -> None:
     async with foldlog.aio.open("memory:") as histories:
         history = histories["c1"]
         assert_type(await history.append(an_exchange(), expected_version=0), tuple[Recorded, ...])
-        assert_type(await history.view, View)
+        assert_type(await history.view(), View)
         assert_type(await history.step(), View | Condensation)
         assert_type(await history.prepare(), View)
         assert_type(await history.append_tool_result("k1", "done"), Recorded)
@@ -161,7 +160,7 @@ def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:
         history = histories["c1"]
         reply = client.chat.completions.create(messages=history.prepare().to_messages("openai"))
         assert_type(history.append_reply(reply), tuple[Recorded, ...])
-        for call in history.open_calls:
+        for call in history.open_calls():
             assert_type(history.append_tool_result(call.call_id or "", "done", is_error=False), Recorded)
         assert_type(foldlog.from_openai(reply), tuple[Event, ...])
         assert_type(len(history), int)
@@ -170,4 +169,4 @@ def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:
         assert_type(histories.find("id", format="openai-chat")[0].event_id, int)
         decoder = foldlog.formats.Decoder("openai-chat", history)
         assert_type(decoder.events({}), list[Event])
-        return history.messages("anthropic")
+        return history.view().to_messages("anthropic")

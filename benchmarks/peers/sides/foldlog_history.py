@@ -33,7 +33,7 @@ class History:
         self._history.append(_event(item))
 
     def read(self) -> foldlog.View:
-        return self._history.view
+        return self._history.view()
 
     def fill(self, items: Sequence[Item]) -> None:
         self._history.append([_event(item) for item in items])

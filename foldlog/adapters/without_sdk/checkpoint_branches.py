@@ -175,10 +175,10 @@ class ThreadBranches:
     def _begun(self, branch: str) -> Checkpoint:
         """Return the tip of a branch; if it was erased, the tip of the new conversation with its id."""
         try:
-            return self.at(branch, self._histories[branch].version)
+            return self.at(branch, self._histories[branch].version())
         except ConversationErased:
             self.begin_again(branch)
-            return self.at(branch, self._histories[branch].version)
+            return self.at(branch, self._histories[branch].version())
 
     def _known_branch(self, found: Conversation) -> ThreadBranch | None:
         known = self._known.get(found.id)

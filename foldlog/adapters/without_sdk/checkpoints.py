@@ -153,7 +153,7 @@ class Checkpoints(CheckpointReader):
         """
         history = self.histories[thread]
         while True:
-            version = history.version
+            version = history.version()
             before = history.document(HIDDEN, {"ids": [], "below": ""}, version=version)
             hidden = {"ids": sorted({*before["ids"], *ids}), "below": max(before["below"], below)}
             with suppress(VersionConflict):

@@ -62,7 +62,7 @@ class GraphThreads(Checkpoints):
         try:
             while steps and isinstance(history.step(), Condensation):
                 continue
-            return self.newest_records(self.of(conf)), history.view
+            return self.newest_records(self.of(conf)), history.view()
         except ConversationErased:
             return None
 

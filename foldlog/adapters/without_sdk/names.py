@@ -26,7 +26,7 @@ def recent(histories: Histories, attributes: Mapping[str, Any]) -> Iterator[Rece
     """Yield all conversations that have these attributes, the last active first. Cost: these, page by page."""
     after = None
     while True:
-        page = histories.recent(attributes, limit=_PAGE, after=after, age_max_s=0)
+        page = histories.list(attributes, limit=_PAGE, after=after, age_max_s=0)
         yield from page.conversations
         after = page.after
         if after is None:

@@ -53,7 +53,7 @@ class SharedStates:
         """
         history = self._histories[conversation]
         try:
-            version = history.version
+            version = history.version()
             if version and self._histories.store.query(conversation, lambda read: read.recall(key)) is not None:
                 return True
             state = history.document(_STATE, {}, version=version) if version else {}

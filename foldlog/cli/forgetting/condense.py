@@ -124,11 +124,11 @@ def _condense(histories: Histories, conversation: str) -> _Made | None:
 
 def _preview(histories: Histories, conversation: str) -> _Made | None:
     """Do what ``_condense`` does, in memory and without appending."""
-    histories.handler.check_handles_requests()
+    histories._handler.check_handles_requests()
     view = histories.views.current(conversation)
     request = CondensationRequest(id=view.version, reason=_REASON)
     before = view.then((request,))
-    result, _ = histories.handler.preview(before)
+    result, _ = histories._handler.preview(before)
     if not isinstance(result, Condensation):
         return None
     action = replace(result.action, id=before.version)

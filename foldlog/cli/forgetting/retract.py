@@ -38,7 +38,7 @@ def run(
         history = Histories(store)[conversation]
         history.at(version)  # where no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
-        shown = len(history.view)
+        shown = len(history.view())
     if as_json:
         terminal.emit(
             {"conversation": conversation, "id": recorded.id, "to": to, "taken_back": version - to, "shown": shown}

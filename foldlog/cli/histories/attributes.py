@@ -35,7 +35,7 @@ def run(
     with open_existing(db) as store:
         conversation = (whole if changes else resolved)(store, conversation)
         history = Histories(store)[conversation]
-        attributes = history.set_attributes(**changes) if changes else history.attributes
+        attributes = history.set_attributes(**changes) if changes else history.attributes()
     if as_json:
         terminal.emit({"conversation": conversation, "attributes": attributes})
         return DONE

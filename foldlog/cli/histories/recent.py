@@ -39,7 +39,7 @@ def run(
     Example: foldlog recent project=tides --limit 10
     """
     with open_existing(db) as store, terminal.working("listing"):
-        found = Histories(store).recent(pairs(attributes or ()), limit=limit, age_max_s=0)
+        found = Histories(store).list(pairs(attributes or ()), limit=limit, age_max_s=0)
     if as_json:
         terminal.emit(
             {

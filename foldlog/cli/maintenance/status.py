@@ -6,7 +6,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
-from foldlog.maintenance import Maintenance
+from foldlog.eventstore.maintenance.status import follower_status
 from foldlog.words.gist import count
 
 
@@ -19,7 +19,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     Example: foldlog status --db postgresql://agent@db/foldlog
     """
     with open_existing(db) as store:
-        status = Maintenance(store).follower_status()
+        status = follower_status(store)
     holder = status.held_by
     if as_json:
         terminal.emit(

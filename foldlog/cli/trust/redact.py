@@ -16,7 +16,8 @@ from foldlog.cli.stores import bytes_pending_words, open_existing, whole
 from foldlog.cli.trust import erase
 from foldlog.eventstore import CannotRedact, InvalidArgument, Store, summary_of
 from foldlog.eventstore.arguments import reason_text
-from foldlog.maintenance import Maintenance, RedactionReceipt
+from foldlog.eventstore.maintenance.redact import RedactionReceipt
+from foldlog.histories import Histories
 from foldlog.words.gist import count, gist
 
 SETTINGS = EVENT_SETTINGS
@@ -58,9 +59,7 @@ def run(
         if not yes:
             _ask(store, conversation, event)
         try:
-            receipt = Maintenance(store).redact(
-                conversation, event, reason=reason, by=by, with_summaries=with_summaries
-            )
+            receipt = Histories(store)[conversation].redact(event, reason=reason, by=by, with_summaries=with_summaries)
         except (CannotRedact, InvalidArgument) as error:
             raise Refused(str(error)) from error
         touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])

@@ -50,7 +50,7 @@ class EventFiles:
 
     def catch_up(self) -> None:
         """Read the events that were appended since. Cost: these events."""
-        version = self._history.version
+        version = self._history.version()
         if version > self.version:
             self._take(self._history.events(self.version, version), Encoder(NAME) if self.version == 0 else None)
 

@@ -75,7 +75,7 @@ def agent(url, server, home, folder, prompt, *resume):
 def conversation(url):
     with foldlog.open(url) as histories:
         (name,) = histories
-        return name, list(histories[name].events()), histories[name].view.to_messages()
+        return name, list(histories[name].events()), histories[name].view().to_messages()
 
 
 def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(world):

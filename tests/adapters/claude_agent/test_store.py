@@ -133,10 +133,10 @@ async def test_random_sessions_are_what_a_plain_dictionary_says(store):
 async def test_the_history_can_be_looked_at_while_the_session_runs(store, histories):
     await store.append(KEY, [line(0), line(1)])
     history = histories[store.conversation(KEY)]
-    assert [event.content for event in history.view] == ["m0", "m1"]
+    assert [event.content for event in history.view()] == ["m0", "m1"]
     history.append(foldlog.CondensationAction(forgotten_event_ids=[0], summary="before", summary_offset=0))
     await store.append(KEY, [line(2)])
-    assert [event.content for event in history.view] == ["before", "m1", "m2"]
+    assert [event.content for event in history.view()] == ["before", "m1", "m2"]
     assert await store.load(KEY) == [line(0), line(1), line(2)], "what the session resumes from is the session's own"
     assert history.why(0).by.id == 2
 

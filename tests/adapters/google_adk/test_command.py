@@ -102,13 +102,13 @@ def test_the_command_keeps_its_sessions_in_foldlog_and_goes_on_after_a_kill(fold
             say(ask, "measure")
     with foldlog.open(f"sqlite:///{folder / 'history.db'}") as histories:
         history = histories["adk/measuring/u/s"]
-        assert [message["role"] for message in history.view.to_messages()][:4] == [
+        assert [message["role"] for message in history.view().to_messages()][:4] == [
             "user",
             "assistant",
             "tool",
             "assistant",
         ]
-        acknowledged = history.version
+        acknowledged = history.version()
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
     (folder / "dies").unlink()
     with served(folder) as ask:
@@ -118,4 +118,4 @@ def test_the_command_keeps_its_sessions_in_foldlog_and_goes_on_after_a_kill(fold
         assert say(ask, "are you there") == ["finished"]
         assert [each["id"] for each in ask("apps/measuring/users/u/sessions")] == ["s"]
     with foldlog.open(f"sqlite:///{folder / 'history.db'}") as histories:
-        assert histories["adk/measuring/u/s"].version > acknowledged
+        assert histories["adk/measuring/u/s"].version() > acknowledged

@@ -179,9 +179,9 @@ async def test_a_shared_change_that_a_killed_process_left_is_written_by_the_next
 async def test_view_why_and_find_work_while_the_session_runs(service, histories):
     await talk(service, 3)
     history = histories[service.conversation("a", "u", "s")]
-    assert [event.content for event in history.view] == ["0", "1", "2"]
-    assert [message["role"] for message in history.view.to_messages()] == ["user"]
-    assert history.attributes == {"runtime": "google-adk", "app": "a", "user": "u"}
+    assert [event.content for event in history.view()] == ["0", "1", "2"]
+    assert [message["role"] for message in history.view().to_messages()] == ["user"]
+    assert history.attributes() == {"runtime": "google-adk", "app": "a", "user": "u"}
     assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
@@ -311,7 +311,7 @@ async def test_a_run_with_tools_goes_on_in_the_next_run(service):
     assert kept[1:] == events
     model, _ = await run(service, steps(0), "and back?")
     assert len(model.prompts[0]) == len(kept) + 1
-    view = service.histories.sync[service.conversation("a", "u", "s")].view
+    view = service.histories.sync[service.conversation("a", "u", "s")].view()
     assert [message["role"] for message in view.to_messages()][:4] == ["user", "assistant", "tool", "assistant"]
 
 

@@ -73,7 +73,7 @@ def test_the_file_of_a_sqlite_saver_is_imported_without_loss(tmp_path):
         assert ended["messages"][-1].content == "finished", "a thread with the versions of the other saver goes on"
         history = ours.history(THREADS[0])
         assert history.id.startswith("langgraph/one/@")
-        assert len(history.view) == len(ended["messages"])
+        assert len(history.view()) == len(ended["messages"])
 
 
 def test_an_open_saver_is_imported_with_its_writes_in_their_order():

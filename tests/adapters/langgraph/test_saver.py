@@ -150,7 +150,7 @@ def test_a_serializer_that_encrypts_leaves_no_text_in_the_store(tmp_path):
     with FoldlogSaver(f"sqlite:///{path}", serde=EncryptedSerializer(Backwards())) as saver:
         config = put(saver, values)
         assert channels(saver, config) == values
-        assert not saver.history(config).view
+        assert not saver.history(config).view()
     assert b"attack" not in path.read_bytes()
 
 
@@ -159,10 +159,10 @@ def test_messages_are_a_history_that_view_and_why_explain(saver):
     one = put(saver, {"messages": first})
     two = put(saver, {"messages": [*first, ToolMessage("done", tool_call_id="c", id="2")]}, one)
     history = saver.history(two)
-    assert [message["role"] for message in history.view.to_messages()] == ["user", "assistant", "tool"]
-    assert history.view.events[2].cause == history.view.events[1].id
+    assert [message["role"] for message in history.view().to_messages()] == ["user", "assistant", "tool"]
+    assert history.view().events[2].cause == history.view().events[1].id
     assert history.stats().tools["f"].calls == 1
-    assert history.why(history.view.events[1].id).fate == "shown"
+    assert history.why(history.view().events[1].id).fate == "shown"
     assert [record["data"]["id"] for record in encode(history.events(), "langchain")] == ["0", "1", "2"]
 
 
@@ -172,17 +172,17 @@ def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted
     kept = [*messages[2:5], HumanMessage("new", id="n")]
     history = saver.history(config)
     for later, kind in ((messages[:5], Retraction), (messages[2:5], CondensationAction), (kept, None)):
-        before = history.version
+        before = history.version()
         config = put(saver, {"messages": later}, config)
         assert channels(saver, config)["messages"] == later
-        assert [event.content for event in history.view] == [message.content for message in later]
+        assert [event.content for event in history.view()] == [message.content for message in later]
         kinds = {type(event) for event in history.events(before) if event.structural}
         assert kinds == ({kind} if kind else set())
     config = put(saver, {"messages": kept[:2]}, config)
-    assert [event.content for event in history.view] == ["2", "3"], "what was removed earlier does not come back"
+    assert [event.content for event in history.view()] == ["2", "3"], "what was removed earlier does not come back"
     config = put(saver, {"messages": []}, config)
     assert channels(saver, config)["messages"] == []
-    assert not history.view
+    assert not history.view()
 
 
 def test_what_a_graph_changes_in_place_after_a_call_changes_nothing_that_is_stored(histories):
@@ -230,7 +230,7 @@ def test_a_child_of_an_earlier_checkpoint_is_a_fork(saver, histories):
     fork = put(saver, {"messages": [HumanMessage("a", id="a"), HumanMessage("c", id="c")]}, one)
     row = histories.store.conversation(saver.history(fork).id)
     assert (row.parent, row.id) == ("langgraph/t", f"langgraph/t/@{fork['configurable']['checkpoint_id']}")
-    assert [[event.content for event in saver.history(each).view] for each in (two, fork)] == [["a", "b"], ["a", "c"]]
+    assert [[event.content for event in saver.history(each).view()] for each in (two, fork)] == [["a", "b"], ["a", "c"]]
     assert saver.get_tuple(THREAD).config == fork, "the newest one counts"
     three = put(saver, {"messages": []}, two)
     assert saver.history(three).id == "langgraph/t"
@@ -468,7 +468,7 @@ def test_a_run_of_100_model_calls_fits_a_small_context_where_it_condenses(url, c
         assert channels(saver, THREAD)["messages"] == ended["messages"]
         history = saver.history(THREAD)
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
-        assert len(history.view) < 40
+        assert len(history.view()) < 40
         first = next(event for event in history.events() if isinstance(event, Action))
         assert history.why(first.id).fate == "forgotten"
 

@@ -238,7 +238,7 @@ async def test_a_run_with_tools_parallel_calls_and_reasoning_goes_on_in_the_next
     await Runner.run(Agent(name="a", model=model, tools=[measure]), "and back?", session=session)
     kept = await session.get_items()
     assert model.prompts[0] == kept[: len(model.prompts[0])]
-    view = histories["s"].view
+    view = histories["s"].view()
     assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
     assert problem_of(kept) is None
     assert not [finding for verdict in histories.maintenance.verify("s") for finding in verdict.findings]
@@ -376,7 +376,7 @@ async def test_why_and_view_work_while_the_session_runs(session, histories):
     await session.add_items([{"role": "user", "content": "a"}])
     await session.pop_item()
     assert isinstance(histories["s"].tail(1)[0], Retraction)
-    assert not histories["s"].view
+    assert not histories["s"].view()
 
 
 async def test_the_example_runs(tmp_path, monkeypatch, capsys):

@@ -39,7 +39,7 @@ def test_a_run_of_100_model_calls_fits_a_small_context(histories, tmp_path):
     talk.run()
     assert server.problems == []
     assert len(server.prompts) == 101
-    view, theirs = store.history.view, talk.state.view.events
+    view, theirs = store.history.view(), talk.state.view.events
     assert [event.origin and event.origin.id for event in view if event.id >= 0] == [
         event.id for event in theirs if not isinstance(event, CondensationSummaryEvent)
     ]
@@ -64,7 +64,7 @@ def test_a_request_is_answered(histories, tmp_path):
     before = len(talk.state.view)
     talk.condense()
     assert len(talk.state.view) < before
-    assert not store.history.view.unhandled_condensation_request
+    assert not store.history.view().unhandled_condensation_request
     assert [type(event) for event in talk.state.events if isinstance(event, CondensationRequest | Condensation)] == [
         CondensationRequest,
         Condensation,

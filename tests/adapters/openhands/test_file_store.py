@@ -84,7 +84,7 @@ def path_to(log, event):
 
 def shown(history):
     """The events of a View, by the SDK's ids."""
-    return [event.origin.id for event in history.view]
+    return [event.origin.id for event in history.view()]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -287,7 +287,7 @@ def test_condensations_of_the_sdk_are_ours(store):
         parent_id=events[3].id,
     )
     log.append(forgets)
-    view = store.history.view
+    view = store.history.view()
     assert [getattr(event, "content", None) for event in view] == ["0", "before", "3"]
     store.write("base_state.json", json.dumps({"leaf_event_id": events[3].id}))
     assert shown(store.history) == [event.id for event in events], "the SDK went back to before its condensation"

@@ -50,7 +50,7 @@ def dumped(events):
 
 def shown(talk):
     """The View of foldlog, and that of the SDK, by the SDK's ids."""
-    ours = [event.origin.id for event in talk.state._fs.history.view]
+    ours = [event.origin.id for event in talk.state._fs.history.view()]
     return ours, [event.id for event in talk.state.view.events]
 
 
@@ -71,7 +71,7 @@ def test_a_conversation_is_resumed_as_it_was(url, workspace):
         talk.run()
         ours, theirs = shown(talk)
         assert ours == theirs
-        assert store.history.view.to_messages()[-1]["content"] == "again"
+        assert store.history.view().to_messages()[-1]["content"] == "again"
         assert not [finding for one in store.histories.sync.maintenance.verify() for finding in one.findings]
         talk.close()
 

@@ -162,13 +162,13 @@ async def test_a_branch_is_a_retraction_and_the_view_is_what_the_sdk_has(store, 
     record = await store.read_record("c")
     await store.branch("c", at=2, expected_revision=record.revision)
     history = histories[store.conversation("c")]
-    assert texts_of(history.view) == ["one", "re one"]
+    assert texts_of(history.view()) == ["one", "re one"]
     await talk(store, "c", "three")
-    assert texts_of(history.view) == ["one", "re one", "three", "re three"]
-    assert history.view.to_messages()[-1] == {"role": "assistant", "content": "re three"}
+    assert texts_of(history.view()) == ["one", "re one", "three", "re three"]
+    assert history.view().to_messages()[-1] == {"role": "assistant", "content": "re three"}
     record = await store.read_record("c")
     await store.branch("c", from_entry=record.branches[0], expected_revision=record.revision)
-    assert texts_of(history.view) == ["one", "re one", "two", "re two"]
+    assert texts_of(history.view()) == ["one", "re one", "two", "re two"]
 
 
 async def test_a_fork_shares_the_events_of_its_parent(store, histories):
@@ -177,7 +177,7 @@ async def test_a_fork_shares_the_events_of_its_parent(store, histories):
     row = histories.store.conversation(store.conversation("d"))
     assert (row.parent, row.parent_version) == (store.conversation("c"), 2)
     await talk(store, "d", "other")
-    assert texts_of(histories[store.conversation("d")].view) == ["one", "re one", "other", "re other"]
+    assert texts_of(histories[store.conversation("d")].view()) == ["one", "re one", "other", "re other"]
     assert len((await store.load("c")).messages) == 4
 
 
@@ -235,10 +235,10 @@ async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(stor
     assert await store.load("d") is None, "it has the record of its parent"
     assert [record.conversation_id for record in await store.list_conversations()] == ["c"]
     await talk(store, "d", "new")
-    assert texts_of(histories[store.conversation("d")].view) == ["new", "re new"]
+    assert texts_of(histories[store.conversation("d")].view()) == ["new", "re new"]
     histories[store.conversation("c")].fork(at=3, id=store.conversation("e"))
     await store.fork("c", at=2, new_conversation_id="e")
-    assert texts_of(histories[store.conversation("e")].view) == ["one", "re one"]
+    assert texts_of(histories[store.conversation("e")].view()) == ["one", "re one"]
 
 
 async def test_condensing_changes_the_view_and_not_what_the_store_gives(store, histories):
@@ -248,7 +248,7 @@ async def test_condensing_changes_the_view_and_not_what_the_store_gives(store, h
     )
     assert len((await store.load("c")).messages) == 8
     await talk(store, "c", "more")
-    assert texts_of(histories[store.conversation("c")].view)[0] == "before"
+    assert texts_of(histories[store.conversation("c")].view())[0] == "before"
     assert len((await store.load("c")).messages) == 10
 
 

@@ -94,7 +94,7 @@ def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts, se
         history = append_one_by_one(histories, records, restarts)
         events = list(history.events())
         assert meanings(events) == meanings(whole)
-        assert [(event.id, type(event)) for event in history.view] == [
+        assert [(event.id, type(event)) for event in history.view()] == [
             (event.id, type(event)) for event in View.from_events(whole)
         ]
     assert list(encode(events, CODEX)) == records
@@ -122,7 +122,7 @@ def test_instructions_of_another_process_are_not_shown_again(histories):
     history.append_records([compacted("So far", text("So far"))], format=CODEX)
     forget_decoders(histories)
     history.append_records([context("Be kind"), BASE], format=CODEX)
-    assert [event.content for event in history.view] == ["You are", "So far", "Be kind"]
+    assert [event.content for event in history.view()] == ["You are", "So far", "Be kind"]
 
 
 def test_an_append_looks_back_no_further_than_the_last_segment(histories, monkeypatch):
@@ -155,9 +155,9 @@ def test_events_of_ours_between_the_records_are_forgotten_with_them(histories):
     history.append(Message(source="user", content="ours"))
     history.append(CondensationAction(forgotten_event_ids=(1,), summary="a, in short", summary_offset=1))
     history.append_records([*said("b"), told("thread_rolled_back", num_turns=2)], format=CODEX)
-    assert [event.content for event in history.view] == ["You are", "a, in short"]
+    assert [event.content for event in history.view()] == ["You are", "a, in short"]
     history.append_records([compacted("all", text("all"))], format=CODEX)
-    assert [event.content for event in history.view] == ["You are", "all"]
+    assert [event.content for event in history.view()] == ["You are", "all"]
 
 
 def test_an_encoder_that_began_in_the_middle_refuses_what_needs_the_whole_view(histories):

@@ -51,9 +51,9 @@ def test_a_view_is_sendable_and_pairs_calls_across_appends():
         history = histories["c1"]
         for event in EVENTS[:4]:
             history.append_records([event], format="google-adk")
-        roles = [message["role"] for message in history.view.to_messages()]
+        roles = [message["role"] for message in history.view().to_messages()]
         assert roles == ["user", "assistant", "assistant", "tool", "tool", "assistant"]
-        assert list(well_formed(history.view)) == list(history.view)
+        assert list(well_formed(history.view())) == list(history.view())
 
 
 def test_what_agents_write_takes_little_more_than_it_took():

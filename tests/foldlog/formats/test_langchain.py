@@ -109,7 +109,7 @@ def test_a_decoder_leaves_ids_to_other_events():
         assert [event.id for event in events] == [3]
         recorded = history.append([Annotation(name="mark"), *events], expected_version=2)
         assert recorded[1].event.tool == "f"
-        assert decoder.version == history.version
+        assert decoder.version == history.version()
 
 
 @pytest.mark.parametrize("bad", ["text", [], {"type": "ai"}, {"data": {}}, {"type": 3, "data": {}}, None])

@@ -94,7 +94,7 @@ def test_real_histories_mean_the_same_record_by_record(format):
                     forget_decoders(histories)
             events = list(history.events())
             assert [json.dumps(record) for record in encode(events, format)] == [json.dumps(one) for one in records]
-            assert gist(history.view) == gist(View.from_events(whole)), sample.path
+            assert gist(history.view()) == gist(View.from_events(whole)), sample.path
             assert sum(event.cause is not None for event in events) == sum(event.cause is not None for event in whole)
 
 
@@ -134,7 +134,7 @@ def test_a_session_that_goes_back_to_an_earlier_line_takes_the_branch_back(histo
             forget_decoders(histories)
     assert [event.content for event in history.at(7)] == ["a", "b", "e", "f"]
     assert sum(isinstance(event, Retraction) for event in history.events()) == 2
-    assert [event.content for event in history.view] == ["a", "b", "c", "d", "g"]
+    assert [event.content for event in history.view()] == ["a", "b", "c", "d", "g"]
     assert list(encode(history.events(), "claude-code")) == lines
 
 
@@ -149,7 +149,7 @@ def test_a_compaction_forgets_what_stands_wherever_the_decoder_began(histories, 
     del boundary["message"]
     summary = line(5, 4, content="all before", isCompactSummary=True)
     history.append_records([boundary, summary, line(6, 5, content="next")], format="claude-code")
-    assert [event.content for event in history.view] == ["all before", "next"]
+    assert [event.content for event in history.view()] == ["all before", "next"]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -163,7 +163,7 @@ def test_a_condensation_names_events_of_any_age(histories, restarts):
     last = condensed(5, [1, 3], "s2", 0)
     last["forgotten_event_ids"].append(f"{records[2]['id']}-summary")
     history.append_records([last], format="openhands-v1")
-    assert [event.content for event in history.view] == ["s2", "d"]
+    assert [event.content for event in history.view()] == ["s2", "d"]
     assert list(encode(history.events(), "openhands-v1")) == [*records, last]
 
 
@@ -174,7 +174,7 @@ def test_a_prompt_update_forgets_the_prompt_of_another_process(histories):
     history.append_records([prompt, said(1, "a")], format="openhands-v1")
     forget_decoders(histories)
     history.append_records([update], format="openhands-v1")
-    assert [event.content for event in history.view] == ["a", "new"]
+    assert [event.content for event in history.view()] == ["a", "new"]
 
 
 def attachment(number, parent, kind, rendered=None, **fields):
@@ -202,14 +202,14 @@ def test_the_view_has_the_words_and_the_prompt_that_claude_code_sent(histories):
     history = histories["c1"]
     for one in lines:
         history.append_records([one], format="claude-code")
-    assert [event.content for event in history.view] == [
+    assert [event.content for event in history.view()] == [
         "hi",
         "<env>linux</env>",
         ({"type": "text", "text": "a"}, {"type": "text", "text": "b"}),
         "You help.",
         "hello",
     ]
-    (prompt,) = (event for event in history.view if isinstance(event, SystemMessage))
+    (prompt,) = (event for event in history.view() if isinstance(event, SystemMessage))
     function = {"name": "Bash", "description": "run", "parameters": {"type": "object"}}
     assert prompt.tools == ({"type": "function", "function": function},)
     assert list(encode(history.events(), "claude-code")) == lines
@@ -264,7 +264,7 @@ def test_records_of_a_conversation_whose_id_is_used_again_are_read_by_themselves
     histories["c1"].append_records([line(0)], format="claude-code")
     histories.erase("c1", reason="test")
     history = histories.create("c1", replace_erased=True)
-    assert history.version == 1, "as long as the erased one was"
+    assert history.version() == 1, "as long as the erased one was"
     history.append_records([line(1), line(2)], format="claude-code")
     assert list(encode(history.events(), "claude-code")) == [line(1), line(2)]
 
@@ -292,13 +292,13 @@ def test_all_records_are_appended_or_none_and_errors_say_which(histories):
     good = {"role": "user", "content": "a"}
     with pytest.raises(InvalidEvent, match=r"record 1: the object has no text under 'role'.*nothing was appended"):
         history.append_records([good, {"content": "b"}], format="openai-chat")
-    assert history.version == 0
+    assert history.version() == 0
     history.append_records([good], format="openai-chat", expected_version=0)
     with pytest.raises(VersionConflict):
         history.append_records([good], format="openai-chat", expected_version=0)
     history.append_records([good], format="openai-chat", expected_version=1)
     assert history.append_records([], format="openai-chat") == ()
-    assert history.version == 2
+    assert history.version() == 2
     with pytest.raises(NotLive, match="records of openhands-v0 cannot be added one by one: the observation of a dele"):
         history.append_records([{}], format="openhands-v0")
 
@@ -348,7 +348,7 @@ def test_a_growing_file_is_found_again_where_its_records_came_one_by_one(histori
 async def test_the_async_face_appends_records(anyio_backend):
     async with foldlog.aio.open("memory:") as histories:
         await histories["c1"].append_records([{"role": "user", "content": "a"}], format="openai-chat")
-        assert [event.content for event in await histories["c1"].view] == ["a"]
+        assert [event.content for event in await histories["c1"].view()] == ["a"]
 
 
 # -- formats of one's own ---------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_a_view_is_sendable_and_pairs_calls_across_appends():
         history = histories["c1"]
         for message in MESSAGES[:4]:
             history.append_records([message], format="pydantic-ai")
-        view = history.view
+        view = history.view()
         assert [message["role"] for message in view.to_messages()] == [
             *("system", "user", "assistant", "assistant", "tool", "tool", "assistant")
         ]
