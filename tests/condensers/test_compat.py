@@ -34,14 +34,14 @@ class Kept:
 
     def __init__(self, *parts):
         self._view = viewed(*parts)
+        self.appended = []
 
     def view(self):
         return self._view
-        self.appended = []
 
     def append(self, event):
         self.appended.append(event)
-        self.view = self.view.then([event])
+        self._view = self._view.then([event])
 
     def events(self):
         return self.appended
