@@ -61,7 +61,7 @@ def test_a_golden_store_goes_on(packed: Path, tmp_path: Path):
         assert store.append("long", again, expected_version=ANY_VERSION, dedupe="origin") == ()
         documents = histories["documents"]
         assert documents.document("plan")["steps"] == [1, 2]
-        assert documents.attributes == {"title": "Kites", "tags": ["wind", "sky"]}
+        assert documents.attributes() == {"title": "Kites", "tags": ["wind", "sky"]}
         tagged = {row.id for row in histories.list({"tags": ["wind"]}).conversations}
         assert tagged == {"documents", "fork of documents"}
         assert [finding for verdict in verify(store) for finding in verdict.findings] == []
