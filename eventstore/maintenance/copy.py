@@ -188,7 +188,7 @@ class CopyTarget(StagedWriter):
         gone = {row.id: row for row in rows if is_redacted(row.proof)}
         self._redacted += len(gone)
         if gone and self.there is not None:
-            self.transact(partial(_redact, there=self.there, gone=gone, database=self.database))
+            self.transact(partial(_redact_too, there=self.there, gone=gone, database=self.database))
         if new:
             self.add(new, lambda writing: None)
 
@@ -265,7 +265,7 @@ def _remember(transaction: Transaction, database: Database, key: int, some: Sequ
     writing.end()
 
 
-def _redact(transaction: Transaction, there: Conversation, gone: Mapping[int, Row], database: Database) -> None:
+def _redact_too(transaction: Transaction, there: Conversation, gone: Mapping[int, Row], database: Database) -> None:
     """Redact events of the target that the source has redacted since they were copied."""
     found = not_erased(database.find_key(transaction, there.key))
     if found is None:

@@ -6,11 +6,9 @@ after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from eventsourcing.persistence import Tracking
 
-from eventsourcing.persistence import IntegrityError, Tracking
-
-from foldlog.eventstore import CorruptEvent, Recorded, Store
+from foldlog.eventstore import Store
 from foldlog.eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
 from foldlog.search.index import SearchIndex
 
@@ -21,26 +19,24 @@ class SearchView(BatchView):
     def __init__(self, store: Store) -> None:
         self.index = SearchIndex(store)
         self.events = 0
+        self._after = self.index.tables.position()
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
-        """Add the events of a batch and its position in one transaction."""
-        self._add(batch.events, tracking)
-        self.events += len(batch.events)
+        """Apply a batch. Where a search has changed the index since the last one, what is new is read again."""
+        added = self.index.apply(batch.events, tracking.notification_id, after=self._after)
+        self.events += self.index.catch_up() if added is None else added
+        self._after = self.index.tables.position()
 
     def refresh(self) -> None:
-        """Remove what was erased."""
-        self.index.remove_erased()
+        """Remove the bytes of what was removed."""
+        self.index.tables.purge()
 
     def close(self) -> None:
         """Close the index."""
         self.index.close()
 
     def insert_tracking(self, tracking: Tracking) -> None:
-        self._add((), tracking)
-
-    def _add(self, events: Sequence[Recorded | CorruptEvent], tracking: Tracking) -> None:
-        if not self.index.add_batch(events, tracking.notification_id):
-            raise IntegrityError(f"the search index has position {tracking.notification_id} already")
+        self.add(RecordedBatch(()), tracking)
 
     def max_tracking_id(self, application_name: str) -> int | None:
         return self.index.tables.position() or None
@@ -49,8 +45,8 @@ class SearchView(BatchView):
 class SearchFollower(BatchFollower[SearchView]):
     """Keeps the search index of a store up to date in a thread of its own. A context manager.
 
-    Where another process adds events to the index at the same time, the follower stops with the library's
-    ``IntegrityError``: one follower is enough. Raises ``SearchRefused`` when it is made. Cost: the events that are new.
+    Searches, and other followers, may add events to the index at the same time. Raises ``SearchRefused`` when it is
+    made. Cost: the events that are new.
     """
 
     def __init__(self, store: Store) -> None:

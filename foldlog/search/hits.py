@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from foldlog.eventstore import EventStoreError, StoreUnavailable
+from foldlog.eventstore.recorders.sqlite import process_forks
 
 MARK_START, MARK_END = "\x02", "\x03"
 """The marks around the found words in a snippet, until the snippet is read."""
@@ -79,47 +82,63 @@ class Hit(NamedTuple):
     score: float
 
 
-class SearchTables(Protocol):
+class Removal(NamedTuple):
+    """The texts of a conversation to remove: those at positions before ``position``, of all events or of ``ids``."""
+
+    conversation: str
+    position: int
+    ids: tuple[int, ...] | None = None
+
+
+class SearchTables(ABC):
     """The tables of an index in one database. Errors of its driver come out of them as ``StoreUnavailable``."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        process_forks.watch(self)
 
     def position(self) -> int:
         """Return the position in the store up to which the index is complete."""
         return int(self.value("position") or 0)
 
-    def takes(self, position: int, after: int | None, removals: str) -> bool:
-        """Return whether events up to a position may be added: see ``add``."""
-        present = self.position()
-        return not (position <= present or after not in (None, present) or removals != self.value("removals"))
-
+    @abstractmethod
     def value(self, name: str) -> str:
         """Return a fact about the index; an empty text where it was never set."""
 
-    def set_values(self, values: Mapping[str, str]) -> None: ...
-
-    def add(
-        self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
+    @abstractmethod
+    def apply(
+        self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
     ) -> bool:
-        """Add events and the position of the last one in one transaction. Return False, and add nothing, in three
-        cases: the index is not complete up to ``after``, it has this position already, or its last removal is not
-        ``removals``. Then another process has added events, or removed some.
+        """Add texts, then remove others, and set the position, in one transaction. Return False, and change nothing,
+        where the index is not complete up to exactly ``after``: another process has changed it.
         """
 
-    def conversations(self) -> Iterable[str]: ...
+    @abstractmethod
+    def purge(self) -> None:
+        """Remove every byte of the texts that were removed, unless that was done."""
 
-    def remove(self, conversations: Iterable[str], removals: str) -> None:
-        """Remove all text of conversations, and every byte of it, and record the removal of the store up to which this
-        was done.
-        """
-
-    def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
-        """Remove the text of events, given by conversation and id, and every byte of it."""
-
+    @abstractmethod
     def find(self, wanted: Wanted) -> list[Hit]: ...
 
-    def clear(self) -> None:
-        """Remove everything; the index is then filled again from the first event on."""
+    @abstractmethod
+    def clear(self, facts: Mapping[str, str]) -> None:
+        """Remove everything, and set these facts; the index is then filled again from the first event on."""
 
+    @abstractmethod
     def close(self) -> None: ...
+
+    # -- a fork of the process ----------------------------------------------------------------------------------------
+
+    def rest(self, patience_s: float) -> bool:
+        self._rests = self.lock.acquire(timeout=patience_s)
+        return self._rests
+
+    def resume(self) -> None:
+        if self._rests:
+            self.lock.release()
+
+    def renew_in_child(self, *, inherited: bool) -> None:
+        self.lock = threading.RLock()
 
 
 def conditions_of(wanted: Wanted, conversation: str, mark: str) -> tuple[str, list[Any]]:

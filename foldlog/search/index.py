@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING, cast
 
 from foldlog.eventstore import (
     CorruptEvent,
     Entry,
+    Erased,
     InvalidArgument,
+    KeyChanged,
     KeyUnavailable,
     Recorded,
     Redaction,
     Store,
+    StoreRestored,
     lost_after,
 )
 from foldlog.eventstore.arguments import text, to_microseconds, whole
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.reports.unreadable import followed
-from foldlog.search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
+from foldlog.search.hits import Hit, IndexDamaged, IndexedText, Removal, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog.words.texts import storable, text_of
 from foldlog.words.times import happened_at
 
+if TYPE_CHECKING:
+    from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
+
 _BATCH = 1_000
-_CODE = "2"
+_CODE = "3"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
     "this store is encrypted, and a search index would hold its texts as plain text, so it has none; "
@@ -53,7 +59,6 @@ class SearchIndex:
 
     def __init__(self, store: Store, *, rebuild: bool = False) -> None:
         self._store = store
-        self._catching_up = threading.Lock()
         try:
             self._open(rebuild=rebuild)
         except IndexDamaged:
@@ -115,83 +120,54 @@ class SearchIndex:
             yield border.parent, border.version
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
-        """Add the new events of the store and remove erased ones. Return how many events are new.
+        """Apply what is new in the store: add its events, remove what was erased. Return how many events are new.
 
         Several processes may do this at the same time: each event is added exactly once.
         """
         added = 0
-        with self._catching_up:
+        with self.tables.lock:
             while True:
-                removals = self.remove_erased()
                 after = self.tables.position()
-                chunk = list(islice(_followed(self._store, after), _BATCH))
-                if not chunk:
+                batch = list(islice(_followed(self._store, after), _BATCH))
+                last = batch[-1].position if batch else None
+                if last is None:
+                    self.tables.purge()
                     return added
-                texts = self._texts(chunk)
-                last = chunk[-1].position
-                assert last is not None
-                if self.tables.add(texts, _unread(chunk), last, after=after, removals=removals):
-                    added += len(texts)
-                    on_events(len(chunk))
+                new = self.apply(batch, last, after=after)
+                if new is not None:
+                    added += new
+                    on_events(len(batch))
 
-    def add_batch(self, batch: Sequence[Recorded | CorruptEvent], position: int) -> bool:
-        """Add events that a follower was given. Return False where the index has this position already."""
-        while position > self.tables.position():
-            removals = self.remove_erased()
-            # The batch may have been read before an erasure that the index has met already.
-            names = {one.conversation for one in batch if one.conversation}
-            erased = {name for name in names if self._store.conversation(name).erased_at is not None}
-            texts = [one for one in self._texts(batch) if one.conversation not in erased]
-            if self.tables.add(texts, _unread(batch), position, after=None, removals=removals):
-                return True
-        return False
-
-    def _texts(self, entries: Sequence[Recorded | CorruptEvent]) -> list[IndexedText]:
-        """Return the texts of events. Texts of erased conversations are removed by ``remove_erased``."""
-        redacted = self._remove_redacted(entries)  # an event may have been read before its redaction
-        return [
-            indexed(one)
-            for one in entries
-            if isinstance(one, Recorded) and not isinstance(one.event, Entry)
-            if (one.conversation, one.event.id) not in redacted
-        ]
-
-    def remove_erased(self) -> str:
-        """Remove the texts of conversations that were erased from the store, and of events that were redacted. Return
-        the removal of the store up to which this was done.
-
-        Cost: two look-ups if there was no removal; else also the events that are not in the index yet.
+    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
+        """Apply what the store has between two positions. Return the number of added events; None where the index is
+        not complete up to ``after``, because another process has changed it, or it was emptied here: then ``catch_up``.
         """
-        removals = self._store.database.removals
-        if removals != self.tables.value("removals"):
-            position = self.tables.position()
-            if position:
-                self._remove_redacted(_followed(self._store, position))
-            indexed_ids = set(self.tables.conversations())
-            listed = self._store.iter_conversations() if indexed_ids else ()
-            rows = [row for row in listed if row.erased_at is not None or row.generation]
-            self.tables.remove(indexed_ids.intersection(row.id for row in rows), removals)
-            if any(row.generation and row.id in indexed_ids for row in rows):
-                self.rebuild()  # texts of another conversation with the id of an erased one went with those
-                self.tables.set_values({"removals": removals})
-        return removals
-
-    def _remove_redacted(self, entries: Iterable[Recorded | CorruptEvent]) -> set[tuple[str, int]]:
-        """Remove the texts of the events that these entries say were redacted. Return the conversations and ids."""
-        redacted = {
-            (one.conversation, event_id)
-            for one in entries
-            if isinstance(one, Recorded) and isinstance(one.event, Redaction)
-            for event_id in one.event.event_ids
-        }
-        if redacted:
-            self.tables.remove_events(redacted)
-        return redacted
+        texts, removals, unread = list[IndexedText](), list[Removal](), 0
+        for one in batch:
+            if isinstance(one, CorruptEvent):
+                unread += 1
+                continue
+            match one.event:
+                case Erased():
+                    removals.append(Removal(one.conversation, one.position))
+                case KeyChanged(key_id=str()) if self._store.database.recorder.value("key_ids"):
+                    remove_index(self._store)
+                    raise SearchRefused(_ENCRYPTED)
+                case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
+                    self.rebuild()
+                    return None
+                case Entry():
+                    pass  # texts stay where they are
+                case event:
+                    if isinstance(event, Redaction):
+                        removals.append(Removal(one.conversation, one.position, event.event_ids))
+                    if event.redacted is None:
+                        texts.append(indexed(one))
+        return len(texts) if self.tables.apply(texts, removals, unread, position, after=after) else None
 
     def rebuild(self) -> None:
         """Empty the index. The next search rebuilds it from the log."""
-        self.tables.clear()
-        self.tables.set_values({"store": self._store.database.uuid, "code": _CODE})
+        self.tables.clear({"store": self._store.database.uuid, "code": _CODE})
 
     def close(self) -> None:
         """Close the index. The store stays open."""
@@ -214,7 +190,8 @@ def erase_from_index(store: Store) -> None:
         remove_index(store)
         return
     with SearchIndex(store) as index:
-        index.remove_erased()
+        if index.tables.position():
+            index.catch_up()
 
 
 def remove_index(store: Store) -> None:
@@ -246,10 +223,10 @@ def _opened(store: Store) -> SearchTables:
         remove_index(store)
         raise SearchRefused(_ENCRYPTED)
     path = index_path(store)
-    if path is None and (connect := getattr(store.database.recorder, "plain_connection", None)) is not None:
+    if store.database.recorder.on_server:
         from foldlog.search.postgres_tables import PostgresTables
 
-        return PostgresTables(connect)
+        return PostgresTables(cast("PostgresRecorder", store.database.recorder))
     from foldlog.search.sqlite_tables import SQLiteTables
 
     if path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
@@ -269,7 +246,3 @@ def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     except KeyUnavailable as error:
         remove_index(store)
         raise SearchRefused(_ENCRYPTED) from error
-
-
-def _unread(entries: Iterable[Recorded | CorruptEvent]) -> int:
-    return sum(isinstance(one, CorruptEvent) for one in entries)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
 
 from foldlog.eventstore import StoreUnavailable
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.setup import command_of_owner
 from foldlog.search.hits import (
     Hit,
     IndexedText,
+    Removal,
     SearchRefused,
     SearchTables,
     Term,
@@ -24,9 +26,11 @@ from foldlog.search.hits import (
     conditions_of,
     hit_of,
     id_bytes,
-    id_of,
     marked,
 )
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Any]
 
 _LONGEST = 250_000
 """The number of characters of an event that are searched: a ``tsvector`` holds less than a megabyte."""
@@ -60,11 +64,9 @@ _FIND = """
     SELECT conversation, id, kind, at, recorded_at, left(text, %s), score
     FROM best ORDER BY score DESC, position DESC
 """
-_DELETE = """
-    DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s
-"""
-_DELETE_EVENT = """
-    DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s AND id = %s
+_REMOVE = """
+    DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s AND position < %s
+        AND (%s::bigint[] IS NULL OR id = ANY(%s::bigint[]))
 """
 _SET = """
     INSERT INTO {schema}.search_facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value
@@ -72,25 +74,23 @@ _SET = """
 
 
 class PostgresTables(SearchTables):
-    """See ``SearchTables``. ``connect`` gives a connection of psycopg's, and the name of the store's schema."""
+    """See ``SearchTables``. ``recorder`` is that of the store."""
 
-    def __init__(self, connect: Callable[[], tuple[psycopg.Connection[Any], str]]) -> None:
-        self._connect = connect
-        self._lock = threading.RLock()
-        self._open: psycopg.Connection[Any] | None = None
-        try:
-            with self._used() as connection:
-                if not self._is_there(connection):
-                    with connection.transaction():
-                        lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-                        connection.execute(lock, (self._schema,))
-                        if not self._is_there(connection):
-                            connection.execute(self._sql(_SCHEMA))
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, recorder: PostgresRecorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._name = recorder.schema
 
-    def _is_there(self, connection: psycopg.Connection[Any]) -> bool:
+        def make(connection: Connection) -> None:
+            if not self._is_there(connection):
+                with connection.transaction():
+                    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
+                    if not self._is_there(connection):
+                        connection.execute(self._sql(_SCHEMA))
+
+        self._run(make)
+
+    def _is_there(self, connection: Connection) -> bool:
         found = connection.execute("SELECT to_regclass(%s)", (f"{self._schema}.search_texts",)).fetchone()
         return found != (None,)
 
@@ -109,99 +109,96 @@ class PostgresTables(SearchTables):
     # -- the seam -----------------------------------------------------------------------------------------------------
 
     def value(self, name: str) -> str:
-        with self._used() as connection:
-            row = connection.execute(
-                self._sql("SELECT value FROM {schema}.search_facts WHERE name = %s"), (name,)
-            ).fetchone()
-        return "" if row is None else str(row[0])
+        return self._run(lambda connection: self._value(connection, name))
 
-    def set_values(self, values: Mapping[str, str]) -> None:
-        with self._transaction() as connection:
-            connection.cursor().executemany(self._sql(_SET), list(values.items()))
-
-    def add(
-        self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
+    def apply(
+        self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
     ) -> bool:
-        with self._transaction() as connection:
-            if not self.takes(position, after, removals):
-                return False
-            rows = [
-                (one.position, id_bytes(one.conversation), *one[2:6], text, self._words, _plain(text[:_LONGEST]))
-                for one in texts
-                for text in [one.text.replace("\x00", " ")]
-            ]
-            connection.cursor().executemany(self._sql(_ADD), rows)
-            values = {"position": str(position), "unread": str(int(self.value("unread") or 0) + unread)}
-            connection.cursor().executemany(self._sql(_SET), list(values.items()))
-        return True
+        rows = [
+            (one.position, id_bytes(one.conversation), *one[2:6], text, self._words, _plain(text[:_LONGEST]))
+            for one in texts
+            for text in [one.text.replace("\x00", " ")]
+        ]
 
-    def conversations(self) -> Iterable[str]:
-        with self._used() as connection:
-            found = connection.execute(self._sql("SELECT DISTINCT conversation FROM {schema}.search_texts"))
-            return [id_of(row[0]) for row in found]
+        def work(connection: Connection) -> bool:
+            with self._locked(connection):
+                if int(self._value(connection, "position") or 0) != after:
+                    return False
+                connection.cursor().executemany(self._sql(_ADD), rows)
+                facts = {"position": str(position), "unread": str(int(self._value(connection, "unread") or 0) + unread)}
+                for name, before, ids in removals:
+                    asked = (id_bytes(name), id_bytes(name), before, ids and list(ids), ids and list(ids))
+                    if connection.execute(self._sql(_REMOVE), asked).rowcount:
+                        facts["pending"] = "bytes"
+                self._set(connection, facts)
+            return True
 
-    def remove(self, conversations: Iterable[str], removals: str) -> None:
-        gone = 0
-        with self._transaction() as connection:
-            for name in conversations:
-                gone += connection.execute(self._sql(_DELETE), (id_bytes(name), id_bytes(name))).rowcount
-            connection.execute(self._sql(_SET), ("removals", removals))
-        if gone:
-            self._purge()
+        return self._run(work)
 
-    def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
-        gone = 0
-        with self._transaction() as connection:
-            for name, event_id in events:
-                gone += connection.execute(
-                    self._sql(_DELETE_EVENT), (id_bytes(name), id_bytes(name), event_id)
-                ).rowcount
-        if gone:
-            self._purge()
+    def purge(self) -> None:
+        """Delete the removed rows from the table's pages; for copies elsewhere on a server, see docs/PRIVACY.md."""
+
+        def work(connection: Connection) -> None:
+            connection.execute(self._sql("VACUUM {schema}.search_texts"))
+            self._set(connection, {"pending": ""})
+
+        if self.value("pending"):
+            self._run(work)
 
     def find(self, wanted: Wanted) -> list[Hit]:
         query = sql.SQL(" && ").join([sql.SQL(_QUERIES[term.prefix]) for term in wanted.terms])
         conditions, values = conditions_of(wanted, "t.conversation", "%s")
         whole = sql.SQL(_FIND).format(schema=sql.Identifier(self._name), query=query, conditions=sql.SQL(conditions))
         asked = [part for term in wanted.terms for part in (self._words, _as_query(term))]
-        with self._used() as connection:
-            rows = connection.execute(whole, (*asked, *values, wanted.limit, _LONGEST)).fetchall()
+        given = (*asked, *values, wanted.limit, _LONGEST)
+        rows = self._run(lambda connection: connection.execute(whole, given).fetchall())
         return [hit_of((*rest, marked(text, wanted.terms), score)) for *rest, text, score in rows]
 
-    def clear(self) -> None:
-        with self._transaction() as connection:
-            connection.execute(self._sql("TRUNCATE {schema}.search_texts, {schema}.search_facts"))
+    def clear(self, facts: Mapping[str, str]) -> None:
+        def work(connection: Connection) -> None:
+            with self._locked(connection):
+                connection.execute(self._sql("TRUNCATE {schema}.search_texts, {schema}.search_facts"))
+                self._set(connection, facts)
+
+        self._run(work)
 
     def close(self) -> None:
-        with self._lock:
-            if self._open is not None:
-                self._open.close()
-                self._open = None
+        """Do nothing: the connections are the store's."""
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _purge(self) -> None:
-        """Delete the removed rows from the table's pages; for copies elsewhere on a server, see docs/PRIVACY.md."""
-        with self._used() as connection:
-            connection.execute(self._sql("VACUUM {schema}.search_texts"))
+    def _value(self, connection: Connection, name: str) -> str:
+        asked = self._sql("SELECT value FROM {schema}.search_facts WHERE name = %s")
+        row = connection.execute(asked, (name,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def _set(self, connection: Connection, facts: Mapping[str, str]) -> None:
+        connection.cursor().executemany(self._sql(_SET), list(facts.items()))
 
     @contextmanager
-    def _used(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._lock:
+    def _locked(self, connection: Connection) -> Iterator[None]:
+        with connection.transaction():
+            connection.execute(self._sql("LOCK TABLE {schema}.search_facts IN SHARE ROW EXCLUSIVE MODE"))
+            yield
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        """Run ``work`` on one of the store's connections, and again on another one where that breaks."""
+
+        def asked(connection: Connection) -> T:
             try:
-                if self._open is None or self._open.closed:
-                    self._open, self._name = self._connect()
-                yield self._open
+                return work(connection)
             except psycopg.errors.InsufficientPrivilege as error:
-                raise SearchRefused(self._lacks_rights()) from error
-            except psycopg.Error as error:
+                raise SearchRefused(self._lacks_rights(connection)) from error
+            except psycopg.errors.ReadOnlySqlTransaction as error:
                 raise StoreUnavailable(f"the search index cannot be used: {error}") from error
 
-    def _lacks_rights(self) -> str:
+        with translated():
+            return self._recorder.beside(asked)
+
+    def _lacks_rights(self, connection: Connection) -> str:
         """Say what the owner has to run where this role may not make or change the index."""
-        assert self._open is not None  # the server refused a statement of this connection
-        info, is_there = self._open.info, self._is_there(self._open)
-        if is_there and self._open.execute(self._sql(_MAY_USE)).fetchone() != (True,):
+        info, is_there = connection.info, self._is_there(connection)
+        if is_there and connection.execute(self._sql(_MAY_USE)).fetchone() != (True,):
             grant = self._sql("{schema}.search_facts, {schema}.search_texts TO ").as_string(None)
             role = sql.Identifier(info.user).as_string(None)
             return (
@@ -209,13 +206,7 @@ class PostgresTables(SearchTables):
                 f"GRANT SELECT, INSERT, UPDATE, DELETE ON {grant}{role}"
             )
         problem = "may not change the search index" if is_there else "may not make the search index that is missing"
-        return f"the role {info.user!r} {problem}; {command_of_owner(self._open, self._name, 'search --rebuild')}"
-
-    @contextmanager
-    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._used() as connection, connection.transaction():
-            connection.execute(self._sql("LOCK TABLE {schema}.search_facts IN SHARE ROW EXCLUSIVE MODE"))
-            yield connection
+        return f"the role {info.user!r} {problem}; {command_of_owner(connection, self._name, 'search --rebuild')}"
 
 
 _QUERIES = {False: "phraseto_tsquery(%s::regconfig, %s)", True: "to_tsquery(%s::regconfig, %s)"}

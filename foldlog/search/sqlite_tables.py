@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from foldlog.eventstore import StoreUnavailable
+from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.recorders.sqlite import process_forks
 from foldlog.search.hits import (
     MARK_END,
     MARK_START,
     Hit,
     IndexDamaged,
     IndexedText,
+    Removal,
     SearchRefused,
     SearchTables,
     Term,
@@ -23,7 +25,6 @@ from foldlog.search.hits import (
     conditions_of,
     hit_of,
     id_bytes,
-    id_of,
 )
 
 _APPLICATION_ID = 0x666C7378
@@ -61,23 +62,42 @@ class SQLiteTables(SearchTables):
     """
 
     def __init__(self, path: str | None) -> None:
+        super().__init__()
         self._path = path
-        self._lock = threading.RLock()
-        if path is not None and not os.path.exists(path):
-            with suppress(FileExistsError):  # another process makes it at the same time
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        self._open: sqlite3.Connection | None = None
+        self._is_closed = False
         with self._used():
-            self._connection = sqlite3.connect(
-                path or ":memory:", timeout=_PATIENCE_S, check_same_thread=False, isolation_level=None
-            )
-            try:
-                self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
+            _ = self._connection
 
-    def _prepare(self) -> None:
-        execute = self._connection.execute
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._open is None:
+            if self._is_closed:
+                raise sqlite3.ProgrammingError(
+                    "it was closed, or in use in another thread when this process was forked"
+                )
+            self._open = self._connected()
+        return self._open
+
+    def _connected(self) -> sqlite3.Connection:
+        path = self._path
+        if path is not None:
+            if not os.path.exists(path):
+                with suppress(FileExistsError):  # another process makes it at the same time
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            process_forks.check_not_inherited(path)
+        connection = sqlite3.connect(
+            path or ":memory:", timeout=_PATIENCE_S, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        execute = connection.execute
         # Asked in this order: another process that prepares the file at the same time writes the id before the tables.
         tables = execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
@@ -90,7 +110,7 @@ class SQLiteTables(SearchTables):
         execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the newest rows: they are added again
         execute("PRAGMA secure_delete = ON")
         try:
-            self._connection.executescript(_SCHEMA)
+            connection.executescript(_SCHEMA)
         except sqlite3.OperationalError as error:
             if "fts5" not in str(error):
                 raise
@@ -105,16 +125,11 @@ class SQLiteTables(SearchTables):
             row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return "" if row is None else str(row[0])
 
-    def set_values(self, values: Mapping[str, str]) -> None:
-        with self._transaction():
-            for name, value in values.items():
-                self._set(name, value)
-
-    def add(
-        self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
+    def apply(
+        self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
     ) -> bool:
         with self._transaction() as execute:
-            if not self.takes(position, after, removals):
+            if self.position() != after:
                 return False
             keys = {name: self._key(name) for name in {text.conversation for text in texts}}
             self._connection.executemany(
@@ -124,6 +139,8 @@ class SQLiteTables(SearchTables):
             self._connection.executemany(
                 "INSERT INTO words (rowid, text) VALUES (?, ?)", [(one.position, one.text) for one in texts]
             )
+            for removal in removals:
+                self._remove(removal)
             self._set("position", str(position))
             if unread:
                 execute(
@@ -132,45 +149,29 @@ class SQLiteTables(SearchTables):
                 )
         return True
 
-    def conversations(self) -> Iterable[str]:
-        with self._used():
-            return [id_of(row[0]) for row in self._connection.execute("SELECT id FROM conversations").fetchall()]
-
-    def remove(self, conversations: Iterable[str], removals: str) -> None:
-        with self._transaction() as execute:
-            for name in conversations:
-                row = execute("SELECT key FROM conversations WHERE id = ?", (id_bytes(name),)).fetchone()
-                if row is None:
-                    continue
-                execute(
-                    "INSERT INTO words (words, rowid, text) SELECT 'delete', position, text FROM texts"
-                    " WHERE conversation = ?",
-                    row,
-                )
-                execute("DELETE FROM texts WHERE conversation = ?", row)
-                execute("DELETE FROM conversations WHERE key = ?", row)
+    def _remove(self, removal: Removal) -> None:
+        execute = self._connection.execute
+        found = execute("SELECT key FROM conversations WHERE id = ?", (id_bytes(removal.conversation),)).fetchone()
+        if found is None:
+            return
+        condition, values = "conversation = ? AND position < ?", (*found, removal.position)
+        for event_id in (None,) if removal.ids is None else removal.ids:
+            if event_id is not None:
+                condition, values = "conversation = ? AND position < ? AND id = ?", (*found, removal.position, event_id)
+            execute(
+                f"INSERT INTO words (words, rowid, text) SELECT 'delete', position, text FROM texts WHERE {condition}",
+                values,
+            )
+            if execute(f"DELETE FROM texts WHERE {condition}", values).rowcount:
                 self._set("pending", "bytes")
-            if self.value("pending") == "":
-                self._set("removals", removals)
-        if self.value("pending"):
-            self._purge()
-            self.set_values({"pending": "", "removals": removals})
+        execute("DELETE FROM conversations WHERE key = ? AND key NOT IN (SELECT conversation FROM texts)", found)
 
-    def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
-        with self._transaction() as execute:
-            for name, event_id in events:
-                found = execute(
-                    "SELECT t.position, t.text FROM texts t JOIN conversations c ON c.key = t.conversation"
-                    " WHERE c.id = ? AND t.id = ?",
-                    (id_bytes(name), event_id),
-                ).fetchall()
-                for position, text in found:
-                    execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (position, text))
-                    execute("DELETE FROM texts WHERE position = ?", (position,))
-                    self._set("pending", "bytes")
+    def purge(self) -> None:
+        """Remove the bytes from the index, from free pages and from the log. Cost: the whole index."""
         if self.value("pending"):
             self._purge()
-            self.set_values({"pending": ""})
+            with self._transaction():
+                self._set("pending", "")
 
     def find(self, wanted: Wanted) -> list[Hit]:
         conditions, values = conditions_of(wanted, "c.id", "?")
@@ -179,21 +180,41 @@ class SQLiteTables(SearchTables):
             rows = self._connection.execute(query, (_match(wanted.terms), *values, wanted.limit)).fetchall()
         return list(map(hit_of, rows))
 
-    def clear(self) -> None:
+    def clear(self, facts: Mapping[str, str]) -> None:
         with self._transaction() as execute:
             execute("INSERT INTO words (words) VALUES ('delete-all')")
             for table in ("texts", "conversations", "facts"):
                 execute(f"DELETE FROM {table}")
+            for name, value in facts.items():
+                self._set(name, value)
         self._purge()
 
     def close(self) -> None:
-        with self._lock:
-            self._connection.close()
+        with self.lock:
+            self._is_closed = True
+            self._disconnect()
+
+    def rest(self, patience_s: float) -> bool:
+        rests = super().rest(patience_s)
+        if rests and self._path is not None:
+            self._disconnect()
+        return rests
+
+    def renew_in_child(self, *, inherited: bool) -> None:
+        super().renew_in_child(inherited=inherited)
+        if inherited:
+            self._of_parent, self._open, self._is_closed = self._open, None, True
+            if self._path is not None:
+                process_forks.refuse(self._path)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
+    def _disconnect(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
     def _purge(self) -> None:
-        """Remove the bytes of deleted rows from the index, from free pages and from the log. Cost: the whole index."""
         with self._used():
             execute = self._connection.execute
             execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -230,7 +251,7 @@ class SQLiteTables(SearchTables):
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        with self._lock:
+        with self.lock, translated():
             try:
                 yield
             except sqlite3.Error as error:

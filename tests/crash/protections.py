@@ -490,8 +490,8 @@ if self._is_staged:
     ),
     "search-late-batch": Protection(
         "texts that were read before an erasure are not added to the search index after it",
-        "foldlog:SearchTables.takes",
-        Part("removals"),
+        "foldlog:SQLiteTables.apply",
+        Never("after"),
         "tests/foldlog/test_search.py -k read_before_an_erasure and sqlite",
     ),
     "bytes-with-events": Protection(
@@ -523,7 +523,7 @@ if self._is_staged:
     ),
     "redacted-keys": Protection(
         "… and so do the idempotency keys that stand for it",
-        "eventstore:_redact",
+        "eventstore:_leave_nothing_beside",
         Gone("_hide_keys"),
         "tests/conformance/test_redaction.py -k content_goes and plain-sqlite",
     ),
@@ -535,8 +535,8 @@ if self._is_staged:
     ),
     "redacted-copies": Protection(
         "… in a copy of the conversation too",
-        "eventstore:_count_redacted",
-        Gone("count_redactions"),
+        "eventstore:CopyTarget.end",
+        Gone("_count_redactions"),
         "tests/conformance/test_redaction.py -k carry_it and plain-sqlite-None",
     ),
     "redacted-source-id": Protection(
@@ -553,7 +553,7 @@ if self._is_staged:
     ),
     "redacted-fork": Protection(
         "… that of a fork too",
-        "eventstore:_redact",
+        "eventstore:redact_rows",
         Gone("count_redactions"),
         "tests/eventstore/test_redaction.py -k view_in_memory",
     ),
@@ -589,8 +589,8 @@ if self._is_staged:
     ),
     "search-redacted": Protection(
         "a redacted text leaves the search index at once",
-        "foldlog:SearchIndex.remove_erased",
-        Gone("_remove_redacted"),
+        "foldlog:SearchIndex.apply",
+        Never("Redaction"),
         "tests/foldlog/test_redacting.py -k search_index",
     ),
     "audit-redacted": Protection(
@@ -600,15 +600,15 @@ if self._is_staged:
         "tests/foldlog/test_redacting.py -k audit",
     ),
     "search-removals": Protection(
-        "an erasure names itself in the store, so that the search index removes the texts",
-        "eventstore:_mark",
-        Gone("set_value"),
+        "an erasure is entered in the ledger, so that the search index removes the texts",
+        "eventstore:enter_erasure",
+        Gone("enter"),
         "tests/foldlog/test_search.py -k found_no_more and sqlite",
     ),
     "search-once": Protection(
         "texts and position of the search index are written once, by the process that comes first",
-        "foldlog:SearchTables.takes",
-        Instead("after", 'return not (False or removals != self.value("removals"))'),
+        "foldlog:SQLiteTables.apply",
+        Never("after"),
         "tests/foldlog/test_search.py -k at_the_same_time and sqlite",
     ),
     "calls": Protection(

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,9 +35,9 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.histories import Histories
 from foldlog.search import SearchIndex, SearchRefused, erase_from_index
 from foldlog.search.follow import SearchFollower
-from foldlog.search.index import indexed
 from foldlog.search.sqlite_tables import SQLiteTables
 from tests.how_many import examples
+from tests.postgres.servers import Server
 
 PATIENCE_S = 60.0
 
@@ -170,6 +171,34 @@ def test_a_compressed_store_is_followed(tmp_path: Path):
             assert found(index, "word") == [("c", 0)]
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_a_forked_child_searches_on_connections_of_its_own(url: str):
+    with foldlog.open(url) as histories:
+        histories["parent"].append(Message(source="user", content="word 0"))
+        assert len(histories.search("word")) == 1
+        child = os.fork()
+        who = "child" if child == 0 else "parent"
+        told = []
+        with contextlib.suppress(Exception):
+            for n in range(1, 20):
+                histories[who].append(Message(source="user", content=f"word of the {who}, {n}"))
+                told.append({hit.conversation for hit in histories.search(f"{who} {n}")} <= {who})
+        if child == 0:
+            os._exit(told != [True] * 19)
+        assert os.waitpid(child, 0)[1] == 0
+        assert told == [True] * 19
+        assert len(histories.search("word", limit=100)) == 39
+
+
+def test_a_search_waits_for_a_server_that_restarts(postgres_url: Callable[[], str], postgres_server: Server):
+    with foldlog.open(postgres_url()) as histories:
+        histories["c"].append(Message(source="user", content="a word"))
+        assert len(histories.search("word")) == 1
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert len(histories.search("word")) == 1
+
+
 def test_erased_texts_are_found_no_more(url: str):
     with open_store(url) as store, SearchIndex(store) as index:
         say(store, "gone", "the secret word")
@@ -227,12 +256,9 @@ def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str)
     with open_store(url) as store, SearchIndex(store) as index:
         say(store, "gone", "the secret word")
         batch = list(store.follow())
-        removals = index.remove_erased()
         erase(store, "gone", reason="asked for")
-        index.remove_erased()
-        texts = [indexed(one) for one in batch]
-        assert not index.tables.add(texts, 0, batch[-1].position, after=0, removals=removals)
-        assert index.add_batch(batch, batch[-1].position)
+        index.catch_up()
+        assert index.apply(batch, batch[-1].position, after=0) is None
         assert found(index, "secret") == []
 
 

@@ -89,7 +89,7 @@ class PostgresRecorder:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.writable = writable
-        self._schema = schema
+        self.schema = schema
         self._durable = durable
         self._prepared = pooler == "none"
         self._connections_max = connections_max
@@ -189,7 +189,7 @@ class PostgresRecorder:
         """
         until = time.monotonic() + patience_s
         try:
-            while not self._patiently(lambda connection: status.vacuum(connection, self._schema)):
+            while not self.beside(lambda connection: status.vacuum(connection, self.schema)):
                 if time.monotonic() >= until:
                     raise StillRead(
                         f"{self._server}: transactions that began before may still read deleted rows; try again when "
@@ -207,10 +207,10 @@ class PostgresRecorder:
         """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of
         indices. If the server was set up with data checksums, it also reports each page with a wrong checksum.
         """
-        yield from self._patiently(lambda connection: list(status.findings(connection, self._statements, self._schema)))
+        yield from self.beside(lambda connection: list(status.findings(connection, self._statements, self.schema)))
 
     def status(self) -> Status:
-        return self._patiently(lambda connection: status.status(connection, self._statements))
+        return self.beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
         """Close every connection; a connection in use is closed when its transaction ends."""
@@ -218,6 +218,7 @@ class PostgresRecorder:
             raise nested(self._server)
         self._closed = True
         self._pool.close()
+        self._close_beside()
 
     def _mark(self) -> Mark:
         return mark_of(f"{self._server}, port {self._parameters.get('port', '')}")
@@ -226,39 +227,52 @@ class PostgresRecorder:
 
     def _open_pool(self) -> None:
         self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
+        self._beside: list[psycopg.Connection[Any]] = []
 
     def _after_fork_in_child(self) -> None:
         # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
         # garbage collector.
-        self._inherited = self._pool
+        self._inherited = self._pool, self._beside
         self._open_pool()
 
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Give a connection of psycopg's for rare tasks."""
-        connection, _ = self.plain_connection()
+        self._check_open()
+        connection = self._new_connection()
         with self._translated(), connection:
             yield connection
-
-    def plain_connection(self) -> tuple[psycopg.Connection[Any], str]:
-        """Open a connection of psycopg's for tables beside the store's. Return it and the name of the schema. The
-        caller closes it.
-        """
-        self._check_open()
-        return self._new_connection(), self._schema
 
     def _new_connection(self) -> psycopg.Connection[Any]:
         with self._translated():
             return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
-    def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Run ``work`` on such a connection, and again on another one where it breaks."""
+    def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Run ``work`` on a connection of psycopg's, for tables beside the store's and for rare tasks. It is run again
+        on another connection where that one breaks, so what it does twice must have no other effect.
+        """
 
         def attempt(_: Patience) -> T:
-            with self._plain_connection() as connection:
-                return work(connection)
+            self._check_open()
+            with contextlib.ExitStack() as until_it_is_known_to_work:
+                try:
+                    connection = self._beside.pop()
+                except IndexError:
+                    connection = self._new_connection()
+                until_it_is_known_to_work.callback(connection.close)
+                with self._translated():
+                    result = work(connection)
+                if not self._closed:
+                    self._beside.append(connection)
+                    until_it_is_known_to_work.pop_all()
+                return result
 
         return self._retried(attempt)
+
+    def _close_beside(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._beside.pop().close()
 
     def _retried(self, attempt: Callable[[Patience], T]) -> T:
         patience = Patience(self._patience_s)
@@ -279,7 +293,7 @@ class PostgresRecorder:
                     prepared=self._prepared,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
-                setup.greet(wire, connection.info, self._schema, writable=self.writable, durable=self._durable)
+                setup.greet(wire, connection.info, self.schema, writable=self.writable, durable=self._durable)
                 return wire
             except BaseException:
                 connection.close()
@@ -290,7 +304,7 @@ class PostgresRecorder:
         while True:
             try:
                 with self._plain_connection() as connection:
-                    setup.prepare(connection, self._schema, create=create, writable=self.writable)
+                    setup.prepare(connection, self.schema, create=create, writable=self.writable)
                 with self._pool.wire():
                     return  # its server was greeted
             except (ConnectionLost, TryAgain) as error:
@@ -302,7 +316,7 @@ class PostgresRecorder:
     def _begin(self, wire: Wire, may_assume: bool) -> PostgresTransaction:
         wire.abandon()
         return PostgresTransaction(
-            wire, self._schema, durable=self._durable, reserve=self._reserve, may_assume=may_assume
+            wire, self.schema, durable=self._durable, reserve=self._reserve, may_assume=may_assume
         )
 
     def _reserve(self) -> int:
@@ -320,6 +334,7 @@ class PostgresRecorder:
         """Wait before the next attempt. Raises ``OperationalError`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
+            self._close_beside()
         if not patience.wait():
             holder = self._holder(error.locks) if isinstance(error, TryAgain) and error.locks else ""
             raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}{holder}") from error
