@@ -69,13 +69,13 @@ def _refuses(parameter: inspect.Parameter, kind: str) -> bool:
     return parameter.name not in ("self", "changed") and not words & (TAKEN[kind] | taken_by_any)
 
 
-CASES = [
-    pytest.param(method, signature, parameter.name, WRONG[kind], id=f"{name}-{parameter.name}-{kind}")
+CASES = {
+    name: (method, signature, wrong)
     for name, method, signature in METHODS
-    for parameter in signature.parameters.values()
-    for kind in WRONG
-    if _refuses(parameter, kind)
-]
+    if (
+        wrong := [(each.name, kind) for each in signature.parameters.values() for kind in WRONG if _refuses(each, kind)]
+    )
+}
 
 
 async def _called(method: Callable[..., Any], signature: inspect.Signature, argument: str, value: object) -> object:
@@ -101,8 +101,10 @@ async def _called(method: Callable[..., Any], signature: inspect.Signature, argu
         return list(outcome) if isinstance(outcome, Iterator) else outcome
 
 
-@pytest.mark.parametrize("method, signature, argument, value", CASES)
-def test_a_value_of_a_wrong_type_is_named(method: Any, signature: inspect.Signature, argument: str, value: object):
-    with pytest.raises((TypeError, EventStoreError)) as raised:
-        asyncio.run(_called(method, signature, argument, value))
-    assert re.search(argument.removesuffix("s").replace("_", "[_ ]"), str(raised.value), re.IGNORECASE), raised.value
+@pytest.mark.parametrize("method, signature, wrong", CASES.values(), ids=CASES)
+def test_a_value_of_a_wrong_type_is_named(method: Any, signature: inspect.Signature, wrong: list[tuple[str, str]]):
+    for argument, kind in wrong:
+        with pytest.raises((TypeError, EventStoreError)) as raised:
+            asyncio.run(_called(method, signature, argument, WRONG[kind]))
+        named = argument.removesuffix("s").replace("_", "[_ ]")
+        assert re.search(named, str(raised.value), re.IGNORECASE), (argument, kind, raised.value)
