@@ -1,6 +1,8 @@
 """What the documentation says is tried."""
 
+import doctest
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog import Histories, History, Maintenance
 from foldlog.eventstore import open_store
 from foldlog.formats import open_sources, registry
 from foldlog.importing import import_source
@@ -41,6 +44,21 @@ WITH_A_HISTORY = [ROOT / "docs/PAGE.md", ROOT / "docs/CONDENSERS.md"]
 
 def _blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.REPORT_ONLY_FIRST_FAILURE
+    tried = doctest.testfile(str(ROOT / "docs/PYTHON.md"), module_relative=False, optionflags=options)
+    assert (tried.failed, tried.attempted > 60) == (0, True)
+
+
+def test_the_python_guide_has_a_heading_for_each_method():
+    headings = " ".join(re.findall(r"^### (.*)$", (ROOT / "docs/PYTHON.md").read_text(), re.MULTILINE))
+    for face in (History, Histories, Maintenance):
+        methods = {name for name, value in vars(face).items() if not name.startswith("_") and inspect.isfunction(value)}
+        named = set(re.findall(rf"`{face.__name__.lower()}\.(\w+)`", headings))
+        assert named == methods, face
 
 
 @pytest.mark.parametrize(
