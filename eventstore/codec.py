@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from reprlib import repr as short
+from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 import msgspec
-from msgspec.structs import astuple, force_setattr, replace
+from msgspec.structs import asdict, astuple, force_setattr, replace
 
 from foldlog.eventstore.codec_json import (
     BEGINS_EXACT,
@@ -105,8 +106,11 @@ _any = msgspec.json.Decoder()
 _BEGINS_OTHERWISE = (BEGINS_EXACT, BEGINS_WITH_LIST)
 """The beginnings of bodies that may hold NaN or an infinity."""
 
-_CONTAINERS = frozenset({dict, list, tuple})
-_DEPTH_MAX = 500
+_SCALARS = frozenset({str, int, bool, NoneType})
+_CONTAINERS = (dict, list, tuple)
+_LONG = 1_000
+"""The bytes of a body above which its event may be nested too deep: a level takes two brackets."""
+_DEPTH_MAX = _LONG // 2
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
 
 
@@ -149,7 +153,8 @@ def encode_ours(event: Event) -> Encoded:
             f"Message(source='user', content='hi'), Action or Observation",
         )
     try:
-        body, read_back = _round_trip(kind, event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED))
+        given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
+        body, read_back, nested = _round_trip(kind, given)
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
@@ -161,30 +166,45 @@ def encode_ours(event: Event) -> Encoded:
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
-    if len(body) > 2 * _DEPTH_MAX:  # a level takes two brackets
-        _check_depth(kind, read_back, body)
+    if nested:
+        _check_depth(kind, nested, body)
     force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, _SCHEMA_OF[kind], read_back.shown, event.structural, body, read_back))
 
 
-def _round_trip(kind: str, event: KnownEvent) -> tuple[bytes, Event]:
-    if not event.extra:
-        try:
-            body = _to_json(event)
-        except UnicodeEncodeError:
-            pass  # lone surrogates
-        else:
-            read_back: KnownEvent = _strict.decode(body)
-            if read_back == event or not _differs(event, read_back):
-                return body, read_back
-            # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote
-            # another value, such as base64 for bytes.
-            _refuse_not_json(event)
-            if not _is_written_otherwise(_builtins(event)):
-                return body, read_back
+def _round_trip(kind: str, event: KnownEvent) -> tuple[bytes, Event, Sequence[Any]]:
+    """Return the body of an event, the event as a reader will see it, and those of its values that may be nested deep.
+
+    A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded, so it is text, and
+    the types of its fields are checked without it.
+    """
+    nested: Sequence[Any] = ()
+    try:
+        body = b"" if event.extra else _to_json(event)
+    except UnicodeEncodeError:
+        body = b""  # lone surrogates
+    if len(body) > _LONG:
+        nested = _nested(event)
+        if not nested:
+            return body, msgspec.convert(asdict(event), type(event)), nested
+    if body:
+        read_back: KnownEvent = _strict.decode(body)
+        if read_back == event or not _differs(event, read_back):
+            return body, read_back, nested
+        # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote another
+        # value, such as base64 for bytes.
+        _refuse_not_json(event)
+        if not _is_written_otherwise(_builtins(event)):
+            return body, read_back, nested
     _refuse_not_json(event)
     body = _slow_body(event)
-    return body, decode(kind, _SCHEMA_OF[kind], body, NOT_RECORDED)
+    return body, decode(kind, _SCHEMA_OF[kind], body, NOT_RECORDED), _nested(event)
+
+
+def _nested(event: KnownEvent) -> list[Any]:
+    """Return the values of an event that are neither texts, whole numbers nor flags, nor empty as most are."""
+    values = [value for value in astuple(event) if type(value) not in _SCALARS and value != {} and value != ()]
+    return values if event.origin is None else [*values, event.origin.id, event.origin.rest]
 
 
 def _builtins(event: KnownEvent) -> dict[str, Any]:
@@ -302,19 +322,17 @@ def _check_unknown(event: UnknownEvent) -> None:
         raise InvalidEvent(f"the kind {event.stored_kind!r} is not Unicode text, so it cannot be stored") from None
 
 
-def _check_depth(kind: str, event: Event, body: bytes) -> None:
-    """Raise ``InvalidEvent`` for an event that is nested too deep. Count brackets first, also those in texts: most
-    events have few.
+def _check_depth(kind: str, values: Sequence[Any], body: bytes) -> None:
+    """Raise ``InvalidEvent`` for an event with values that are nested too deep. Count brackets first, also those in
+    texts: most events have few.
     """
-    values = astuple(event) if event.origin is None else (*astuple(event), event.origin.id, event.origin.rest)
-    level = [value for value in values if type(value) in _CONTAINERS]
-    if not any(level) or body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
+    if body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
         return
-    depth = 1
+    depth, level = 1, [value for value in values if isinstance(value, _CONTAINERS)]
     while level:
         depth += 1
-        items = chain.from_iterable(value.values() if type(value) is dict else value for value in level)
-        level = [item for item in items if type(item) in _CONTAINERS]
+        items = chain.from_iterable(value.values() if isinstance(value, dict) else value for value in level)
+        level = [item for item in items if isinstance(item, _CONTAINERS)]
     if depth > _DEPTH_MAX:
         raise InvalidEvent(f"this {kind} is nested {depth} levels deep; {_DEPTH_MAX} is the most that can be stored")
 

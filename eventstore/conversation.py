@@ -104,10 +104,11 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
     first = state.version
-    for place, event in enumerate(command.events):
-        if event.id != NOT_RECORDED or event.cause is not None or type(event) in _RULED:
-            state = state._replace(version=first + place)
-            _check(state, event, place)
+    for version, event in enumerate(command.events, first):
+        names_a_later = event.cause is not None and not 0 <= event.cause < version
+        if names_a_later or event.id != NOT_RECORDED or type(event) in _RULED:
+            state = state._replace(version=version)
+            _check(state, event, version - first)
             state = evolve(state, event)
     return tuple([replace(event, id=version) for version, event in enumerate(command.events, first)])
 

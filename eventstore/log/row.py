@@ -48,6 +48,7 @@ try:
 except ImportError:
     from zlib import crc32
 
+_new: Final = tuple.__new__  # what Row(...) calls, without the call around it
 PLAIN: Final = 0
 """The encoding of a row whose body is JSON text."""
 
@@ -179,7 +180,7 @@ def are_sound(seed: int, rows: Sequence[Row]) -> bool:
 
 def with_checksums(seed: int, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
     """Return the rows with these columns, of which the checksum is replaced by the right one."""
-    return [Row._make((*row[:-1], check)) for row, check in zip(rows, checksums(seed, rows), strict=True)]
+    return [_new(Row, (*row[:-1], check)) for row, check in zip(rows, checksums(seed, rows), strict=True)]
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
