@@ -114,44 +114,27 @@ _DEPTH_MAX = _LONG // 2
 """Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
 
 
-def encode(event: Event, *, finite: bool = False) -> Encoded:
+def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
     Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). Raises ``InvalidEvent`` where a
     value is not of its field's type or would be read back as another value (a set, a key that is not a text), where a
     time has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an
-    event without an ``origin``. Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one
-    encoding, and one decoding, which proves that the stored form can be read and has the same meaning.
+    event without an ``origin``; without ``ours``, also for events that only the store makes. Raises
+    ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding, and a check that the stored
+    form can be read and has the same meaning, which takes about as long.
     """
     kind = _NAME_OF.get(type(event))
-    if isinstance(event, Entry):
-        raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
-    if kind is not None and (event.redacted is not None or type(event) is Redaction):
-        raise InvalidEvent(
-            f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
-            f"copy with redacted=None"
-        )
-    encoded = encode_ours(event)
-    if finite and event.origin is None and encoded.body.startswith(_BEGINS_OTHERWISE):
-        problem = None if isinstance(event, UnknownEvent) else not_json(_values(event), or_bytes=True, finite=True)
-        if problem is not None:
-            raise InvalidEvent(f"this {kind} cannot be stored: {problem}")
-    return encoded
-
-
-def encode_ours(event: Event) -> Encoded:
-    """Do what ``encode`` does, also for events that only the store makes: redacted ones, receipts, erasures."""
-    kind = _NAME_OF.get(type(event))
     if kind is None or isinstance(event, UnknownEvent):
-        if isinstance(event, UnknownEvent):
-            _check_unknown(event)
-            return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
-        raise UnknownEventType(
-            type(event).__name__,
-            0,
-            f"an object of type {type(event).__name__} is not an event; build one, such as "
-            f"Message(source='user', content='hi'), Action or Observation",
-        )
+        return _encoded_unknown(event)
+    if not ours:
+        if isinstance(event, Entry):
+            raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
+        if event.redacted is not None or type(event) is Redaction:
+            raise InvalidEvent(
+                f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
+                f"copy with redacted=None"
+            )
     try:
         given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
         body, read_back, nested = _round_trip(kind, given)
@@ -168,6 +151,10 @@ def encode_ours(event: Event) -> Encoded:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
     if nested:
         _check_depth(kind, nested, body)
+    if finite and event.origin is None and body.startswith(_BEGINS_OTHERWISE):
+        infinite = not_json(_values(event), or_bytes=True, finite=True)
+        if infinite is not None:
+            raise InvalidEvent(f"this {kind} cannot be stored: {infinite}")
     force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, _SCHEMA_OF[kind], read_back.shown, event.structural, body, read_back))
 
@@ -306,20 +293,31 @@ def _has_wrong_source(event: Event) -> bool:
     return event.source not in get_args(Source)
 
 
-def _check_unknown(event: UnknownEvent) -> None:
-    """Check that a database accepts the columns of an unknown event, and that its kind is not known."""
-    known = KINDS.get(event.stored_kind)
-    if known is not None and event.stored_schema <= known.schema:
-        raise InvalidEvent(
-            f"an UnknownEvent has the kind {event.stored_kind!r}, which this version of foldlog knows; build a "
-            f"{known.type.__name__}"
+def _encoded_unknown(event: object) -> Encoded:
+    """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object that is no event, and
+    ``InvalidEvent`` where a database refuses its columns, or its kind is known.
+    """
+    if not isinstance(event, UnknownEvent):
+        name = type(event).__name__
+        raise UnknownEventType(
+            name,
+            0,
+            f"an object of type {name} is not an event; build one, such as Message(source='user', content='hi'), "
+            f"Action or Observation",
         )
-    if not 0 <= event.stored_schema < 2**31:
-        raise InvalidEvent(f"schema version {event.stored_schema} is out of range; use 0 to 2³¹ - 1")
+    kind, schema = event.stored_kind, event.stored_schema
+    known = KINDS.get(kind)
+    if known is not None and schema <= known.schema:
+        raise InvalidEvent(
+            f"an UnknownEvent has the kind {kind!r}, which this version of foldlog knows; build a {known.type.__name__}"
+        )
+    if not 0 <= schema < 2**31:
+        raise InvalidEvent(f"schema version {schema} is out of range; use 0 to 2³¹ - 1")
     try:
-        event.stored_kind.encode()
+        kind.encode()
     except UnicodeEncodeError:
-        raise InvalidEvent(f"the kind {event.stored_kind!r} is not Unicode text, so it cannot be stored") from None
+        raise InvalidEvent(f"the kind {kind!r} is not Unicode text, so it cannot be stored") from None
+    return Encoded(kind, schema, event.shown, event.is_structural, event.body, event)
 
 
 def _check_depth(kind: str, values: Sequence[Any], body: bytes) -> None:

@@ -38,7 +38,9 @@ def find_meant(
         raise ConversationNotFound(conversation)
     if generation is not None and generation.replaces_erased and found is not None and found.erasure is not None:
         return None, found.key
-    return beginning_with_an_event(not_erased(found)), None
+    if found is not None and (found.erasure is not None or found.version == 0):
+        return beginning_with_an_event(not_erased(found)), None  # which raises
+    return found, None
 
 
 def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:

@@ -6,7 +6,7 @@ that of a conversation, under the key -k; that of the store as a whole is under 
 
 from __future__ import annotations
 
-from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Erased, Event, StoreRestored
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, present, with_checksums
 from foldlog.eventstore.recorders.base import Transaction
@@ -44,7 +44,7 @@ def enter_restoring(transaction: Transaction, after: int) -> None:
 
 
 def _row(entry: Event, at: int) -> Row:
-    kind, schema, shown, structural, body, _ = encode_ours(entry)
+    kind, schema, shown, structural, body, _ = encode(entry, ours=True)
     return Row(0, kind, schema, shown, structural, at, PLAIN, body, b"")
 
 

@@ -191,9 +191,9 @@ class WriteTransaction(ReadTransaction):
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
         known = self._database.known
-        before = known.get(plain.id)
-        foreign = before is not None and before.foreign
-        known.note(Known(stored, plain, codec, self._reader.era(known), foreign))
+        era = self._reader.era(known)
+        before = known.get(plain.id) if era is None else None
+        known.note(Known(stored, plain, codec, era, before is not None and before.foreign))
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from foldlog.eventstore.arguments import reason_text, text, whole
-from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
@@ -200,7 +200,7 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
     redacted = [row.id for _, row in gone]
     hashes = tuple(receipts[event_id].hash for event_id in redacted)
     announced = Redaction(event_ids=tuple(redacted), hashes=hashes, by=what.by, reason=what.reason)
-    place, _ = writing.append([encode_ours(announced)], now)
+    place, _ = writing.append([encode(announced, ours=True)], now)
     redact_rows(transaction, writing, gone, forks)
     transaction.set_value("removals", uuid4().hex)
     return done._replace(place=place)
@@ -332,7 +332,7 @@ def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges)
 
 def _without_content(conversation: str, row: Row, event: Event, receipt: Redacted) -> Row:
     """Return the plain row that remains of a redacted event."""
-    body = encode_ours(without_content(event, receipt)).body
+    body = encode(without_content(event, receipt), ours=True).body
     row = row._replace(encoding=PLAIN, body=body, proof=row.head + bytes.fromhex(receipt.hash))
     return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
 

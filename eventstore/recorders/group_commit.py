@@ -22,7 +22,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 
 from foldlog.eventstore.recorders.errors import OperationalError
-from foldlog.eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from foldlog.eventstore.recorders.nesting import INSIDE, Writer, nested, note_committed, writer_of
 from foldlog.eventstore.recorders.outcome import Outcome
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Job(Struct, Generic[T], eq=False):
     """A piece of work on its way through the queue, and then its outcome."""
 
     work: Callable[[Any], T] | None
-    thread: int
+    writer: Writer
     deadline: float
     """The moment until which its caller waits, by ``time.monotonic``."""
     shares: bool = False
@@ -133,9 +133,8 @@ class CommitQueue:
         with the deadline that it is given.
         """
         job: Job[None] = self._job(None)
-        mark = mark_of(self._database)
         try:
-            INSIDE.add(mark)
+            INSIDE.add(job.writer)
             self._come((job,))
             self._wait(job)
             if job.done:
@@ -143,13 +142,14 @@ class CommitQueue:
             yield job.deadline
         finally:
             self._leave((job,))
-            INSIDE.discard(mark)
+            INSIDE.discard(job.writer)
 
     def stop(self, patience_s: float) -> bool:
         """Let no thread write until ``go_on``, so that the process can be forked. False where the patience ends."""
-        if mark_of(self._database) in INSIDE:
+        writer = writer_of(self._database)
+        if writer in INSIDE:
             return False
-        job: Job[None] = Job(None, get_ident(), time.monotonic() + patience_s)
+        job: Job[None] = Job(None, writer, time.monotonic() + patience_s)
         try:
             self._come((job,))
             self._wait(job)
@@ -168,20 +168,21 @@ class CommitQueue:
     # -- coming and leaving -------------------------------------------------------------------------------------------
 
     def _job(self, work: Callable[[Any], T] | None, any_thread: bool = False) -> Job[T]:
-        thread = get_ident()
-        if (thread, self._database) in INSIDE:
+        writer = get_ident(), self._database
+        if writer in INSIDE:
             raise nested(self._name)
-        return Job(work, thread, time.monotonic() + self._patience_s, any_thread and thread != self._main_thread)
+        return Job(work, writer, time.monotonic() + self._patience_s, any_thread and writer[0] != self._main_thread)
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
         """Return when the jobs of this thread are done. An exception that this raises came from outside."""
-        mark = mark_of(self._database)
+        writer = jobs[0].writer
         try:
             try:
-                INSIDE.add(mark)
+                INSIDE.add(writer)
                 self._come(jobs)
                 for job in jobs:  # the queue keeps its order: of the jobs that are not done, the first leads first
-                    self._wait(job)
+                    if self._leader is not job:
+                        self._wait(job)
                     if not job.done:
                         self._lead(job)
             except BaseException:
@@ -191,7 +192,7 @@ class CommitQueue:
                     self._leave(jobs)  # again, for the case that another exception interrupted it
                 raise
             finally:
-                INSIDE.discard(mark)
+                INSIDE.discard(writer)
         except BaseException as error:
             if any(job.written for job in jobs):
                 note_committed(error)
@@ -219,7 +220,7 @@ class CommitQueue:
                 if gives_up:
                     self._waiting.remove(job)
             if gives_up:
-                job.error, job.done = self._writing.waited(None if leader is None else leader.thread), True
+                job.error, job.done = self._writing.waited(None if leader is None else leader.writer[0]), True
             elif not in_time:
                 job.wake.acquire()
 

@@ -1,16 +1,16 @@
 """Refuse a write inside a write, which would wait for its own thread for ever.
 
 A guard, an inline projection, the clock, a signal handler or ``__del__`` may write to the store again. So a recorder
-marks its thread while it is inside a write:
+notes its thread while it is inside a write:
 
-    mark = mark_of(database)
-    if mark in INSIDE:
+    writer = writer_of(database)
+    if writer in INSIDE:
         raise nested(name)
     try:
-        INSIDE.add(mark)  # within ``try``: an exception of a signal handler may come right after it
+        INSIDE.add(writer)  # within ``try``: an exception of a signal handler may come right after it
         ...
     finally:
-        INSIDE.discard(mark)
+        INSIDE.discard(writer)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 
 from foldlog.eventstore.recorders.errors import InterfaceError
 
-Mark = tuple[int, str]
-"""The mark of a thread that writes to a database. Two recorders on one database have the same mark in a thread."""
+Writer = tuple[int, str]
+"""A thread and the database that it writes to. Two recorders on one database are the same writer in a thread."""
 
-INSIDE: Final[set[Mark]] = set()
+INSIDE: Final[set[Writer]] = set()
 
 
-def mark_of(database: str) -> Mark:
+def writer_of(database: str) -> Writer:
     return get_ident(), database
 
 
@@ -46,9 +46,9 @@ def note_committed(error: BaseException) -> None:
 
 
 def _forget_other_threads() -> None:
-    """Keep only the marks of the thread that forked: in the child, new threads may get the numbers of the others."""
+    """Keep only the writes of the thread that forked: in the child, new threads may get the numbers of the others."""
     me = get_ident()
-    INSIDE.intersection_update([mark for mark in INSIDE if mark[0] == me])
+    INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == me])
 
 
 os.register_at_fork(after_in_child=_forget_other_threads)

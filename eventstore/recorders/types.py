@@ -11,6 +11,8 @@ from uuid import UUID
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
 
+_new: Final = tuple.__new__  # what Row(...) calls, without the call around it: every read does this for each row
+
 DIGEST_BYTES: Final = 16
 """The size of a digest that stands for an attribute in lists."""
 
@@ -136,9 +138,9 @@ class Conversation(NamedTuple):
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
-        shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
-        ends = last.id + 1, last.recorded_at, last.head, shown, structural
-        return Conversation._make((*self[:4], *ends, *self[9:]))  # a third of the time of ``_replace``
+        event_id, _, _, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = last
+        ends = event_id + 1, recorded_at, proof[:HEAD_BYTES], shown_before + shown, structural_before + structural
+        return _new(Conversation, (*self[:4], *ends, *self[9:]))
 
 
 class Record(NamedTuple):
@@ -165,9 +167,6 @@ class RecalledKey(NamedTuple):
     events: int
     proof: bytes | None = None
     position: int | None = None
-
-
-_new: Final = tuple.__new__  # what Row(...) calls, without the call around it: every read does this for each row
 
 
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:

@@ -30,7 +30,7 @@ from foldlog.eventstore import (
     StoreUnusable,
     confirm,
 )
-from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.maintenance import damage, erase
 from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
@@ -292,7 +292,7 @@ def purge(database: Database) -> None:
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
-    stored = encode_ours(event)
+    stored = encode(event, ours=True)
     return {
         "conversation": storable(conversation),
         "id": event.id,

@@ -32,7 +32,7 @@ class Interrupting:
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
-        if not frame.f_globals["__name__"].startswith("eventstore."):
+        if not frame.f_globals["__name__"].startswith("foldlog.eventstore."):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         last: int | None = None

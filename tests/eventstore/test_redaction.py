@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog.eventstore import Message, Redacted, open_store
-from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import stored_event_of
@@ -58,7 +58,7 @@ def redacted_by_hand(row: Row, receipt: Callable[[Redacted], Redacted] = lambda 
     commitment = hash_chain.commitment_of(row.proof, row.body)
     assert commitment is not None
     made = receipt(Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body)))
-    return row._replace(body=encode_ours(without_content(event, made)).body, proof=row.head + commitment)
+    return row._replace(body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment)
 
 
 def findings(path: Path) -> list[str]:

@@ -31,7 +31,7 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.codec import encode_ours
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.maintenance.detach import detach
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
@@ -112,7 +112,11 @@ def contents(store: Store) -> dict[str, Any]:
     views = Views(store)
     found = {}
     for row in store.conversations():
-        events = [] if row.erased_at is not None else [encode_ours(each).body.decode() for each in store.events(row.id)]
+        events = (
+            []
+            if row.erased_at is not None
+            else [encode(each, ours=True).body.decode() for each in store.events(row.id)]
+        )
         view = [event.id for event in views.current(row.id)] if events else []
         found[row.id] = {"version": row.version, "head": row.head, "events": short(events), "view": short(view)}
     order = [(each.position, each.conversation, each.event.id, type(each.event).__name__) for each in store.follow()]
@@ -128,7 +132,7 @@ def make_imports() -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
             format = line["format"]
-            encoded = [encode_ours(event) for event in formats.decode(line["records"], format=format)]
+            encoded = [encode(event, ours=True) for event in formats.decode(line["records"], format=format)]
             line["stored"] = [[each.kind, each.schema, each.body.decode()] for each in encoded]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 

@@ -25,7 +25,7 @@ from foldlog.eventstore.recorders.errors import (
     RecorderError,
     StillRead,
 )
-from foldlog.eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
+from foldlog.eventstore.recorders.nesting import INSIDE, Writer, nested, writer_of
 from foldlog.eventstore.recorders.outcome import Outcome
 from foldlog.eventstore.recorders.postgres import setup, status
 from foldlog.eventstore.recorders.postgres.calls import Call, Patience
@@ -133,16 +133,16 @@ class PostgresRecorder:
         self._check_open()
         if not self.writable:
             raise ReadOnly(f"{self._server} is open for reading only; to write, leave mode=ro out of its URL")
-        mark = self._mark()
-        if mark in INSIDE:
+        writer = self._writer()
+        if writer in INSIDE:
             raise nested(self._server)
         call = Call(work)
         try:
             try:
-                INSIDE.add(mark)
+                INSIDE.add(writer)
                 return self._transact(call)
             finally:
-                INSIDE.discard(mark)
+                INSIDE.discard(writer)
         except BaseException as error:
             call.note_on(error)
             raise
@@ -214,14 +214,14 @@ class PostgresRecorder:
 
     def close(self) -> None:
         """Close every connection; a connection in use is closed when its transaction ends."""
-        if self._mark() in INSIDE:
+        if self._writer() in INSIDE:
             raise nested(self._server)
         self._closed = True
         self._pool.close()
         self._close_beside()
 
-    def _mark(self) -> Mark:
-        return mark_of(f"{self._server}, port {self._parameters.get('port', '')}")
+    def _writer(self) -> Writer:
+        return writer_of(f"{self._server}, port {self._parameters.get('port', '')}")
 
     # -- connections --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError, NotSupportedError
-from foldlog.eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from foldlog.eventstore.recorders.nesting import INSIDE, nested, note_committed, writer_of
 from foldlog.eventstore.recorders.outcome import Outcome
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translated
@@ -44,13 +44,13 @@ class MemoryRecorder:
         self._commits = 0
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
-        mark = mark_of(self._uuid)
-        if mark in INSIDE:
+        writer = writer_of(self._uuid)
+        if writer in INSIDE:
             raise nested(_NAME)
         committed = False
         try:
             try:
-                INSIDE.add(mark)
+                INSIDE.add(writer)
                 with self._lock:
                     connection = self._open()
                     self._roll_back(connection)  # where that was interrupted
@@ -66,7 +66,7 @@ class MemoryRecorder:
                         raise
                     return result
             finally:
-                INSIDE.discard(mark)
+                INSIDE.discard(writer)
         except BaseException as error:
             if committed:
                 note_committed(error)
@@ -80,7 +80,7 @@ class MemoryRecorder:
             connection.rollback()
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
-        if mark_of(self._uuid) in INSIDE:
+        if writer_of(self._uuid) in INSIDE:
             raise nested(_NAME)
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
@@ -120,7 +120,7 @@ class MemoryRecorder:
         return None
 
     def close(self) -> None:
-        if mark_of(self._uuid) in INSIDE:
+        if writer_of(self._uuid) in INSIDE:
             raise nested(_NAME)
         with self._lock:
             if self._connection is not None:

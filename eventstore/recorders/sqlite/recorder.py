@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, StillRead
 from foldlog.eventstore.recorders.group_commit import CommitQueue
-from foldlog.eventstore.recorders.nesting import INSIDE, mark_of, nested
+from foldlog.eventstore.recorders.nesting import INSIDE, nested, writer_of
 from foldlog.eventstore.recorders.outcome import Outcome
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
@@ -168,7 +168,7 @@ class SQLiteRecorder:
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
         does not end within the patience; the recorder then closes when that write ends.
         """
-        if mark_of(self._database) in INSIDE:
+        if writer_of(self._database) in INSIDE:
             raise nested(self._path)
         self._close_because("it was closed")
         self._checkpoints.stop(self._patience_s)

@@ -66,10 +66,9 @@ class SQLiteWriting:
         self._stage = _NONE
         self._changes = 0
         self._index: int | None = None
-        self._begun_at: Any = None
-        """The header of the log's index when the transaction began; SQLite's own number where the header is not known.
-        """
-        self._left: object = None
+        self._begun_at: bytes | None = None
+        """The header of the log's index when the transaction began; None where the system does not show it."""
+        self._left: bytes | None = None
         """The same as the last commit of this process left it: until it changes, what the transaction keeps holds.
         None in a transaction, after one that was rolled back, and where another connection may have committed since.
         """
@@ -85,20 +84,15 @@ class SQLiteWriting:
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
         self._file.check()
-        self._begun_at = self._log_header(connection)
+        self._begun_at = None if self._index is None else os.pread(self._index, _HEADER_BYTES, 0)
         left, self._left = self._left, None
-        if self._begun_at != left:  # another connection has committed, or our last transaction was rolled back
+        if left is None or self._begun_at != left:  # others have committed, or our last transaction was rolled back
             self._transaction.forget()
             check_unchanged(connection, self._path)
             last = epochs.begin_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
         self._transaction.inserted = False
-
-    def _log_header(self, connection: sqlite3.Connection) -> object:
-        if self._index is not None:
-            return os.pread(self._index, _HEADER_BYTES, 0)
-        return connection.execute("PRAGMA data_version").fetchone()
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -127,8 +121,7 @@ class SQLiteWriting:
                 self._stage = _COMMIT_FAILED
             raise
         self._stage = _COMMITTED
-        if self._index is None:
-            self._left = self._begun_at
+        if self._index is None or self._begun_at is None:
             return
         left = os.pread(self._index, _HEADER_BYTES, 0)
         commits, pages = _header(left)
