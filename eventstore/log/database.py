@@ -276,10 +276,6 @@ def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
     return unusable
 
 
-NOBODYS = RowCodec("")
-"""The codec of a conversation that does not exist."""
-
-
 def encrypted(found: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
     """Return a plain conversation with a new data key, and a mark that none of its rows is encrypted yet."""
     secret = DataKey.new_secret(found.salt)

@@ -37,7 +37,6 @@ class Segment(NamedTuple):
     codec: RowCodec
     start: int
     stop: int
-    has_records: bool = True
 
 
 class Link(NamedTuple):
@@ -80,7 +79,9 @@ def follows(
 
 
 class KnownPasts:
-    """The parts of the pasts that this process has met, for as long as the lineage of a fork is the same."""
+    """The parts of the plain pasts that this process has met, for as long as the lineage of a fork is the same. The key
+    of an encrypted ancestor may change at any time.
+    """
 
     def __init__(self) -> None:
         self._by_key: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
@@ -98,7 +99,7 @@ class KnownPasts:
 def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
     """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
 
-    Cost: one question for each encrypted ancestor that is met for the first time.
+    Cost: one question for each encrypted ancestor.
     """
     if found.parent is None:
         return ()
@@ -114,10 +115,10 @@ def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Se
         codec = RowCodec(each.id)
         if each.encrypted:
             codec = database.codec_of(_ancestor(database, reader, each.key, each.id, 0))
-        parts.append(Segment(each.key, each.id, codec, start, each.stop, each.has_records))
+        parts.append(Segment(each.key, each.id, codec, start, each.stop))
         start = each.stop
     past = tuple(parts)
-    if all(part.codec.data_key is None or database.lasts(part.codec) for part in past):
+    if not any(each.encrypted for each in lineage):
         database.pasts.note(found, past)
     return past
 
@@ -171,7 +172,7 @@ def within(
         mth = bisect_right(stops, last)
         if nth < mth:
             cut.append((first, stops[nth] - 1, parts[nth].key))
-            cut += [(start, stop - 1, key) for key, _, _, start, stop, _ in parts[nth + 1 : mth]]
+            cut += [(start, stop - 1, key) for key, _, _, start, stop in parts[nth + 1 : mth]]
             first = stops[mth - 1]
         cut.append((first, last, parts[mth].key))
     return cut

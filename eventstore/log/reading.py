@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol, TypeVar
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
 from foldlog.eventstore.events import DocumentChanges, Event
-from foldlog.eventstore.log.database import NOBODYS, Database, paged, start_after, translated
+from foldlog.eventstore.log.database import Database, paged, start_after, translated
 from foldlog.eventstore.log.idempotency import HIDDEN_KEYS, hidden_key, is_source_key
 from foldlog.eventstore.log.past import Segment, links_of, past_of, within
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
-from foldlog.eventstore.log.seal import RowCodec, any_damaged, joined
+from foldlog.eventstore.log.seal import RowCodec, joined
 from foldlog.eventstore.recorders.base import Only, Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row
 
@@ -37,7 +37,6 @@ _PAGE = 1_000
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
-_has_records = attrgetter("has_records")
 _shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
 _ANY_VERSION = 2**62
 _DOCUMENTS = "document_changes"
@@ -115,13 +114,15 @@ class ReadTransaction:
         return self.found.head
 
     def head_at(self, version: int) -> bytes | None:
-        """Return the head when the conversation had ``version`` events; None for 0."""
+        """Return the head when the conversation had ``version`` events; None for 0, and where it never had them.
+
+        Raises ``CorruptEvent`` where the last of these is missing or unreadable. Cost: one event.
+        """
         if self._whole("version", version) == self.version:
             return self.head
         if not 0 < version < self.version:
             return None
-        rows = self.rows(version - 1, version, 1)
-        return rows[0].head if rows and rows[0].id == version - 1 else None
+        return self._last_row(version).head
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event that is missing or
@@ -188,7 +189,8 @@ class ReadTransaction:
         stored, ids, parts, numbers = self._shown_rows(asked, beside)
         rows = iter(stored)
         decoded = [
-            self._decoded_of(part, list(islice(rows, number))) for part, number in zip(parts, numbers, strict=True)
+            part.codec.decoded(list(islice(rows, number)), self._database)
+            for part, number in zip(parts, numbers, strict=True)
         ]
         events = list(events_of(self.conversation, joined(decoded, self._database)))
         befores = list(map(_shown_before, stored))
@@ -219,7 +221,7 @@ class ReadTransaction:
             start, end = max(start, part.start), min(stop, part.stop)
             while expected < all_of_them:
                 stored = self._reader.rows(part.key, start, end, page, "structural")
-                events = events_of(self.conversation, self._decoded_of(part, stored))
+                events = events_of(self.conversation, part.codec.decoded(stored, self._database))
                 for event, before_it in zip(events, map(_structural_before, stored), strict=True):
                     if before_it != expected:
                         raise CorruptEvent(self.conversation, start, _HIDDEN)
@@ -283,11 +285,15 @@ class ReadTransaction:
                 if before in self._beside:
                     counts[event_id] = _counts_with(self._beside[before][0])
                     continue
-                rows = self.rows(before, event_id, 1)
-                if not rows or rows[0].id != before:
-                    raise CorruptEvent(self.conversation, before, "it is missing")
-                counts[event_id] = _counts_with(sound(self.conversation, rows[0]))
+                counts[event_id] = _counts_with(self._last_row(event_id))
         return counts
+
+    def _last_row(self, version: int) -> Row:
+        """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or unreadable."""
+        rows = self.rows(version - 1, version, 1)
+        if not rows or rows[0].id != version - 1:
+            raise CorruptEvent(self.conversation, version - 1, "it is missing")
+        return sound(self.conversation, rows[0])
 
     def structural_before(self, version: int) -> int:
         """Return how many of the first ``version`` events are structural. Raises ``CorruptEvent``. Cost: one event."""
@@ -305,7 +311,8 @@ class ReadTransaction:
         for part in reversed(self.past):
             if rows:
                 break
-            rows = self._decoded_of(part, self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS))
+            rows = self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS)
+            rows = part.codec.decoded(rows, self._database)
         if not rows:
             return None
         decoded = rows[0]
@@ -339,7 +346,7 @@ class ReadTransaction:
             record = self._record_of(projection, self.found.key, self._codec(), asked)
             if record is None and self.found.parent is not None and asked >= self.found.version:
                 self._without_records |= {projection}
-        for part in filter(_has_records, reversed(self.past)) if self.found.parent is not None else ():
+        for part in reversed(self.past):
             if record is not None and record.version > part.stop:
                 break
             older = self._record_of(projection, part.key, part.codec, min(asked, part.stop))
@@ -389,7 +396,7 @@ class ReadTransaction:
             if first < last and limit > 0:
                 rows = self._reader.rows(part.key, first, last, limit, only)
                 limit -= len(rows)
-                parts.append(self._decoded_of(part, rows))
+                parts.append(part.codec.decoded(rows, self._database))
         return joined(parts, self._database)
 
     @property
@@ -502,17 +509,6 @@ class ReadTransaction:
 
     def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
-
-    def _decoded_of(self, part: Segment, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows of a part, plain. Another process may have changed the key of an ancestor since this one met
-        it: where a row is damaged, the ancestor is asked for again.
-        """
-        database = self._database
-        decoded = part.codec.decoded(rows, database) if rows else ()
-        if part.key == self.found.key or not any_damaged(decoded):
-            return decoded
-        now = database.find_key(self._reader, part.key)
-        return (NOBODYS if now is None else database.codec_of(now)).decoded(rows, database)
 
 
 def _counts_with(row: Row) -> _Counts:

@@ -79,7 +79,7 @@ class PlacedRow(NamedTuple):
 
 class Ancestor(NamedTuple):
     """A conversation that a part of a fork's past is stored under, and the version at which the fork leaves it.
-    ``parent`` is its own parent. ``has_records``: projections keep records of it.
+    ``parent`` is its own parent.
     """
 
     key: int
@@ -87,7 +87,6 @@ class Ancestor(NamedTuple):
     id: str
     encrypted: bool
     parent: int | None
-    has_records: bool = True
 
 
 class Conversation(NamedTuple):

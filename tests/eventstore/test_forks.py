@@ -20,6 +20,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.writing import Record, project
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -160,3 +161,27 @@ def test_a_fork_is_read_on_after_another_process_gave_its_parent_another_key(tmp
             for changed in (rekey(other, decrypt=True), rekey(other)):
                 assert [each.problem for each in changed] == [None, None]
         assert read() == before
+
+
+def test_a_fork_finds_the_records_of_an_ancestor_that_got_another_key(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'forks.db'}"
+    with open_store(url, keys=KEYS) as store, open_store(url, keys=KEYS) as other:
+        said = [Message(source="user", content=f"c{n}") for n in range(4)]
+        store.append("c", said, expected_version=0)
+        project(store, "c", lambda writing: writing.put_records("mine", [Record(3, 1, None, b"of version 3")]))
+        store.fork("c", 4, "f")
+        assert store.query("f", lambda read: read.record_at("mine")) is not None
+        list(rekey(other, decrypt=True))
+        list(rekey(other))
+        assert store.query("f", lambda read: read.record_at("mine")) is not None
+        assert store.query("f", lambda read: [record.version for record in read.records("mine")]) == [3]
+        assert [event.content for event in store.events("f")] == ["c0", "c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize("name", "cf")
+def test_no_head_is_taken_from_a_damaged_event(path: Path, name: str):
+    with (
+        changed(path, "UPDATE events SET head = zeroblob(length(head)) WHERE id = 1") as store,
+        pytest.raises(CorruptEvent, match="event 1"),
+    ):
+        store.query(name, lambda reading: reading.head_at(2))

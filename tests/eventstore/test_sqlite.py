@@ -31,6 +31,7 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -549,6 +550,25 @@ def test_what_is_not_committed_is_not_told(path: str):
         known = store.database.known.certain("c1", int(recorder.value("era")))
         assert known is not None
         assert known.plain.version == 3
+
+
+def test_memory_forgets_what_sqlite_rolled_back_itself():
+    """SQLite rolls a transaction back itself where it has no memory left."""
+
+    def fails(transaction: Transaction) -> None:
+        recorder = store.database.recorder
+        assert isinstance(recorder, MemoryRecorder)
+        transaction.begin(Beginning("never", 5, b"s" * 16))
+        assert recorder._connection is not None
+        recorder._connection.rollback()
+        raise MemoryError
+
+    with open_store("memory:") as store:
+        store.append("c1", HI, expected_version=0)
+        era = store.database.recorder.value("era")
+        with pytest.raises(MemoryError):
+            store.database.recorder.transact(fails)
+        assert store.database.recorder.value("era") != era
 
 
 class FollowedBy:

@@ -53,7 +53,8 @@ class MemoryRecorder:
                 INSIDE.add(writer)
                 with self._lock:
                     connection = self._open()
-                    self._roll_back(connection)  # where that was interrupted
+                    if connection.in_transaction:  # where it was interrupted
+                        self._roll_back(connection)
                     try:
                         connection.execute("BEGIN")
                         result = work(self._transaction)
@@ -62,7 +63,8 @@ class MemoryRecorder:
                         connection.execute("COMMIT")
                     except BaseException:
                         committed = committed and not connection.in_transaction
-                        self._roll_back(connection)
+                        if not committed:
+                            self._roll_back(connection)
                         raise
                     return result
             finally:
@@ -75,9 +77,8 @@ class MemoryRecorder:
             raise
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:
-            self._transaction.forget()
-            connection.rollback()
+        self._transaction.forget()  # also where SQLite has rolled it back itself
+        connection.rollback()
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
         if writer_of(self._uuid) in INSIDE:

@@ -92,9 +92,9 @@ class SQLiteReader:
         lineage = []
         answer = self._execute(question, (key,))
         while (found := answer.fetchone()) is not None:
-            stored_name, encrypted, parent, parent_version, has_records = found
+            stored_name, encrypted, parent, parent_version = found
             name = self._ids[key] = as_text(stored_name)
-            lineage.append(_new(Ancestor, (key, stop, name, encrypted == 1, parent, has_records == 1)))
+            lineage.append(_new(Ancestor, (key, stop, name, encrypted == 1, parent)))
             if parent is None or parent_version >= stop:
                 break  # a version is smaller with each step, so a damaged file cannot lead in a circle
             key, stop = parent, parent_version

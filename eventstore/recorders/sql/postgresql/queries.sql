@@ -356,8 +356,7 @@ WITH RECURSIVE past (key, stop) AS (
     SELECT c.parent, c.parent_version FROM past JOIN {schema}.conversations c ON c.key = past.key
     WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
 )
-SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent,
-       EXISTS (SELECT FROM {schema}.records r WHERE r.conversation = past.key)
+SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent
 FROM past JOIN {schema}.conversations c ON c.key = past.key
 ORDER BY past.stop DESC
 

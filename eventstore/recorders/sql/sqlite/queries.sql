@@ -61,9 +61,7 @@ ORDER BY c.id LIMIT ?
 
 -- A conversation that a fork's past belongs to, and where its own past leaves its parent.
 -- name: ancestor
-SELECT id, sealed_key IS NOT NULL, parent, parent_version,
-       EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
-FROM conversations c WHERE key = ?
+SELECT id, sealed_key IS NOT NULL, parent, parent_version FROM conversations WHERE key = ?
 
 -- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
