@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -11,11 +10,11 @@ from os import pread
 from typing import Final
 
 from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.recorders.sqlite.errors import is_ours
 
 _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002
 _AT_ONCE: Final = LOCK_EX | LOCK_NB
-_LOCKS_OF_KERNEL: Final = "/proc/locks"
 
 
 def lock_path(path: str) -> str:
@@ -117,10 +116,9 @@ class WriteLock:
         try:
             os.pwrite(self._file, self._name, 0)
         except OSError as error:
-            # On a full disk. The name is for the errors of other processes, and no reason to fail. An exception of a
-            # signal handler, which has a frame of its own, goes on.
-            if error.errno is None or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            if not is_ours(error):  # of a signal handler
                 raise
+            # On a full disk. The name is for the errors of other processes, and no reason to fail.
 
     def _wait(self, until: float) -> None:
         pending = self._pending
@@ -149,14 +147,10 @@ class WriteLock:
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
-        """Return the process that holds the lock, or held it last, and its host."""
+        """Return the process that holds the lock, or held it last, and its host, by the name in the file."""
         line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
         pid, _, host = line.decode(errors="replace").partition(" ")
-        if not pid.isdecimal():
-            return None
-        here = host == os.uname().nodename
-        # A process that is stopped as soon as it has the lock has not written its name, but the kernel knows it.
-        return (here and _holder_by_kernel(self._file)) or int(pid), host
+        return (int(pid), host) if pid.isdecimal() else None
 
 
 class _Pending:
@@ -222,15 +216,3 @@ def _try(file: int) -> bool:
 
 def _process(pid: int, host: str) -> str:
     return f"process {pid} on host {host}"
-
-
-def _holder_by_kernel(file: int) -> int | None:
-    """Return the process that holds the lock, if the system tells and the process is visible from here."""
-    number = str(os.fstat(file).st_ino)
-    found = set()
-    with contextlib.suppress(OSError), open(_LOCKS_OF_KERNEL, encoding="ascii") as locks:
-        for line in locks:
-            match line.split():
-                case [_, "FLOCK", _, _, pid, place, *_] if place.rpartition(":")[2] == number:
-                    found.add(int(pid))
-    return found.pop() if len(found) == 1 and min(found) > 0 else None
