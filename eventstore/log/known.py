@@ -49,11 +49,6 @@ class KnownConversations:
         self.get = self._by_id.get
         self._observers: tuple[ref[Observer], ...] = ()
 
-    def certain(self, conversation: str, era: int | None) -> Known | None:
-        """Return a conversation that is in this era as this process knows it, so that no question is needed."""
-        known = self.get(conversation)
-        return known if known is not None and era is not None and known.era == era else None
-
     def note(self, known: Known) -> None:
         """Note how a conversation was found, or how a transaction of this process leaves it. A staged one is left out:
         several may have the same id.
