@@ -110,7 +110,12 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
             state = state._replace(version=version)
             _check(state, event, version - first)
             state = evolve(state, event)
-    return tuple([replace(event, id=version) for version, event in enumerate(command.events, first)])
+    return numbered(command.events, first)
+
+
+def numbered(events: Iterable[Event], first: int) -> tuple[Event, ...]:
+    """Return the events with ids from ``first`` on."""
+    return tuple([replace(event, id=version) for version, event in enumerate(events, first)])
 
 
 def _check(state: State, event: Event, place: int) -> None:

@@ -12,11 +12,11 @@ from msgspec import Struct
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import (
-    ANY_VERSION,
     AnyVersion,
     Append,
     State,
     decide,
+    numbered,
     summaries_named,
 )
 from foldlog.eventstore.errors import CorruptEvent, IdempotencyConflict
@@ -74,7 +74,7 @@ class Appending(Struct, eq=False):
             if not new.batch:
                 return tuple
             batch = new.batch
-        decided = self._decided(version, batch, self.expected_version, writing, checks_documents=True)
+        decided = self._decided(version, batch, writing)
         now = database.now()
         if writing is None:
             begun = begin_new(transaction, database, self.conversation, now, replaces=replaces)
@@ -107,10 +107,7 @@ class Appending(Struct, eq=False):
         self,
         version: int,
         batch: list[Encoded],
-        expected_version: int | Literal[AnyVersion.ANY_VERSION],
         reading: ReadTransaction | None,
-        *,
-        checks_documents: bool,
     ) -> Sequence[Event]:
         """Return the events with their ids. Raises an error where one of them breaks a rule."""
         events = [encoded.event for encoded in batch]
@@ -118,10 +115,10 @@ class Appending(Struct, eq=False):
         kinds = set(map(type, events))
         if CondensationAction in kinds and reading is not None:
             existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
-        if checks_documents and DocumentChanges in kinds:
+        if DocumentChanges in kinds:
             last = None if reading is None else reading.documents_before(version)
             documents = {} if last is None else last[1].newest()
-        return decide(State(self.conversation, version, existing, documents), Append(events, expected_version))
+        return decide(State(self.conversation, version, existing, documents), Append(events, self.expected_version))
 
     def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before; None if the key is new. Raises
@@ -134,7 +131,7 @@ class Appending(Struct, eq=False):
         first_id, count, _, position = earlier
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        given = self._decided(first_id, self.batch, ANY_VERSION, reading, checks_documents=False)
+        given = numbered([encoded.event for encoded in self.batch], first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(given) and not _are_what_was_given(stored, given, self.batch):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)

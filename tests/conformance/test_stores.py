@@ -232,6 +232,13 @@ def test_the_same_key_for_other_events_is_a_conflict(store: Store):
     assert ids(store, "c1") == [0]
 
 
+def test_the_same_key_for_events_that_name_later_ones_is_a_conflict(store: Store):
+    store.append("c1", said("a"), expected_version=0, idempotency_key="turn-1")
+    store.append("c1", said("b"), expected_version=1)
+    with pytest.raises(IdempotencyConflict):
+        store.append("c1", said("c", cause=1), expected_version=2, idempotency_key="turn-1")
+
+
 def test_a_key_is_of_one_conversation(store: Store):
     store.append("c1", said("a"), expected_version=0, idempotency_key="turn-1")
     assert store.append("c2", said("b"), expected_version=0, idempotency_key="turn-1")[0].id == 0
