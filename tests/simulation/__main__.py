@@ -1,0 +1,84 @@
+"""Stores, copies and backups of many processes, against a model: ``python -m tests.simulation --seed 1 --steps 10000``.
+
+Everything that varies is drawn from the seed. What fails is printed with its seed and a shortened sequence of steps,
+and is taken again with ``--again SEED/WORLD``. Exit status 1 where something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from tests.simulation.findings import OPEN
+from tests.simulation.run import Failure, again, shortened, worlds
+from tests.simulation.steps import WEIGHTS
+from tests.simulation.world import sped_up
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many, whatever is left")
+    parser.add_argument("--memory", action="store_true", help="stores in memory: faster, without backups")
+    parser.add_argument(
+        "--postgres", action="store_true", help="stores on a PostgreSQL server, which is started for it"
+    )
+    parser.add_argument("--again", metavar="SEED/WORLD", help="take the steps of one world again")
+    parser.add_argument("--without", metavar="KIND", action="append", default=[], choices=WEIGHTS)
+    parser.add_argument("--all", action="store_true", help="do not end at the first failure")
+    parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these mutations of the product; or all")
+    given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    if given.mutations is not None:
+        from tests.simulation.mutations import run
+
+        return run(given.mutations, given.seed)
+    recorder = "memory" if given.memory else "sqlite"
+    if given.postgres:
+        from tests.simulation.servers import server
+
+        with server() as new_url:
+            return _run(given, "postgres", new_url)
+    return _run(given, recorder, None)
+
+
+def _run(given: argparse.Namespace, recorder: str, database: Callable[[], str] | None) -> int:
+    began, ran = time.monotonic(), time.process_time()
+    if given.again:
+        with sped_up():
+            failed = again(given.again, recorder, database)
+        failures, taken = [failed] if failed else [], 0
+    else:
+        taken, failures = worlds(
+            given.seed, given.steps, given.seconds, recorder, database, frozenset(given.without), on_all=given.all
+        )
+    seconds, cpu = time.monotonic() - began, time.process_time() - ran
+    for label, count in Counter(failed.label for failed in failures).most_common():
+        shortest = min((failed for failed in failures if failed.label == label), key=lambda failed: len(failed.steps))
+        with sped_up():
+            _tell(shortened(shortest, database=database), count)
+    print(
+        f"seed {given.seed}, {recorder}: {taken:,} steps in {seconds:.0f} s ({taken / max(cpu, 1e-9):,.0f} a second of "
+        f"processor time), {len(failures)} findings"
+    )
+    print(f"Known, and gone around ({len(OPEN)}, tests/simulation/findings.py):")
+    for name, what in OPEN.items():
+        print(f"  {name}: {what}")
+    return 1 if failures else 0
+
+
+def _tell(failed: Failure, count: int) -> None:
+    where = f"in world {failed.seed} ({failed.recorder})"
+    print(f"\nFOUND {failed.label}, {count} times; {where}, in {len(failed.steps)} steps:")
+    for line in failed.told:
+        print(f"  {line}")
+    print(failed.detail)
+    print(f"steps = {list(failed.steps)}\n", flush=True)
+
+
+sys.exit(main())

@@ -1,0 +1,310 @@
+"""What a store answers, against what the model says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import foldlog.eventstore as es
+from foldlog.projections.audit import audit
+from foldlog.search import SearchRefused
+from tests.simulation import model
+from tests.simulation.findings import OPEN
+from tests.simulation.plain import expected, said
+from tests.simulation.world import NAMES, WORDS, Finding, Process
+
+Held = dict[str, dict[int, tuple[int, Any]]]
+"""What a follower holds: for each conversation its events, with their positions; None for the redacted ones."""
+
+
+def same(label: str, got: Any, want: Any, about: object = "") -> None:
+    if got != want:
+        raise Finding(label, f"{about}\n    got      {got!r}\n    expected {want!r}")
+
+
+def error_of(call: Any) -> str | None:
+    try:
+        call()
+    except es.EventStoreError as error:
+        return type(error).__name__
+    return None
+
+
+def quick(process: Process, name: str, *, tail: bool = True) -> None:
+    """What an agent asks: the version, the end of the log, and the View."""
+    site = process.site
+    found = site.model.living.get(name)
+    if found is None:
+        erased = bool(site.model.tombs.get(name))
+        got = error_of(lambda: process.store.version(name))
+        same("version of one that is gone", got, "ConversationErased" if erased else None, name)
+        if not erased:
+            same("version of one that never was", process.store.version(name), 0, name)
+        return
+    same("version", process.store.version(name), found.version, name)
+    history = process.histories[name]
+    if tail:
+        same("tail", [said(event) for event in history.tail(2)], [expected(each) for each in found.events[-2:]], name)
+    view, shown = history.view(), found.shown()
+    same("View", [event.id for event in view], list(shown.ids), name)
+    same("request", view.unhandled_condensation_request, shown.requested, name)
+
+
+def whole(process: Process, name: str, rng: random.Random) -> None:
+    """All that can be asked of one conversation."""
+    quick(process, name)
+    site = process.site
+    found = site.model.living.get(name)
+    if found is None:
+        want = "ConversationErased" if site.model.tombs.get(name) else "ConversationNotFound"
+        same("events of one that is gone", error_of(lambda: list(process.store.events(name))), want, name)
+        return
+    history, now = process.histories[name], found.version
+    logged = list(process.store.log(name))
+    same("events", [said(each.event) for each in logged], [expected(each) for each in found.events], name)
+    same("times", [site.world.at_of(each.recorded_at) for each in logged], [each["at"] for each in found.events], name)
+    start, stop = sorted((rng.randrange(now + 1), rng.randrange(now + 1)))
+    got = [event.id for event in history.events(start, stop, reverse=True)]
+    same("events backwards", got, list(range(start, stop))[::-1], name)
+    for version in (now, rng.randrange(now + 1)):
+        view_at(process, found, version)
+    same("no such version", error_of(lambda: history.at(now + 1)) or "NoSuchVersion", "NoSuchVersion", name)
+    same("documents", history.documents(), found.documents(), name)
+    then = rng.randrange(now + 1)
+    same("documents then", history.documents(then), found.documents(then), f"{name} at {then}")
+    _why(process, found, rng)
+    one, other = rng.randrange(now + 1), rng.randrange(now + 1)
+    if one < other:
+        difference = history.difference(one, other)
+        before, after = found.shown(one).ids, found.shown(other).ids
+        same("entered", [e.id for e in difference.entered], [e for e in after if e not in before], name)
+        same("left", [e.id for e in difference.left], [e for e in before if e not in after], name)
+
+
+def view_at(process: Process, found: model.Conversation, version: int) -> None:
+    history = process.histories[found.name]
+    view = history.view() if version == found.version else history.at(version)
+    shown = found.shown(version)
+    about = f"{found.name} at {version}"
+    same("View", [event.id for event in view], list(shown.ids), about)
+    same("request", view.unhandled_condensation_request, shown.requested, about)
+    same("left behind", set(view.left_behind), set(shown.left), about)
+    same("View's words", [_view_words(event) for event in view], [_words(found.item(e)) for e in shown.ids], about)
+    same("cut points", list(view.cut_points), found.cut_points(shown), about)
+    same("open calls", [event.id for event in view.open_calls], found.open_calls(shown), about)
+    count = 3
+    same("View's tail", [event.id for event in view.tail(count)], list(shown.ids[-count:]), about)
+    _messages(view, found, shown, about)
+
+
+def _words(event: model.Event) -> Any:
+    return event.get("content", event.get("arguments"))
+
+
+def _view_words(event: Any) -> Any:
+    if isinstance(event, es.CondensationSummary):
+        return event.content
+    return _words(said(event))
+
+
+def _messages(view: Any, found: model.Conversation, shown: model.Shown, about: str) -> None:
+    fit = found.fit(shown)
+    for dialect in ("openai", "anthropic"):
+        messages = view.to_messages(dialect)
+        told = [word for word in split(messages) if word.startswith("word")]
+        words = [[w for w in split(_sent(found.item(each))) if w.startswith("word")] for each in fit]
+        same(f"words of the messages, {dialect}", sorted(told), sorted(word for each in words for word in each), about)
+        answers = {
+            w for each, ws in zip(fit, words, strict=True) for w in ws if found.item(each)["kind"] == "observation"
+        }
+        flat = [word for each in words for word in each]
+        in_order = [w for w in told if w not in answers]
+        same(f"order of the messages, {dialect}", in_order, [w for w in flat if w not in answers], about)
+
+
+def _sent(event: model.Event) -> Any:
+    if event["kind"] == "action":
+        return [event["thought"], event["arguments"]]
+    return event.get("content")
+
+
+def split(value: Any) -> list[str]:
+    """Return the words of all texts within a value."""
+    match value:
+        case str():
+            return model.words_of(value)
+        case dict():
+            return [word for each in value.values() for word in split(each)]
+        case list() | tuple():
+            return [word for each in value for word in split(each)]
+    return []
+
+
+def _why(process: Process, found: model.Conversation, rng: random.Random) -> None:
+    event_id = rng.randrange(found.version)
+    why = process.histories[found.name].why(event_id)
+    ids = found.shown().ids
+    ever = any(event_id in found.shown(version).ids for version in range(event_id, found.version + 1))
+    fate = "shown" if event_id in ids else "forgotten" if ever else "never shown"
+    same("why", (why.fate, why.position), (fate, ids.index(event_id) if fate == "shown" else None), found.name)
+
+
+def rows(process: Process) -> None:
+    """The list of conversations, and their heads: an event has one head, in every store, for ever."""
+    site = process.site
+    found = list(process.store.iter_conversations())
+    same("ids in the list", [row.id for row in found], site.model.names())
+    for row in found:
+        living = site.model.living.get(row.id)
+        tombs = site.model.tombs.get(row.id, [])
+        generation = len(tombs) - (living is None)
+        same("generation", row.generation, generation, row.id)
+        if living is None:
+            same(
+                "erased",
+                ((row.erased_reason or "").split(";")[0], row.version),
+                (tombs[-1].erased, tombs[-1].version),
+                row.id,
+            )
+            continue
+        same("row", (row.version, row.erased_at), (living.version, None), row.id)
+        parent = None if living.parent is None else living.parent.name
+        same("parent", row.parent, parent, row.id)
+        head = site.world.heads.setdefault(living.events[-1]["tag"], row.head)
+        same("head", row.head, head, row.id)
+
+
+def recent(process: Process, rng: random.Random) -> None:
+    site = process.site
+    wanted: dict[str, Any] = rng.choice([{}, {}, {"app": "x"}, {"app": "y"}, {"tags": ["t"]}, {"app": "x", "n": 1}])
+    got: list[Any] = []
+    after = None
+    while True:
+        page = process.histories.list(wanted, limit=rng.choice((2, 100)), after=after, age_max_s=0)
+        got += page.conversations
+        after = page.after
+        if after is None:
+            break
+    want = site.model.recent(wanted)
+    if "recent with a clock that ran back" in OPEN and site.world.ran_back:
+        return
+    if "recent misses forks" in OPEN:
+        bare = {name for name, each in site.model.living.items() if each.own_from == each.version}
+        got = [each for each in got if each.id not in bare]
+        want = [(at, name) for at, name in want if name not in bare]
+    same("recent", sorted(each.id for each in got), sorted(name for _, name in want), wanted)
+    active = {name: at for at, name in want}
+    same(
+        "recent's times", [site.world.at_of(each.active_at) for each in got], [active[each.id] for each in got], wanted
+    )
+    same("recent's order", [active[each.id] for each in got], [at for at, _ in want], wanted)
+    for each in got:
+        attributes = site.model.living[each.id].documents().get("attributes", {})
+        same("recent's attributes", dict(each.attributes or {}), attributes, each.id)
+
+
+def search(process: Process, rng: random.Random) -> None:
+    site = process.site
+    words = [rng.choice(WORDS)] if rng.random() < 0.4 else [f"word{rng.randrange(1, site.world.tokens + 2):06d}q"]
+    if rng.random() < 0.2:
+        words.append(rng.choice(WORDS))
+    within = rng.choice((None, None, rng.choice(NAMES)))
+    if site.ring:
+        try:
+            process.histories.search(" ".join(words))
+        except SearchRefused:
+            return
+        raise Finding("search of an encrypted store", "it was not refused")
+    if within is not None and within not in site.model.living:
+        return
+    if site.restored and "search after a restore" in OPEN:
+        return
+    hits = process.histories.search(" ".join(words), conversation=within, limit=1000)
+    got = sorted((hit.conversation, hit.id) for hit in hits)
+    same("search", got, sorted(site.model.found(words, within)), f"{words} in {within}")
+
+
+def follow(process: Process) -> None:
+    """Follow on from where this follower was, and compare what it holds, and what one holds that begins now."""
+    site = process.site
+    if es.lost_after(process.store, site.position) is not None:
+        site.followed, site.forks, site.position = {}, {}, 0
+    site.position = _followed(process, site.position, site.followed, site.forks)
+    _compare_followed("follow", site.followed, site.forks, site.model)
+    held: Held = {}
+    forks: dict[str, tuple[str, int]] = {}
+    _followed(process, 0, held, forks)
+    _compare_followed("follow anew", held, forks, site.model)
+
+
+def _followed(process: Process, last: int, held: Held, forks: dict[str, tuple[str, int]]) -> int:
+    for recorded in process.store.follow(last):
+        if not recorded.position > last:
+            raise Finding("positions", f"{recorded.position} after {last}")
+        last = recorded.position
+        name = recorded.conversation
+        match recorded.event:
+            case es.Erased():
+                held.pop(name, None)
+                forks.pop(name, None)
+                continue
+            case es.Forked(parent=parent, version=version):
+                forks[name] = (parent, version)
+                continue
+            case es.Detached():
+                del forks[name]
+                continue
+            case es.KeyChanged() | es.StoreRestored():
+                continue
+            case es.Redaction(event_ids=ids):
+                for each in ids:
+                    if each in held.get(name, {}):
+                        held[name][each] = (held[name][each][0], None)
+        event = said(recorded.event)
+        held.setdefault(name, {})[event["id"]] = (last, None if event["redacted"] else event)
+    return last
+
+
+def _compare_followed(label: str, held: Held, forks: dict[str, tuple[str, int]], store: model.Store) -> None:
+    parents = {each.name: (each.parent.name, each.own_from) for each in store.living.values() if each.parent}
+    same(f"{label}: forks", forks, parents)
+    want = {
+        name: {event["id"]: None if event["redacted"] else expected(event) for event in events}
+        for name, events in store.followed().items()
+    }
+    got = {name: {number: event for number, (_, event) in events.items()} for name, events in held.items()}
+    same(f"{label}: conversations", sorted(got), sorted(want))
+    for name, events in want.items():
+        same(label, got[name], events, name)
+        places = [held[name][number][0] for number in sorted(held[name])]
+        if not store.living[name].detached:
+            same(f"{label}: order", places, sorted(places), name)
+
+
+def audited(process: Process, rng: random.Random) -> None:
+    names = list(process.site.model.living)
+    if names:
+        name = rng.choice(names)
+        found = audit(process.store, name)
+        problems = [each.problem for each in found.findings]
+        if "audit of missing revisions" in OPEN:
+            problems = [each for each in problems if each != "it is missing, and later ones are stored"]
+        same("audit", problems, [], name)
+        condensations = [e["id"] for e in process.site.model.living[name].events if e["kind"] == "condensation"]
+        same("audit's condensations", [each.condensation.id for each in found.forgettings], condensations, name)
+
+
+def verified(process: Process) -> None:
+    for verdict in process.histories.maintenance.verify():
+        if verdict.conversation not in {name for name, _ in process.site.unfinished}:
+            same("verify", [str(finding) for finding in verdict.findings], [], verdict.conversation)
+
+
+def everything(process: Process, rng: random.Random) -> None:
+    for name in NAMES:
+        whole(process, name, rng)
+    rows(process)
+    follow(process)
+    search(process, rng)
+    recent(process, rng)
+    verified(process)

@@ -1,0 +1,597 @@
+"""What a store must answer, as the documents say it: conversations are lists of dicts, and a fork's list begins with
+the very dicts of its parent's. Nothing of the product is imported; every answer is found the slow and plain way.
+
+An event is a dict: ``kind``, ``id``, ``at`` (when it was recorded), ``tag`` (which event this is, also in a copy), and
+the fields of its kind. ``redacted`` is set once its content was erased.
+"""
+
+import copy
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = dict[str, Any]
+DELETED = "\0deleted"
+REDACTED = "[redacted]"
+
+_tags = itertools.count()
+
+
+def new_tag() -> int:
+    """Return what tells a new event, or a new conversation, from every other one."""
+    return next(_tags)
+
+
+class Refused(Exception):
+    """The store must refuse this, with an error of this class."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A View at one version: ids of its events and summaries, the request flag, and what was left behind."""
+
+    ids: tuple[int, ...] = ()
+    requested: bool = False
+    left: frozenset[int] = frozenset()
+
+
+@dataclass(eq=False)
+class Conversation:
+    name: str
+    events: list[Event] = field(default_factory=list)
+    own_from: int = 0
+    parent: "Conversation | None" = None
+    tag: int = field(default_factory=lambda: next(_tags))
+    keys: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
+    erased: str | None = None
+    detached: bool = False
+    states: list[Shown] = field(default_factory=lambda: [Shown()])
+
+    version = property(lambda self: len(self.events))
+
+    def holder(self, event_id: int) -> "Conversation":
+        """Return the conversation that stores an event of this one."""
+        found = self
+        while event_id < found.own_from:
+            assert found.parent is not None
+            found = found.parent
+        return found
+
+    def shown(self, version: int | None = None) -> Shown:
+        """Return the View at a version. The states up to it are kept: redactions do not change them."""
+        version = self.version if version is None else version
+        while len(self.states) <= version:
+            self.states.append(self._after(self.states[-1], self.events[len(self.states) - 1]))
+        return self.states[version]
+
+    def _after(self, before: Shown, event: Event) -> Shown:
+        match event["kind"]:
+            case "condensation":
+                gone = set(forgotten(event)) & set(before.ids)
+                kept = [each for each in before.ids if each not in gone]
+                if event["summary"] is not None:
+                    kept.insert(event["summary_offset"], -(event["id"] + 2))
+                left = set(before.left)
+                for unit in self.units(before):
+                    if gone & unit and not unit <= gone:
+                        left |= unit - gone
+                return Shown(tuple(kept), False, frozenset(left & set(kept)))
+            case "condensation_request":
+                return Shown(before.ids, True, before.left)
+            case "retraction":
+                again = self.states[event["version"]]
+                return Shown(again.ids, before.requested or again.requested, again.left)
+        if event["shown"]:
+            return Shown((*before.ids, event["id"]), before.requested, before.left)
+        return before
+
+    def item(self, item_id: int) -> Event:
+        """Return what a View shows under an id: an event, or the summary of a condensation."""
+        if item_id >= 0:
+            return self.events[item_id]
+        made_by = self.events[-(item_id + 2)]
+        return {"kind": "condensation_summary", "id": item_id, "content": made_by["summary"]}
+
+    def calls(self, view: Shown) -> tuple[dict[int, int], set[int]]:
+        """Return which action each answer of a View belongs to, and the answers that belong to none."""
+        waiting: list[tuple[int, str | None]] = []
+        answered: dict[int, int] = {}
+        orphans: set[int] = set()
+        for each in view.ids:
+            event = self.item(each)
+            if each in view.left:
+                continue
+            if event["kind"] == "action":
+                waiting.append((each, event["call_id"]))
+            elif event["kind"] == "observation":
+                call, cause = event["call_id"], event["cause"]
+                asked = [one for one in waiting if (one[1] == call if call is not None else one[0] == cause)]
+                if asked:
+                    waiting.remove(asked[0])
+                    answered[each] = asked[0][0]
+                else:
+                    orphans.add(each)
+        return answered, orphans
+
+    def open_calls(self, view: Shown) -> list[int]:
+        answered, _ = self.calls(view)
+        done = set(answered.values()) | view.left
+        return [each for each in view.ids if self.item(each)["kind"] == "action" and each not in done]
+
+    def batches(self, view: Shown) -> list[set[int]]:
+        """Return the actions of each model response, with their answers."""
+        answered, _ = self.calls(view)
+        batches: dict[Any, set[int]] = {}
+        of: dict[int, Any] = {}
+        for each in view.ids:
+            event = self.item(each)
+            if event["kind"] == "action" and each not in view.left:
+                of[each] = ("response", event["response_id"]) if event["response_id"] is not None else each
+                batches.setdefault(of[each], set()).add(each)
+        for answer, action in answered.items():
+            batches[of[action]].add(answer)
+        return list(batches.values())
+
+    def loops(self, view: Shown) -> list[set[int]]:
+        """Return the tool loops: from an action with thinking through actions and answers."""
+        _, orphans = self.calls(view)
+        loops: list[set[int]] = []
+        running = False
+        for each in view.ids:
+            event = self.item(each)
+            if each in view.left or each in orphans:
+                continue
+            if event["kind"] == "action" and event["thinking"]:
+                loops.append(set())
+                running = True
+            elif event["kind"] not in ("action", "observation"):
+                running = False
+            if running:
+                loops[-1].add(each)
+        return loops
+
+    def units(self, view: Shown) -> list[set[int]]:
+        return self.batches(view) + self.loops(view)
+
+    def fit(self, view: Shown) -> list[int]:
+        """Return the ids of a View that can be sent to a model."""
+        answered, orphans = self.calls(view)
+        place = {each: index for index, each in enumerate(view.ids)}
+        unanswered = {e for e in view.ids if self.item(e)["kind"] == "action"} - set(answered.values()) - view.left
+        dropped = set(view.left) | orphans
+        batches, loops = self.batches(view), self.loops(view)
+        before = -1
+        while len(dropped) != before:
+            before = len(dropped)
+            for batch in batches:
+                if batch & (unanswered | dropped):
+                    dropped |= batch
+            for loop in loops:
+                kept = loop - dropped
+                if kept and any(place[each] < max(place[one] for one in kept) for each in loop & dropped):
+                    dropped |= loop
+        return [each for each in view.ids if each not in dropped]
+
+    def cut_points(self, view: Shown) -> list[int]:
+        """Return the indices at which a View may be cut without taking a call from its answer."""
+        answered, orphans = self.calls(view)
+        place = {each: index for index, each in enumerate(view.ids)}
+        unanswered = {e for e in view.ids if self.item(e)["kind"] == "action"} - set(answered.values()) - view.left
+        out: set[int] = set()
+        for batch in self.batches(view):
+            places = sorted(place[each] for each in batch)
+            if not batch & unanswered:
+                out |= set(range(places[0] + 1, places[-1] + 1))
+                continue
+            after = {each for each in view.ids[places[0] :] if each not in orphans and each not in view.left}
+            if after <= batch:
+                out |= set(range(places[0] + 1, len(view.ids) + 1))
+        for loop in self.loops(view):
+            places = sorted(place[each] for each in loop)
+            out |= set(range(places[0] + 1, places[-1] + 1))
+        return [index for index in range(len(view.ids) + 1) if index not in out]
+
+    def documents(self, version: int | None = None) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for event in self.events[:version]:
+            if event["kind"] == "document_changes":
+                for name, value in event["values"].items():
+                    if value == DELETED:
+                        values.pop(name, None)
+                    else:
+                        values[name] = value
+        return dict(sorted(values.items()))
+
+    def quotes(self, event_id: int) -> tuple[set[int], set[int]]:
+        """Return the condensations whose summaries stand for an event, and those that may be said to."""
+        surely: set[int] = set()
+        perhaps: set[int] = set()
+        for event in self.events:
+            if event["kind"] != "condensation" or event["summary"] is None:
+                continue
+            gone = set(forgotten(event))
+            shown = set(self.shown(event["id"]).ids)
+            if gone & shown & ({event_id} | {-(each + 2) for each in surely}):
+                surely.add(event["id"])
+            if gone & ({event_id} | {-(each + 2) for each in perhaps}):
+                perhaps.add(event["id"])
+        return surely, perhaps
+
+
+def forgotten(event: Event) -> Iterable[int]:
+    if event["forgotten_event_ids"] is not None:
+        ids: Iterable[int] = event["forgotten_event_ids"]
+        return ids
+    return range(event["forgotten_events_start_id"], event["forgotten_events_end_id"] + 1)
+
+
+def without_content(event: Event) -> Event:
+    """Return what stays of a redacted event."""
+    stays: Event = {key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown")}
+    stays |= {"meta": {}, "redacted": True, "origin": None}
+    if event["origin"] is not None:
+        source, number = event["origin"]
+        stays["origin"] = (source, number if type(number) is int else None)
+    match event["kind"]:
+        case "message":
+            stays |= {"content": REDACTED}
+        case "action":
+            stays |= {key: event[key] for key in ("tool", "call_id", "response_id")}
+            stays |= {"thought": event["thought"] and REDACTED, "arguments": {"redacted": REDACTED}}
+            stays |= {"thinking": event["thinking"] and REDACTED}
+        case "observation":
+            stays |= {"content": REDACTED} | {key: event[key] for key in ("tool", "call_id", "is_error")}
+        case "annotation":
+            stays |= {"name": event["name"], "data": None}
+        case "condensation":
+            stays |= {key: value for key, value in event.items() if key.startswith("forgotten_")}
+            stays |= {"summary": event["summary"] and REDACTED, "summary_offset": event["summary_offset"]}
+        case "condensation_request":
+            stays |= {"reason": event["reason"] and REDACTED}
+        case "retraction":
+            stays |= {"version": event["version"], "reason": event["reason"] and REDACTED}
+        case "document_changes":
+            blank = {name: {} if name == "attributes" else REDACTED for name in event["values"]}
+            stays["values"] = {
+                name: DELETED if value == DELETED else blank[name] for name, value in event["values"].items()
+            }
+    return stays
+
+
+@dataclass(eq=False)
+class Store:
+    living: dict[str, Conversation] = field(default_factory=dict)
+    tombs: dict[str, list[Conversation]] = field(default_factory=dict)
+
+    def get(self, name: str) -> Conversation:
+        if name in self.living:
+            return self.living[name]
+        raise Refused("ConversationErased" if self.tombs.get(name) else "ConversationNotFound")
+
+    def version(self, name: str) -> int:
+        if name not in self.living and self.tombs.get(name):
+            raise Refused("ConversationErased")
+        return self.living[name].version if name in self.living else 0
+
+    def names(self) -> list[str]:
+        return sorted({*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode)
+
+    def forks(self, of: Conversation) -> list[Conversation]:
+        return [each for each in self.living.values() if each.parent is of]
+
+    def followed(self) -> dict[str, list[Event]]:
+        """Return what somebody holds who followed the store: each conversation's own events."""
+        found = {name: each.events[each.own_from :] for name, each in self.living.items()}
+        return {name: events for name, events in found.items() if events}
+
+    def found(self, words: Sequence[str], within: str | None = None) -> set[tuple[str, int]]:
+        """Return the events that have all the words, each in the conversation that stores it."""
+        hits: set[tuple[str, int]] = set()
+        for each in self.living.values() if within is None else [self.get(within)]:
+            for event in each.events:
+                if all(word in words_of(says(event)) for word in words):
+                    hits.add((each.holder(event["id"]).name, event["id"]))
+        return hits
+
+    def recent(self, wanted: Mapping[str, Any]) -> list[tuple[int, str]]:
+        """Return when each conversation with these attributes was last active, the last one first."""
+        found = []
+        for name, each in self.living.items():
+            has = each.documents().get("attributes", {})
+            if all(_has(has.get(key), value) for key, value in wanted.items()):
+                found.append((each.events[-1]["at"], name))
+        return sorted(found, key=lambda one: -one[0])
+
+    def append(
+        self,
+        name: str,
+        events: Sequence[Event],
+        now: int,
+        *,
+        expected: int | None = None,
+        key: str | None = None,
+        documents: Mapping[str, Any] | None = None,
+        dedupe: bool = False,
+        handle: int | None = None,
+        imported: bool = False,
+    ) -> list[Event]:
+        """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag of the conversation
+        that the writer met first.
+        """
+        if name not in self.living and self.tombs.get(name):
+            raise Refused("ConversationErased")
+        found = self.living.get(name) or Conversation(name)
+        if handle is not None and handle != found.tag:
+            raise Refused("ConversationErased")
+        if not events and not documents:
+            raise Refused("InvalidEvent")
+        payload = [[dict(event) for event in events], dict(documents or {})]
+        if key is not None and key in found.keys:
+            same, first, count = found.keys[key]
+            if same != payload:
+                raise Refused("IdempotencyConflict")
+            return found.events[first : first + count]
+        if expected is not None and expected != found.version:
+            raise Refused("VersionConflict")
+        if dedupe:
+            has = {event.get("was", event["origin"]) for event in found.events}
+            events = [event for event in events if event["origin"] is None or event["origin"] not in has]
+        new: list[Event] = [{**event, "id": found.version + index} for index, event in enumerate(events)]
+        for event in new:
+            self._check(found, event)
+        values = {
+            key: value
+            for key, value in (documents or {}).items()
+            if not _same(value, found.documents().get(key, DELETED))
+        }
+        if values:
+            new.append(document_changes(values) | {"id": found.version + len(new)})
+        at = max(now, found.events[-1]["at"] if found.events else 0)
+        for event in new:
+            event |= {"at": at, "tag": next(_tags)}
+        if new:
+            self.living[name] = found
+            found.events += new
+            if key is not None:
+                found.keys[key] = (payload, new[0]["id"], len(new))
+        return new
+
+    @staticmethod
+    def _check(found: Conversation, event: Event) -> None:
+        if event["cause"] is not None and not 0 <= event["cause"] < event["id"]:
+            raise Refused("InvalidEvent")
+        if event["kind"] == "retraction" and not event["version"] < event["id"]:
+            raise Refused("InvalidEvent")
+        if event["kind"] == "condensation":
+            ids = list(forgotten(event))
+            if any(not 0 <= each < event["id"] for each in ids if each >= 0):
+                raise Refused("InvalidEvent")
+            for each in ids:
+                if each < -1:
+                    made_by = -(each + 2)
+                    if made_by >= found.version or found.events[made_by].get("summary") is None:
+                        raise Refused("InvalidEvent")
+
+    def fork(self, name: str, at: int, new: str, *, replace: bool = False) -> Conversation:
+        found = self.get(name)
+        if not 1 <= at <= found.version:
+            raise Refused("InvalidArgument")
+        self._free(new, replace=replace)
+        made = Conversation(new, found.events[:at], at, found.holder(at - 1))
+        self.living[new] = made
+        return made
+
+    def create(self, name: str, attributes: Mapping[str, Any], now: int, *, replace: bool = False) -> None:
+        self._free(name, replace=replace)
+        made = Conversation(name)
+        value = dict(attributes)
+        made.events = [document_changes({"attributes": value}) | {"id": 0, "at": now, "tag": next(_tags)}]
+        self.living[name] = made
+
+    def _free(self, name: str, *, replace: bool) -> None:
+        if name in self.living:
+            raise Refused("VersionConflict")
+        if self.tombs.get(name) and not replace:
+            raise Refused("ConversationErased")
+
+    def ingest(self, name: str, source: Sequence[Event], now: int) -> int:
+        """Import a history as it is; return how many events it added. Receipts between its events are passed over."""
+        if name not in self.living and self.tombs.get(name):
+            raise Refused("ConversationErased")
+        found = self.living.get(name) or Conversation(name)
+        places = [event["id"] for event in found.events if event["kind"] != "redaction"]
+        for there, event in zip(places, source, strict=False):
+            stored = found.events[there]
+            given = moved(event, places) | {key: stored[key] for key in ("id", "at", "tag")}
+            given = without_content(given) | {"was": stored["was"]} if stored["redacted"] else given
+            if given != stored:
+                raise Refused("HistoryDiverged")
+        hidden = {event["was"] for event in found.events if event["redacted"]} - {None}
+        tail = source[len(places) :]
+        if any(event["origin"] in hidden for event in tail):
+            raise Refused("HistoryDiverged")
+        at = max(now, found.events[-1]["at"] if found.events else 0)
+        for event in tail:
+            places.append(found.version)
+            found.events.append(moved(event, places) | {"id": found.version, "at": at, "tag": next(_tags)})
+        if found.events:
+            self.living[name] = found
+        return len(tail)
+
+    def redact(self, name: str, ids: Sequence[int], now: int, by: str, reason: str) -> None:
+        """Erase the content of events. The receipt is the next event."""
+        found = self.get(name)
+        for each in ids:
+            event = found.events[each]
+            stays = without_content(event) | {"was": event["origin"]}
+            event.clear()
+            event.update(stays)
+        at = max(now, found.events[-1]["at"])
+        found.events.append(redaction(ids, by, reason) | {"id": found.version, "at": at, "tag": next(_tags)})
+
+    def check_redactable(self, name: str, event_id: int) -> None:
+        found = self.get(name)
+        if not found.own_from <= event_id < found.version:
+            raise Refused("InvalidArgument")
+        if found.events[event_id]["kind"] == "redaction":
+            raise Refused("CannotRedact")
+
+    def erase(self, name: str, reason: str, *, with_forks: bool = False, detach: bool = False) -> None:
+        if name not in self.living:
+            self.get(name) if not self.tombs.get(name) else None
+            return
+        found = self.living[name]
+        forks = self.forks(found)
+        if forks and not with_forks and not detach:
+            raise Refused("ConversationHasForks")
+        for fork in forks:
+            if detach:
+                self.detach(fork)
+            else:
+                self.erase(fork.name, reason, with_forks=True)
+        del self.living[name]
+        found.erased = reason
+        self.tombs.setdefault(name, []).append(found)
+
+    def detach(self, fork: Conversation) -> None:
+        """Give a fork a copy of the events that it shares. Its own forks then share the copy."""
+        fork.events[: fork.own_from] = copy.deepcopy(fork.events[: fork.own_from])
+        fork.own_from, fork.parent, fork.detached = 0, None, True
+        self._share(fork)
+
+    def _share(self, parent: Conversation) -> None:
+        for each in self.forks(parent):
+            each.events[: each.own_from] = parent.events[: each.own_from]
+            self._share(each)
+
+    def snapshot(self) -> "Store":
+        return copy.deepcopy(self)
+
+    def copy_from(self, source: "Store") -> set[str]:
+        """Copy every conversation of another store into this one; return the names of those that cannot be copied."""
+        problems: set[str] = set()
+        for name in source.names():
+            if not self._copy(name, source):
+                problems.add(name)
+        return problems
+
+    def _copy(self, name: str, source: "Store") -> bool:
+        theirs, ours = source.living.get(name), self.living.get(name)
+        their_tombs = source.tombs.get(name, [])
+        our_tombs = self.tombs.get(name, [])
+        if ours is not None and (theirs is None or theirs.tag != ours.tag):
+            return False
+        both = zip(our_tombs, their_tombs, strict=False)
+        if len(our_tombs) > len(their_tombs) or any((a.tag, a.version) != (b.tag, b.version) for a, b in both):
+            return theirs is None and ours is None
+        if ours is not None and len(our_tombs) != len(their_tombs):
+            return False
+        self.tombs[name] = [*our_tombs, *copy.deepcopy(their_tombs[len(our_tombs) :])]
+        if theirs is None:
+            return True
+        if ours is None:
+            ours = Conversation(name, tag=theirs.tag)
+            self.living[name] = ours
+        elif ours.version > theirs.version:
+            return False
+        if [event["tag"] for event in ours.events] != [event["tag"] for event in theirs.events[: ours.version]]:
+            return False
+        for mine, other in zip(ours.events, theirs.events, strict=False):
+            if other["redacted"] and not mine["redacted"]:
+                mine.clear()
+                mine.update(copy.deepcopy(other))
+        ours.events += copy.deepcopy(theirs.events[ours.version :])
+        ours.keys = copy.deepcopy(theirs.keys)
+        return True
+
+
+def says(event: Event) -> str:
+    """Return the words of an event that a search finds."""
+    if event["redacted"]:
+        return ""
+    match event["kind"]:
+        case "message" | "observation":
+            return str(event["content"] if isinstance(event["content"], str) else event["content"][0])
+        case "action":
+            return " ".join([event["tool"], event["thought"], *map(str, (event["arguments"] or {}).values())])
+        case "condensation":
+            return str(event["summary"] or "")
+        case "annotation":
+            return f"{event['name']} {event['data']}"
+    return ""
+
+
+def words_of(text: str) -> list[str]:
+    return "".join(letter if letter.isalnum() else " " for letter in text).split()
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _has(value: Any, wanted: Any) -> bool:
+    if isinstance(value, list):
+        return set([wanted] if isinstance(wanted, str) else wanted) <= set(value)
+    return _same(value, wanted)
+
+
+def moved(event: Event, places: Sequence[int]) -> Event:
+    """Return an event of a source with the ids that it names as they are in the store."""
+    event = dict(event)
+    if event["cause"] is not None:
+        event["cause"] = places[event["cause"]]
+    if event["kind"] == "condensation" and event["forgotten_event_ids"] is not None:
+        ids = event["forgotten_event_ids"]
+        event["forgotten_event_ids"] = [places[e] if e >= 0 else -(places[-(e + 2)] + 2) for e in ids]
+    return event
+
+
+def _event(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
+    common = {"kind": kind, "source": source, "shown": shown, "cause": None, "origin": None, "meta": {}}
+    return common | {"redacted": False} | fields
+
+
+def message(content: Any, source: str = "user", **fields: Any) -> Event:
+    return _event("message", source, shown=True, content=content) | fields
+
+
+def action(tool: str, arguments: Any, call_id: str | None, response_id: str | None = None, **fields: Any) -> Event:
+    given = {"tool": tool, "arguments": arguments, "call_id": call_id, "response_id": response_id}
+    return _event("action", "agent", shown=True, thought="", thinking="", **given) | fields
+
+
+def observation(content: Any, call_id: str | None, tool: str = "", **fields: Any) -> Event:
+    given = {"content": content, "call_id": call_id, "tool": tool, "is_error": False}
+    return _event("observation", "environment", shown=True, **given) | fields
+
+
+def annotation(name: str, data: Any, **fields: Any) -> Event:
+    return _event("annotation", "environment", shown=False, name=name, data=data) | fields
+
+
+def request(reason: str) -> Event:
+    return _event("condensation_request", "agent", shown=False, reason=reason)
+
+
+def retraction(version: int, reason: str) -> Event:
+    return _event("retraction", "user", shown=False, version=version, reason=reason)
+
+
+def document_changes(values: Mapping[str, Any]) -> Event:
+    return _event("document_changes", "environment", shown=False, values=dict(values))
+
+
+def redaction(ids: Sequence[int], by: str, reason: str) -> Event:
+    return _event("redaction", "user", shown=False, event_ids=tuple(ids), by=by, reason=reason)
+
+
+def condensation(
+    ids: Sequence[int] | None,
+    between: tuple[int, int] | None = None,
+    summary: str | None = None,
+    offset: int | None = None,
+) -> Event:
+    start, end = between or (None, None)
+    given = {"forgotten_event_ids": ids, "forgotten_events_start_id": start, "forgotten_events_end_id": end}
+    return _event("condensation", "agent", shown=False, summary=summary, summary_offset=offset, **given)

@@ -1,0 +1,129 @@
+"""Events of the model as events of the product, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import foldlog.eventstore as es
+from tests.simulation import model
+
+_WORDS = "redacted"
+
+
+def built(event: model.Event) -> es.Event:
+    """Return the event to append."""
+    origin = event["origin"]
+    common: dict[str, Any] = {
+        "cause": event["cause"],
+        "meta": event["meta"],
+        "source": event["source"],
+        "origin": None if origin is None else es.Origin(format=origin[0], id=origin[1]),
+    }
+    match event["kind"]:
+        case "message":
+            return es.Message(content=_content(event["content"]), **common)
+        case "action":
+            given = {name: event[name] for name in ("tool", "arguments", "call_id", "response_id", "thought")}
+            return es.Action(**given, thinking=_thinking(event["thinking"]), **common)
+        case "observation":
+            given = {name: event[name] for name in ("tool", "call_id", "is_error")}
+            return es.Observation(content=_content(event["content"]), **given, **common)
+        case "annotation":
+            return es.Annotation(name=event["name"], data=event["data"], **common)
+        case "condensation_request":
+            return es.CondensationRequest(reason=event["reason"], **common)
+        case "retraction":
+            return es.Retraction(version=event["version"], reason=event["reason"], **common)
+        case "condensation":
+            names = ("forgotten_event_ids", "forgotten_events_start_id", "forgotten_events_end_id")
+            given = {name: event[name] for name in (*names, "summary", "summary_offset")}
+            declined = event["summary"] is None and not list(model.forgotten(event))
+            metadata = {"outcome": "declined", "reason": "drawn"} if declined else {}
+            return es.CondensationAction(**given, metadata=metadata, **common)
+    raise AssertionError(event["kind"])
+
+
+def said(event: es.Event) -> model.Event:
+    """Return an event of the store as the model has it, without what the model does not know."""
+    origin = event.origin
+    told: model.Event = {
+        "id": event.id,
+        "cause": event.cause,
+        "meta": event.meta,
+        "source": event.source,
+        "shown": event.shown,
+        "origin": None if origin is None else (origin.format, origin.id),
+        "redacted": event.redacted is not None,
+    }
+    match event:
+        case es.Message():
+            return told | {"kind": "message", "content": _text(event.content)} | _thought(event)
+        case es.Action():
+            names = ("tool", "arguments", "call_id", "response_id", "thought")
+            return told | {"kind": "action"} | {name: getattr(event, name) for name in names} | _thought(event)
+        case es.Observation():
+            names = ("tool", "call_id", "is_error")
+            given = {name: getattr(event, name) for name in names}
+            return told | {"kind": "observation", "content": _text(event.content)} | given
+        case es.Annotation():
+            return told | {"kind": "annotation", "name": event.name, "data": event.data}
+        case es.CondensationRequest():
+            return told | {"kind": "condensation_request", "reason": event.reason}
+        case es.Retraction():
+            return told | {"kind": "retraction", "version": event.version, "reason": event.reason}
+        case es.Redaction():
+            given = {"event_ids": tuple(event.event_ids), "by": event.by, "reason": event.reason}
+            return told | {"kind": "redaction"} | given
+        case es.DocumentChanges():
+            return told | {"kind": "document_changes", "names": sorted(event.changed)}
+        case es.CondensationAction():
+            ids = frozenset(event.forgotten_event_ids or ())
+            given = {"forgets": ids, "summary": event.summary, "summary_offset": event.summary_offset}
+            return told | {"kind": "condensation"} | given
+    raise AssertionError(f"an event of kind {type(event).__name__}")
+
+
+def expected(event: model.Event) -> model.Event:
+    """Return what ``said`` must give for an event of the model."""
+    told = {name: value for name, value in event.items() if name not in ("at", "tag", "was")}
+    if told["kind"] == "document_changes":
+        told["names"] = sorted(told.pop("values"))
+    elif told["kind"] == "condensation":
+        told["forgets"] = frozenset(model.forgotten(event))
+        for name in ("forgotten_event_ids", "forgotten_events_start_id", "forgotten_events_end_id"):
+            del told[name]
+    elif told["kind"] == "message":
+        told.setdefault("thinking", "")
+    return told
+
+
+def as_stored(event: es.Event) -> model.Event:
+    """Return an event that the product made, such as a digest's condensation, to be appended to the model."""
+    told = said(event)
+    if told["kind"] == "condensation":
+        told["forgotten_event_ids"] = sorted(told.pop("forgets"))
+        told["forgotten_events_start_id"] = told["forgotten_events_end_id"] = None
+    told.pop("thinking", None) if told["kind"] == "message" else None
+    return told
+
+
+def _content(content: Any) -> Any:
+    if isinstance(content, tuple):
+        text, data = content
+        return ({"type": "text", "text": text}, {"type": "raw", "data": data})
+    return content
+
+
+def _text(content: Any) -> Any:
+    if isinstance(content, tuple | list):
+        first, second = content
+        return (first["text"], second["data"])
+    return content
+
+
+def _thinking(text: str) -> tuple[dict[str, Any], ...]:
+    return ({"type": "thinking", "thinking": text, "signature": "s"},) if text else ()
+
+
+def _thought(event: Any) -> dict[str, str]:
+    return {"thinking": event.thinking[0]["thinking"] if event.thinking else ""}

@@ -1,0 +1,109 @@
+"""Worlds one after another, and the shortest sequence of steps that shows what failed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.in_memory import in_memory
+from tests.simulation.checks import everything
+from tests.simulation.steps import Step, Steps, drawn
+from tests.simulation.world import Finding, World, sped_up
+
+__all__ = ["STEPS", "Failure", "again", "play", "shortened", "worlds"]
+
+STEPS = 200
+"""The steps of a world."""
+
+
+class Failure(NamedTuple):
+    """What failed, in which world, and the steps up to there with what each did."""
+
+    seed: str
+    recorder: str
+    steps: Sequence[Step]
+    label: str
+    detail: str
+    told: Sequence[str]
+
+
+def play(seed: str, recorder: str, steps: Sequence[Step], database: Callable[[], str] | None = None) -> Failure | None:
+    """Take these steps in a new world; return what failed first."""
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-simulation-", dir=in_memory())) if recorder == "sqlite" else None
+    world = World(seed, recorder, folder, database)
+    done = 0
+    try:
+        taking = Steps(world)
+        for step in steps:
+            done += 1
+            taking.take(step)
+        for site in world.sites:
+            world.told.append(f"all of {site.name}")
+            everything(site.processes[-1], random.Random(f"end {seed}"))
+    except Finding as finding:
+        return Failure(seed, recorder, steps[:done], finding.label, finding.detail, world.told)
+    except Exception as error:  # noqa: BLE001 - an error that the model did not expect is a finding
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        label = f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
+        return Failure(seed, recorder, steps[:done], label, traceback.format_exc(), world.told)
+    finally:
+        world.close()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def again(seed: str, recorder: str, database: Callable[[], str] | None = None) -> Failure | None:
+    return play(seed, recorder, drawn(seed, STEPS), database)
+
+
+def shortened(failure: Failure, patience_s: float = 20, database: Callable[[], str] | None = None) -> Failure:
+    """Leave out steps as long as the same kind of answer fails."""
+    until = time.process_time() + patience_s
+    best, size = failure, max(1, len(failure.steps) // 2)
+    while size:
+        start, found = 0, False
+        while start < len(best.steps):
+            if time.process_time() > until:
+                return best
+            fewer = [*best.steps[:start], *best.steps[start + size :]]
+            failed = play(best.seed, best.recorder, fewer, database)
+            if failed is not None and failed.label == failure.label:
+                best, found = failed, True
+            else:
+                start += size
+        if not found or size > 1:
+            size //= 2
+    return best
+
+
+def worlds(
+    seed: int,
+    steps: int,
+    seconds: float,
+    recorder: str,
+    database: Callable[[], str] | None = None,
+    without: frozenset[str] = frozenset(),
+    *,
+    on_all: bool = True,
+) -> tuple[int, list[Failure]]:
+    """Take so many steps, in one world after another; return how many were taken, and what failed."""
+    taken, number = 0, 0
+    failures: list[Failure] = []
+    until = time.monotonic() + seconds
+    with sped_up():
+        while taken < steps and time.monotonic() < until and (on_all or not failures):
+            name = f"{seed}/{number}"
+            sequence = drawn(name, min(STEPS, steps - taken), without)
+            failed = play(name, recorder, sequence, database)
+            if failed is not None:
+                failures.append(failed)
+            taken += len(sequence) if failed is None else len(failed.steps)
+            number += 1
+    return taken, failures

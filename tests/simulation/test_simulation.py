@@ -1,0 +1,54 @@
+"""The short form of ``python -m tests.simulation``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.model import REDACTED, Refused, Store, condensation, message
+from tests.simulation.run import play, shortened, worlds
+from tests.simulation.steps import drawn
+from tests.simulation.world import sped_up
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.mark.parametrize("recorder", ["memory", "sqlite"])
+def test_a_simulation_finds_nothing(recorder: str, whole: bool) -> None:
+    steps = 12_000 if whole else 200
+    taken, failures = worlds(1, steps, float("inf"), recorder, on_all=False)
+    assert [(failed.seed, failed.label, failed.detail) for failed in failures] == []
+    assert taken == steps
+
+
+def test_a_world_goes_the_same_way_each_time() -> None:
+    told = []
+    for _ in range(2):
+        with sped_up():
+            failed = play("2/0", "memory", [*drawn("2/0", 30), ("no such step", 0)])
+        assert failed is not None
+        told.append(failed.told)
+    assert told[0] == told[1]
+
+
+def test_a_failure_is_shortened() -> None:
+    with sped_up():
+        failed = play("2/1", "memory", [*drawn("2/1", 30), ("no such step", 0)])
+        assert failed is not None
+        assert len(failed.steps) == 31
+        assert shortened(failed).steps == [("no such step", 0)]
+
+
+def test_the_model_forgets_redacts_and_erases() -> None:
+    store = Store()
+    store.append("a", [message("one"), message("two"), message("three")], 5)
+    store.append("a", [condensation([1], None, "S", 0)], 6)
+    assert store.get("a").shown().ids == (-5, 0, 2)
+    store.fork("a", 2, "b")
+    store.redact("a", [1], 7, "me", "asked")
+    assert [event["content"] for event in store.get("b").events] == ["one", REDACTED]
+    with pytest.raises(Refused, match="ConversationHasForks"):
+        store.erase("a", "asked")
+    store.erase("a", "asked", detach=True)
+    assert store.followed() == {"b": store.get("b").events}
+    with pytest.raises(Refused, match="ConversationErased"):
+        store.append("a", [message("again")], 8)

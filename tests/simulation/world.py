@@ -1,0 +1,196 @@
+"""Stores, their processes, a clock, and the model beside them: what a step acts on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import foldlog.eventstore.log.importing
+from foldlog import Histories, History
+from foldlog.eventstore import KeyRing, Store
+from foldlog.eventstore.log import staging
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance import copy_store
+from foldlog.eventstore.opening import recorder_and_settings
+from foldlog.eventstore.recorders.base import Recorder
+from tests.simulation import model
+from tests.simulation.seam import Seam
+
+__all__ = ["Finding", "Process", "Site", "World", "sped_up"]
+
+NAMES = ("a", "b", "c", "d", "\u00e9/1", "f")
+WORDS = ("alpha", "beta", "gamma")
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_RINGS = {letter: letter * 64 for letter in "ab"}
+CONDENSER = {"type": "digest", "max_size": 14, "keep_first": 1}
+
+
+class Finding(Exception):
+    """The store answered otherwise than the model. ``label`` names the kind of answer."""
+
+    def __init__(self, label: str, detail: str) -> None:
+        super().__init__(f"{label}: {detail}")
+        self.label, self.detail = label, detail
+
+
+class _InThisThread:
+    """Runs what it is given at once, so that a copy takes the same way each time."""
+
+    def __init__(self, jobs: int) -> None: ...
+
+    def __enter__(self) -> _InThisThread:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def submit(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*given))
+        except Exception as error:  # noqa: BLE001 - the future hands it on
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def sped_up() -> Iterator[None]:
+    """Nothing sleeps or runs beside the steps, and long work takes several transactions with few events."""
+    settings: Sequence[tuple[Any, str, object]] = (
+        (foldlog.eventstore.log.importing, "CHUNK", 3),
+        (staging, "CHUNK", 3),
+        (foldlog.eventstore.log.importing, "REST_S", 0),
+        (staging, "REST_S", 0),
+        (copy_store, "ThreadPoolExecutor", _InThisThread),
+    )
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in settings]
+    for owner, name, value in settings:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+class Process:
+    """One process that has a store open, with its own caches, and the histories that it holds."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        recorder, settings = site.open()
+        self.seam = Seam(recorder, shared=site.shared is not None)
+        self.histories = Histories(Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER)
+        self.held: dict[str, tuple[History, int | None]] = {}
+
+    @property
+    def store(self) -> Store:
+        return self.histories.store
+
+    def close(self) -> None:
+        self.held.clear()
+        self.seam.arm()
+        if not self.seam.dead:
+            self.histories.close()
+        else:
+            self.seam.close()
+
+
+@dataclass(eq=False)
+class Site:
+    """A store with its processes, and the store of the model."""
+
+    world: World
+    name: str
+    url: str = ""
+    path: Path | None = None
+    shared: Recorder | None = None
+    model: model.Store = field(default_factory=model.Store)
+    ring: tuple[str, ...] = ()
+    compression: Any = None
+    processes: list[Process] = field(default_factory=list)
+    backups: list[tuple[Path, model.Store, tuple[str, ...]]] = field(default_factory=list)
+    followed: dict[str, dict[int, tuple[int, Any]]] = field(default_factory=dict)
+    forks: dict[str, tuple[str, int]] = field(default_factory=dict)
+    position: int = 0
+    gone: set[str] = field(default_factory=set)
+    """Words that were erased or redacted in this store."""
+    restored: bool = False
+    unfinished: set[tuple[str, int]] = field(default_factory=set)
+    """Names and tags of conversations whose erasure was stopped."""
+
+    def open(self) -> tuple[Recorder, WriteSettings]:
+        keys = KeyRing([_RINGS[letter] for letter in self.ring]) if self.ring else None
+        if self.shared is not None:
+            return self.shared, WriteSettings.chosen(self.compression, keys)
+        return recorder_and_settings(self.url, "relaxed", self.compression, keys)
+
+    def reopen(self, number: int | None = None) -> None:
+        for each in range(len(self.processes)) if number is None else [number]:
+            self.processes[each].close()
+        for each in range(len(self.processes)) if number is None else [number]:
+            self.processes[each] = Process(self)
+
+    def bury(self, process: Process) -> None:
+        """A process was killed: another one takes its place."""
+        self.reopen(self.processes.index(process))
+
+
+class World:
+    """Everything of one sequence of steps."""
+
+    def __init__(
+        self, seed: str, recorder: str, folder: Path | None, database: Callable[[], str] | None = None
+    ) -> None:
+        draw = random.Random(seed)
+        self.recorder, self.folder, self.database = recorder, folder, database
+        self.seed = seed
+        self.now = 0
+        self.ran_back = False
+        self.tokens = 0
+        self.sources: list[list[model.Event]] = []
+        self.heads: dict[int, str] = {}
+        self.told: list[str] = []
+        self.sites: list[Site] = []
+        for name in ("source", "copy"):
+            site = Site(self, name)
+            if recorder == "memory":
+                site.shared = recorder_and_settings("memory:")[0]
+            elif recorder == "sqlite":
+                assert folder is not None
+                site.path = folder / f"{name}.db"
+                site.url = f"sqlite:///{site.path}"
+            else:
+                assert database is not None
+                site.url = database()
+            for _ in range(draw.choice((1, 2, 2, 3)) if name == "source" else 1):
+                site.processes.append(Process(site))
+            self.sites.append(site)
+
+    def clock(self) -> datetime:
+        return _BEGIN + timedelta(microseconds=self.now)
+
+    @property
+    def at(self) -> int:
+        """The present time, as the model has it."""
+        return self.now
+
+    def at_of(self, moment: datetime) -> int:
+        return (moment - _BEGIN) // timedelta(microseconds=1)
+
+    def token(self) -> str:
+        """A word that no event had before."""
+        self.tokens += 1
+        return f"word{self.tokens:06d}q"
+
+    def close(self) -> None:
+        for site in self.sites:
+            for process in site.processes:
+                process.close()
+            if site.shared is not None:
+                site.shared.close()
