@@ -24,6 +24,7 @@ class Quiet(Sayer):
     def __call__(self, text: str) -> None: ...
 
 
+@pytest.mark.long
 def test_the_quick_run_measures_both_sides_and_prints_a_table_of_100_columns(tmp_path):
     ran = subprocess.run(
         [

@@ -555,12 +555,12 @@ def test_many_threads_share_one_views(tmp_path: Path):
 
 def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store: Store):
     """Each chunk copies the View, so chunks of one size would cost the square of the history."""
-    store.ingest("c", iter(said("word") * 40_000))
+    store.ingest("c", iter(said("word") * 20_000))
     with reading(store, "c") as snapshot:
         past = StoredPast(snapshot)
         chunks = [folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)]
     assert chunks[:2] == [CHUNK, 2 * CHUNK]
-    assert chunks[-1] == 40_000
+    assert chunks[-1] == 20_000
     assert len(chunks) < 15
 
 
