@@ -79,40 +79,18 @@ def border(conversation: str, salt: bytes, version: int, head: bytes) -> bytes:
     return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, _bytes(conversation))).digest()
 
 
-def link(
-    head: bytes,
-    salt: bytes,
-    event_id: int,
-    kind: str,
-    schema: int,
-    shown: bool,
-    structural: bool,
-    recorded_at: int,
-    body: bytes,
-    proof: bytes,
-) -> bytes:
-    """Return the head after one more event. ``recorded_at`` is in microseconds since 1970, UTC; ``salt`` is that of the
-    conversation, ``proof`` the row's: its end is the salt of the event, or the commitment of a redacted one. Cost: one
-    pass over the body.
+_Linked = tuple[int, str, int, bool, bool, int]
+"""The first columns of a row: its id, kind, schema, flags and time."""
 
-    The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
-    stands before it, so no two events have the same bytes. Raises ``ValueError`` for a proof that cannot be one.
+
+def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
+    """Return the head after one more event: ``salt`` is that of the conversation, ``committed`` the commitment to the
+    body.
+
+    The columns are separated by spaces and closed by a line feed; only the kind is text, its length stands before it,
+    so no two events have the same bytes.
     """
-    return link_with(head, salt, event_id, kind, schema, shown, structural, recorded_at, commitment_of(proof, body))
-
-
-def link_with(
-    head: bytes,
-    salt: bytes,
-    event_id: int,
-    kind: str,
-    schema: int,
-    shown: bool,
-    structural: bool,
-    recorded_at: int,
-    committed: bytes,
-) -> bytes:
-    """Return the head after one more event with this commitment."""
+    event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
     return sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
         head, salt, event_id, schema, shown, structural, recorded_at, len(name), name, committed
@@ -120,9 +98,10 @@ def link_with(
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
-    """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError`` for wrong columns."""
-    event_id, kind, schema, shown, structural, recorded_at, _, body, proof, *_ = row
-    return link(head, salt, event_id, kind, schema, shown, structural, recorded_at, body, proof)
+    """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError`` for wrong columns.
+    Cost: one pass over the body.
+    """
+    return link(head, salt, row[:6], commitment_of(row.proof, row.body))
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
@@ -267,10 +246,9 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
     salts = _each_salt(urandom(SALT_BYTES * len(batch)))
     columns = []
     for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
-        committed = commitment(event_salt, body)
-        head = link_with(head, salt, event_id, kind, schema, shown, structural, recorded_at, committed)
-        proof = head + event_salt
-        columns.append((event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, proof, before, turns, 0))
+        linked = event_id, kind, schema, shown, structural, recorded_at
+        head = link(head, salt, linked, commitment(event_salt, body))
+        columns.append((*linked, PLAIN, body, head + event_salt, before, turns, 0))
         event_id += 1
         before += shown
         turns += structural

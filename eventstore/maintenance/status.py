@@ -19,11 +19,14 @@ def follower_status(store: Store) -> Status:
 
     Raises ``InvalidOption`` where the store is not on a server; there, nothing holds followers back.
     """
-    with translated():
-        status = store.database.recorder.status()
-    if status is None:
+    recorder = store.database.recorder
+    if not recorder.on_server:
         raise InvalidOption("follower status exists only for PostgreSQL stores")
-    return status
+    from foldlog.eventstore.recorders.postgres import PostgresRecorder  # its package may be missing
+
+    assert isinstance(recorder, PostgresRecorder)  # the one on a server
+    with translated():
+        return recorder.status()
 
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:

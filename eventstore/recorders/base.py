@@ -14,7 +14,6 @@ from typing import Final, Literal, Protocol, TypeVar
 
 from foldlog.eventstore.recorders.changes import Change
 from foldlog.eventstore.recorders.outcome import Outcome
-from foldlog.eventstore.recorders.server import Status
 from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
@@ -240,8 +239,5 @@ class Recorder(Protocol):
 
     def check(self) -> Iterator[str]:
         """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost: all of them."""
-
-    def status(self) -> Status | None:
-        """Return which session holds the followers back, and how far they are behind; None where no server does."""
 
     def close(self) -> None: ...

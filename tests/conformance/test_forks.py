@@ -29,7 +29,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import reading
-from foldlog.eventstore.log.row import border, link
+from foldlog.eventstore.log.row import border, link_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import detach as detachment
 from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
@@ -99,8 +99,7 @@ def test_the_first_event_of_a_fork_commits_to_the_head_that_it_left(store: Store
     with reading(store, "f") as read:
         found, row = read.found, read.rows(6, 7, 1)[0]
     follows = border("f", found.salt, 6, last.head)
-    kind, schema, shown, structural, at = row.kind, row.schema, row.shown, row.structural, row.recorded_at
-    assert row.head == link(follows, found.salt, 6, kind, schema, shown, structural, at, row.body, row.proof)
+    assert row.head == link_of(follows, found.salt, row)
 
 
 def test_a_published_head_of_a_fork_is_verified_across_the_border(store: Store):

@@ -414,10 +414,8 @@ def forged(archive: Path, name: str, changes: dict[str, Any]) -> Path:
         body = json.dumps(line["body"]).encode()
         line["body64"] = base64.b64encode(body).decode()
         del line["body"]
-        head = hash_chain.link(
-            head, salt, line["event"], line["kind"], line["schema"], line["shown"], line["structural"],
-            line["recorded_at"], body, bytes(32) + bytes.fromhex(line["salt"]),
-        )  # fmt: skip
+        columns = (line["event"], line["kind"], line["schema"], line["shown"], line["structural"], line["recorded_at"])
+        head = hash_chain.link(head, salt, columns, hash_chain.commitment(bytes.fromhex(line["salt"]), body))
         line["head"] = head.hex()
     made_up[0]["head"] = head.hex()
     lines[start : start + 5] = [json.dumps(line).encode() + b"\n" for line in made_up]

@@ -210,6 +210,7 @@ class PostgresRecorder:
         yield from self.beside(lambda connection: list(status.findings(connection, self._statements, self.schema)))
 
     def status(self) -> Status:
+        """Return which session holds the followers back, and how far they are behind."""
         return self.beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:

@@ -117,9 +117,6 @@ class MemoryRecorder:
     def check(self) -> Iterator[str]:
         return iter(())  # nor are there files
 
-    def status(self) -> None:
-        return None
-
     def close(self) -> None:
         if writer_of(self._uuid) in INSIDE:
             raise nested(_NAME)

@@ -159,9 +159,6 @@ class SQLiteRecorder:
                     )
                 time.sleep(_RETRY_S)
 
-    def status(self) -> None:
-        return None
-
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
