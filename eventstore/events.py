@@ -13,7 +13,7 @@ version does not know is kept whole, as an ``UnknownEvent``.
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
     Retraction           "these events are taken back"         structural: changes a View
     Redaction            the receipt of a redaction: these events lost their content
-    Erased, Forked, Detached, KeyChanged, StoreRestored   for followers only: entries of the ledger
+    Erased, Forked, Detached, KeyChanged, RedactionCopied, StoreRestored   for followers only: entries of the ledger
     CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
 """
 
@@ -486,6 +486,16 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
     key_id: str | None = None
 
 
+class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
+    """Events of the conversation lost their content, because they were redacted in the store that they come from. The
+    receipt comes with its own conversation: for a fork, that may be the one that it comes from.
+
+    ``event_ids``  the events
+    """
+
+    event_ids: tuple[int, ...]
+
+
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
     """The store was restored from a backup, or is a copy. It does not hold what other files had at positions after
     ``after`` and before this entry: whatever was derived from that is void. The entry belongs to no conversation.
@@ -552,6 +562,7 @@ KnownEvent = (
     | Forked
     | Detached
     | KeyChanged
+    | RedactionCopied
     | StoreRestored
     | CondensationSummary
 )

@@ -12,11 +12,12 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged
+from foldlog.eventstore.events import RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.generation import tombstones_before
 from foldlog.eventstore.log.importing import CHUNK as CHUNK
 from foldlog.eventstore.log.importing import StagedWriter, chunked, stored_rows
-from foldlog.eventstore.log.ledger import enter_erasure
+from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, follows, links_of
 from foldlog.eventstore.log.reading import ReadTransaction, find_again
 from foldlog.eventstore.log.row import (
@@ -280,6 +281,8 @@ def _redact_too(transaction: Transaction, there: Conversation, gone: Mapping[int
     if has_content:
         forks = forks_that_share(database, transaction, found.key, has_content[0][0].id)
         redact_rows(transaction, writing, has_content, [*forks])
+        copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
+        enter(transaction, writing.found, copied, max(database.now(), found.updated_at or 0))
 
 
 def _count_redactions(transaction: Transaction, database: Database, key: int, count: int) -> None:

@@ -5,9 +5,9 @@ A second run resumes where the first ended and adds only new events. ``docs/AUDI
 
 from __future__ import annotations
 
-import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -19,19 +19,25 @@ from sqlite_utils import Database
 from foldlog.eventstore import (
     Action,
     CondensationAction,
-    ConversationRow,
+    ConversationErased,
+    ConversationNotFound,
     CorruptEvent,
     Entry,
+    Erased,
     Event,
     Observation,
     Recorded,
     Redaction,
+    RedactionCopied,
     Store,
+    StoreRestored,
+    StoreUnavailable,
     StoreUnusable,
     confirm,
+    lost_after,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.maintenance import damage, erase
+from foldlog.eventstore.maintenance import erase
 from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog.reports.unreadable import followed, logged
@@ -39,6 +45,11 @@ from foldlog.words.texts import as_json, storable, text_of
 
 _CHUNK = 1_000
 _NAME = "audit database "
+_SOME = "some conversations"
+"""Where a file holds conversations that were named: the position that the store had when these were added."""
+_REMAINS = "bytes of removed rows"
+"""Named where bytes of deleted rows may be in the file."""
+_OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
 
 
@@ -51,48 +62,42 @@ class Damaged(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """The outcome of one run: what it added, and which events it had to leave out."""
+    """The outcome of one run: what it added, and which events it had to leave out. ``rebuilt``: the store was restored
+    from a backup, so what the file held before was dropped.
+    """
 
     events: int
     condensations: int
     conversations: int
     damaged: tuple[Damaged, ...] = ()
+    rebuilt: bool = False
 
 
 def update(
     store: Store,
     path: Path,
     conversations: Sequence[str] | None = None,
-    on_events: Callable[[int], None] = lambda added: None,
+    on_events: Callable[[int], object] = lambda added: None,
 ) -> Updated:
     """Update the audit database at ``path``, for some conversations, or for the whole store; make it first if it does
     not exist. Content that was erased or redacted in the store is erased there too.
 
     Each step is one transaction, so the next run resumes an interrupted one. An event that cannot be read is left out,
-    and is named in the result and in the table ``damaged``. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch``,
-    ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the list of the store's
-    conversations.
+    and is named in the result and in the table ``damaged``. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch``, and
+    what reading the store raises. Cost: what is new.
     """
-    is_whole = False
-    with closing(open_database(store, path)) as database:
-        with written(path):
-            if conversations is None:
-                entries = followed(store, followed_up_to(database.conn))
-                added, touched, gone = _add_all(store, database, entries, on_events, follows=True)
-                erased, is_whole = erased_in(store)
-                touched |= erased
-            else:
-                named = dict.fromkeys(conversations)
-                entries = (one for name in named for one in _missing(store, database, name))
-                added, touched, gone = _add_all(store, database, entries, on_events, follows=False)
-                added, touched = added._replace(conversations=len(named)), {*named}
-            more, lost = describe(store, database, touched)
-            gone |= more
-        if gone:
-            purge(database)
-        if is_whole and not lost and store.database.recorder.writable:
-            confirm(store, name_of(path), followed_up_to(database.conn))
-        return added._replace(damaged=tuple(dict.fromkeys((*added.damaged, *lost))))
+    with closing(AuditTables(store, path)) as tables, written(path):
+        if conversations is None:
+            tables.catch_up(on_events)
+        else:
+            tables.add(conversations, on_events)
+        named = len(tables.touched if conversations is None else {*conversations})
+        tables.describe()
+        if conversations is None:
+            tables.confirm()
+        return Updated(
+            tables.events, tables.condensations, named, tuple(dict.fromkeys(tables.damaged)), tables.was_rebuilt
+        )
 
 
 def name_of(path: Path) -> str:
@@ -105,63 +110,237 @@ def path_of(name: str) -> Path | None:
     return Path(name.removeprefix(_NAME)) if name.startswith(_NAME) else None
 
 
-def _add_all(
-    store: Store,
-    database: Database,
-    entries: Iterator[Recorded | CorruptEvent],
-    on_events: Callable[[int], None],
-    *,
-    follows: bool,
-) -> tuple[Updated, set[str], bool]:
-    """Add new events. ``follows``: they are those of the whole store, by position. Return what was added, the
-    conversations of these events, and whether anything was erased.
+class AuditTables:
+    """The tables of an audit database, which apply what the store has recorded: ``apply``, then ``describe``.
+
+    ``events``, ``condensations`` and ``damaged`` are what was met since it was opened; ``touched`` are the
+    conversations to describe. One thread may apply while another one describes.
     """
-    gone = False
-    events = condensations = 0
-    damaged: list[Damaged] = []
-    touched: set[str] = set()
-    while chunk := list(islice(entries, _CHUNK)):
-        lost, rows = damaged_among(chunk), events_among(chunk)
-        with database.conn:
-            condensations += add_events(database, rows, lost)
-            gone |= replace_redacted(store, database, rows)
-            if follows:
-                present = {"scope": WHOLE_STORE, "position": chunk[-1].position}
-                table_of(database, "followed").upsert(present, pk="scope")
-        events += len(rows)
-        damaged += lost
-        touched.update(one.conversation for one in chunk if one.conversation)
-        on_events(len(chunk))
-    return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
 
+    def __init__(self, store: Store, path: Path) -> None:
+        self.events = self.condensations = 0
+        self.damaged: list[Damaged] = []
+        self.touched: set[str] = set()
+        self.was_rebuilt = False
+        self._store, self._name = store, name_of(path)
+        self._writing = threading.RLock()
+        self._to_confirm = True
+        """Whether something was removed from the store before the present position, and that is not confirmed."""
+        self._database = open_database(store, path)
+        if lost_after(store, self._newest()) is not None:
+            self._begin_again()
 
-def damaged_among(entries: Iterable[Recorded | CorruptEvent]) -> list[Damaged]:
-    """Return the events among the entries that cannot be read."""
-    return [Damaged(e.conversation, e.event_id, e.problem) for e in entries if isinstance(e, CorruptEvent)]
+    @property
+    def position(self) -> int:
+        """The position in the store up to which it is complete."""
+        with self._writing:
+            return followed_up_to(self._database.conn)
 
+    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> None:
+        """Apply what is new in the store."""
+        while True:
+            after = self.position
+            batch = list(islice(followed(self._store, after), _CHUNK))
+            last = batch[-1].position if batch else None
+            if last is None:
+                return
+            self.apply(batch, last, after=after)
+            on_events(len(batch))
 
-def events_among(entries: Iterable[Recorded | CorruptEvent]) -> list[tuple[str, datetime, Event]]:
-    """Return the events among the entries that a follower met. ``describe`` removes erased conversations."""
-    return [
-        (one.conversation, one.recorded_at, one.event)
-        for one in entries
-        if isinstance(one, Recorded) and not isinstance(one.event, Entry)
-    ]
+    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> bool:
+        """Apply what the store has between two positions, in one transaction. Return False where the file is not
+        complete up to ``after``, because another process has changed it, or it was emptied here: then ``catch_up``.
+        """
+        with self._transaction():
+            if self.position != after:
+                return False
+            rows: list[Recorded] = []
+            for one in batch:
+                self.touched.add(one.conversation)
+                if isinstance(one, CorruptEvent):
+                    self._leave_out(Damaged(one.conversation, one.event_id, one.problem))
+                    continue
+                match one.event:
+                    case Erased():
+                        self._add(rows)
+                        self._remove(one.conversation)
+                    case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
+                        self._begin_again()
+                        return False
+                    case RedactionCopied(event_ids=ids):
+                        self._add(rows)
+                        self._replace(one.conversation, ids)
+                    case Entry():
+                        pass  # the row of the conversation says it
+                    case event:
+                        rows.append(one)
+                        if isinstance(event, Redaction):
+                            self._add(rows)
+                            self._replace(one.conversation, event.event_ids)
+            self._add(rows)
+            self.touched.discard("")
+            self._follow(WHOLE_STORE, position)
+        return True
 
+    def add(self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None) -> None:
+        """Add the events of some conversations that it does not have, whatever the position is."""
+        for name in dict.fromkeys(conversations):
+            known = "SELECT state FROM conversations WHERE id = ?"
+            row = self._database.execute(known, [storable(name)]).fetchone()
+            with self._transaction():
+                if row is not None and row[0] != self._state(name):
+                    self._remove(name)
+                self._follow(_SOME, int(self._store.database.recorder.value("last_position")))
+            entries = _missing(self._store, self._database, name)
+            while chunk := list(islice(entries, _CHUNK)):
+                with self._transaction():
+                    for one in chunk:
+                        if isinstance(one, CorruptEvent):
+                            self._leave_out(Damaged(name, one.event_id, one.problem))
+                    self._add([one for one in chunk if isinstance(one, Recorded)])
+                on_events(len(chunk))
+            self.touched.add(name)
 
-def replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str, datetime, Event]]) -> bool:
-    """Replace the events that these rows say were redacted, in forks too. Return whether there were any."""
-    gone = False
-    for conversation, _, event in rows:
-        if isinstance(event, Redaction):
-            for name in (conversation, *erase.forks_of(store, conversation)):
-                for event_id in event.event_ids:
-                    known = "conversation = ? AND id = ?"
-                    if table_of(database, "events").count_where(known, [storable(name), event_id]):
-                        again = [(name, *one) for one in store.log(name, event_id, event_id + 1)]
-                        add_events(database, again, ())
-                        gone = True
-    return gone
+    def describe(self) -> int:
+        """Write the rows of the conversations that were touched, and their revisions; for an erased one only its
+        tombstone. Remove the bytes of what was removed. Return the number of these conversations.
+        """
+        with self._writing:
+            touched, self.touched = self.touched, set()
+            touched |= {name for (name,) in self._database.execute("SELECT conversation FROM damaged")}
+            for name in sorted(touched):
+                try:
+                    with self._transaction(), suppress(ConversationNotFound):
+                        self._describe(name)
+                    continue
+                except CorruptEvent as error:
+                    lost = Damaged(name, error.event_id, error.problem)
+                except StoreUnusable as error:
+                    if not error.is_damage:
+                        raise
+                    lost = Damaged(name, 0, str(error))
+                self._to_confirm = True  # what was erased of it may still be here
+                self.touched.add(name)
+                if lost not in self.damaged:
+                    self.damaged.append(lost)
+            self._purge()
+            return len(touched)
+
+    def confirm(self) -> None:
+        """Record in the store that what was removed before the present position is removed here, if it is."""
+        with self._writing:
+            due, position = self._to_confirm and not self.touched, followed_up_to(self._database.conn)
+            self._to_confirm = self._to_confirm and not due
+        if due and self._store.database.recorder.writable:
+            confirm(self._store, self._name, position)
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._writing:
+            self._database.close()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._writing, self._database.conn as connection:
+            if not connection.in_transaction:
+                connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    def _newest(self) -> int:
+        """Return the newest position of the store that it knows something of."""
+        return int(self._database.execute("SELECT coalesce(max(position), 0) FROM followed").fetchone()[0])
+
+    def _follow(self, scope: str, position: int) -> None:
+        self._database.execute("INSERT OR REPLACE INTO followed VALUES (?, ?)", [scope, position])
+
+    def _begin_again(self) -> None:
+        with self._transaction():
+            for table in (*_OF_CONVERSATIONS, "conversations", "followed"):
+                self._database.execute(f"DELETE FROM {table}")
+            self._follow(_REMAINS, 0)
+        self.was_rebuilt = self._to_confirm = True
+
+    def _add(self, rows: list[Recorded]) -> None:
+        """Add events to the transaction, and forget them."""
+        self.condensations += add_events(self._database, rows)
+        self.events += len(rows)
+        rows.clear()
+
+    def _leave_out(self, lost: Damaged) -> None:
+        row = {**lost._asdict(), "conversation": storable(lost.conversation)}
+        _insert(self._database, "damaged", [row])
+        self.damaged.append(lost)
+
+    def _remove(self, conversation: str) -> None:
+        """Remove the events of a conversation, and what was made of them."""
+        for table in _OF_CONVERSATIONS:
+            done = self._database.execute(f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)])
+            if done.rowcount:
+                self._follow(_REMAINS, 0)
+        self._to_confirm = True
+
+    def _replace(self, conversation: str, event_ids: Iterable[int]) -> None:
+        """Replace redacted events, in forks too."""
+        self._to_confirm = True
+        known = "SELECT 1 FROM events WHERE conversation = ? AND id = ?"
+        for name in (conversation, *erase.forks_of(self._store, conversation)):
+            for event_id in event_ids:
+                if self._database.execute(known, [storable(name), event_id]).fetchone():
+                    with suppress(ConversationErased):  # that entry comes later
+                        again = [Recorded(0, name, *one) for one in self._store.log(name, event_id, event_id + 1)]
+                        add_events(self._database, again)
+                    self._follow(_REMAINS, 0)
+
+    def _purge(self) -> None:
+        """Remove the bytes of deleted rows from the index and from free pages, unless that was done."""
+        database = self._database
+        if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
+            return
+        for table in ("events", "condensations"):
+            table_of(database, table).rebuild_fts()
+        database.vacuum()
+        (busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreUnavailable(
+                f"the {self._name} is being read, so deleted rows stay in its log; try again when its readers end"
+            )
+        with self._transaction():
+            database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])
+
+    def _state(self, conversation: str) -> str:
+        """Return a text that changes where rows that are here may be wrong: with each redaction, and where the id of an
+        erased conversation is used again.
+        """
+        with suppress(ConversationErased):
+            return self._store.query(conversation, lambda reading: f"{reading.key} {reading.redactions}")
+        return "erased"
+
+    def _describe(self, conversation: str) -> None:
+        row, name = self._store.conversation(conversation), storable(conversation)
+        if row.erased_at is not None:
+            self._remove(conversation)
+        else:
+            known = self._database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name])
+            after = known.fetchone()[0] or 0
+            made = self._store.query(conversation, lambda reading: list(reading.records(PROJECTION, after)))
+            revisions = [
+                {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
+                for r in made
+            ]
+            _insert(self._database, "revisions", revisions)
+        described = {
+            "id": name,
+            "version": row.version,
+            "created_at": row.created_at.isoformat(),
+            "updated_at": row.updated_at.isoformat(),
+            "head": row.head,
+            "erased_at": row.erased_at and row.erased_at.isoformat(),
+            "erased_reason": row.erased_reason,
+            "state": self._state(conversation),
+        }
+        _insert(self._database, "conversations", [described])
 
 
 def _missing(store: Store, database: Database, conversation: str) -> Iterator[Recorded | CorruptEvent]:
@@ -188,107 +367,22 @@ def _missing(store: Store, database: Database, conversation: str) -> Iterator[Re
             yield Recorded(0, conversation, *one)
 
 
-def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
+def add_events(database: Database, recorded: Sequence[Recorded]) -> int:
+    """Add events. Return how many of them are condensations."""
     # In a conversation with the id of an erased one, the same ids name other events.
-    table_of(database, "events").insert_all((_event_row(*one) for one in recorded), replace=True)
-    table_of(database, "damaged").upsert_all(
-        ({**one._asdict(), "conversation": storable(one.conversation)} for one in lost), pk=("conversation", "id")
-    )
-    condensations = [
-        _condensation_row(conversation, at, event)
-        for conversation, at, event in recorded
-        if isinstance(event, CondensationAction)
-    ]
-    table_of(database, "condensations").insert_all(condensations, replace=True)
+    condensations = [one for one in recorded if isinstance(one.event, CondensationAction)]
+    _insert(database, "events", [_event_row(*one[1:]) for one in recorded])
+    _insert(database, "condensations", [_condensation_row(*one[1:]) for one in condensations])
     return len(condensations)
 
 
-def erased_in(store: Store) -> tuple[set[str], bool]:
-    """Return the erased conversations of the store, and whether these are all: an unreadable row may be of one."""
-    erased, is_whole = set(), True
-    for row in damage.listed(store):
-        if not isinstance(row, ConversationRow):
-            is_whole = False
-        elif row.erased_at is not None:
-            erased.add(row.id)
-    return erased, is_whole
-
-
-def describe(store: Store, database: Database, conversations: Iterable[str]) -> tuple[bool, list[Damaged]]:
-    """Write the rows of the conversations themselves and their revisions; for an erased one only the tombstone.
-
-    Return whether anything was erased, and what could not be read.
-    """
-    gone, lost = False, []
-    for conversation in sorted(conversations):
-        try:
-            gone |= _describe(store, database, conversation)
-        except CorruptEvent as error:
-            lost.append(Damaged(conversation, error.event_id, error.problem))
-        except StoreUnusable as error:
-            if not error.is_damage:
-                raise
-            lost.append(Damaged(conversation, 0, str(error)))
-    return gone, lost
-
-
-def _describe(store: Store, database: Database, conversation: str) -> bool:
-    """Write the conversation's own row and its revisions; for an erased conversation only the tombstone.
-
-    Return whether anything was erased.
-    """
-    row, name = store.conversation(conversation), storable(conversation)
-    gone = False
-    with database.conn:
-        if row.erased_at is not None:
-            gone = table_of(database, "events").count_where("conversation = ?", [name]) > 0
-            for table in ("events", "condensations", "revisions", "damaged"):
-                table_of(database, table).delete_where("conversation = ?", [name])
-        else:
-            if row.generation:
-                gone = _remove_before(database, name, row.created_at.isoformat())
-            known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
-            made = store.query(conversation, lambda reading: list(reading.records(PROJECTION, known or 0)))
-            revisions = [
-                {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
-                for r in made
-            ]
-            table_of(database, "revisions").insert_all(revisions, ignore=True)
-        table_of(database, "conversations").upsert(
-            {
-                "id": name,
-                "version": row.version,
-                "created_at": row.created_at.isoformat(),
-                "updated_at": row.updated_at.isoformat(),
-                "head": row.head,
-                "erased_at": row.erased_at and row.erased_at.isoformat(),
-                "erased_reason": row.erased_reason,
-            },
-            pk="id",
-        )
-    return gone
-
-
-def _remove_before(database: Database, name: str, created_at: str) -> bool:
-    """Remove the rows of the erased conversation that had this id before. Return whether there were any."""
-    earlier = "conversation = ? AND recorded_at < ?"
-    gone: bool = table_of(database, "events").count_where(earlier, [name, created_at]) > 0
-    for table in ("events", "condensations"):
-        table_of(database, table).delete_where(earlier, [name, created_at])
-    if gone:
-        for table in ("revisions", "damaged"):
-            table_of(database, table).delete_where("conversation = ?", [name])
-    return gone
-
-
-def purge(database: Database) -> None:
-    """Remove the bytes of deleted rows from the index and from free pages."""
-    for table in ("events", "condensations"):
-        table_of(database, table).rebuild_fts()
-    database.vacuum()
-    (busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
-        raise sqlite3.OperationalError("it is being read, so deleted rows stay in its log until its readers have ended")
+def _insert(database: Database, table: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows, or replace those with the same key, in the open transaction."""
+    if rows:
+        columns = ", ".join(rows[0])
+        marks = ", ".join(["?"] * len(rows[0]))
+        insert = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})"
+        database.conn.executemany(insert, [tuple(row.values()) for row in rows])
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
@@ -310,7 +404,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[s
     }
 
 
-def _condensation_row(conversation: str, recorded_at: datetime, event: CondensationAction) -> dict[str, Any]:
+def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> dict[str, Any]:
     intervals, summaries = event.forgotten
     metadata = event.metadata
     return {

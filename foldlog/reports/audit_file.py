@@ -14,7 +14,6 @@ from sqlite_utils import Database
 from sqlite_utils.db import Table
 
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.eventstore import lost_after as find_lost_after
 from foldlog.eventstore.maintenance.new_file import new_beside, sync
 from foldlog.reports.unreadable import followed, logged
 
@@ -22,7 +21,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
         {
             "id": str, "version": int, "created_at": str, "updated_at": str, "head": str,
-            "erased_at": str, "erased_reason": str,
+            "erased_at": str, "erased_reason": str, "state": str,
         },
         ("id",),
     ),
@@ -59,19 +58,6 @@ class AuditDatabaseMismatch(EventStoreError):
         super().__init__(
             f"{path} is the audit database of store {found}, not of {expected}; give another file, or delete this one"
         )
-
-
-class AuditDatabaseAhead(EventStoreError):
-    """The audit database holds events that the store lost when it was restored from a backup. Delete the audit
-    database: it can be rebuilt.
-    """
-
-    def __init__(self, path: Path, position: int, lost_after: int) -> None:
-        super().__init__(
-            f"{path} holds events up to position {position}, and the store was restored from a backup that has events "
-            f"up to position {lost_after}; delete {path}, then make it again with 'foldlog audit --to FILE'"
-        )
-        self.position, self.lost_after = position, lost_after
 
 
 class NoAuditDatabase(EventStoreError):
@@ -114,8 +100,7 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
     """Check that ``open_database`` can open or make an audit database at ``path``, and for a new one, that the store's
     first event can be read, or that of the first of some conversations. Call it before long work.
 
-    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch``, ``AuditDatabaseAhead`` and ``KeyUnavailable``. Nothing is
-    changed.
+    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``KeyUnavailable``. Nothing is changed.
     """
     if path.is_dir():
         raise NoAuditDatabase(path, "it is a folder")
@@ -133,7 +118,7 @@ def open_database(store: Store, path: Path) -> Database:
     """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
 
     A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
-    file. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``.
+    file. Raises ``NoAuditDatabase`` and ``AuditDatabaseMismatch``.
     """
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
@@ -187,8 +172,8 @@ def _make_tables(database: Database) -> None:
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
-    """Raise ``EventStoreError`` unless this is an audit database of the store, and not ahead of it. Nothing is written:
-    the file may belong to another program.
+    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written: the file may be that
+    of another program.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
@@ -196,10 +181,6 @@ def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -
         raise NoAuditDatabase(path, "it is a database of another kind")
     if row[0] != store.database.uuid:
         raise AuditDatabaseMismatch(path, store.database.uuid, row[0])
-    position = followed_up_to(connection)
-    lost_after = find_lost_after(store, position)
-    if lost_after is not None:
-        raise AuditDatabaseAhead(path, position, lost_after)
 
 
 def followed_up_to(connection: sqlite3.Connection) -> int:

@@ -18,6 +18,7 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Recorded,
     Redaction,
+    RedactionCopied,
     Store,
     StoreRestored,
     lost_after,
@@ -156,6 +157,8 @@ class SearchIndex:
                 case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
                     self.rebuild()
                     return None
+                case RedactionCopied(event_ids=ids):
+                    removals.append(Removal(one.conversation, one.position, ids))
                 case Entry():
                     pass  # texts stay where they are
                 case event:

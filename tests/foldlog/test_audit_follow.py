@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eventsourcing.persistence import IntegrityError, Tracking
 
 from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.reports import audit_follow
-from foldlog.reports.audit_database import erased_in
+from foldlog.histories import Histories
 from foldlog.reports.audit_file import check
-from foldlog.reports.audit_follow import AuditFollower, AuditTables
+from foldlog.reports.audit_follow import AuditFollower, AuditView
 
 PATIENCE_S = 60.0
 
@@ -59,12 +57,12 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
             say(store, "c1", 1)
             say(store, "c2", 3)
             follower.catch_up(PATIENCE_S)
-            follower.view.describe()
+            follower.view.tables.describe()
             assert asked(path, "SELECT id, version FROM conversations ORDER BY id") == [("c1", 1_201), ("c2", 3)]
             erase(store, "c2", reason="asked for")
             follower.catch_up(PATIENCE_S)
-            follower.view.describe()
-            assert follower.view.damaged == []
+            follower.view.tables.describe()
+            assert follower.view.tables.damaged == []
         assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("c1", 1_201)]
         assert asked(path, "SELECT erased_reason FROM conversations WHERE id = 'c2'") == [("asked for",)]
         check(store, path)
@@ -93,24 +91,6 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
         assert b"word 1" not in path.read_bytes()
 
 
-def test_the_list_of_conversations_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    lists: list[Store] = []
-
-    def listed(store: Store) -> tuple[set[str], bool]:
-        lists.append(store)
-        return erased_in(store)
-
-    monkeypatch.setattr(audit_follow, "erased_in", listed)
-    with open_store(tmp_path / "history.db") as store, AuditFollower(store, tmp_path / "audit.db") as follower:
-        for name in ("c1", "c2", "c3"):
-            say(store, name, 3)
-            erase(store, name, reason="asked for")
-            follower.catch_up(PATIENCE_S)
-            follower.view.refresh()
-            assert store.conversation(name).unconfirmed == ()
-    assert len(lists) == 1
-
-
 def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
     path = tmp_path / "audit.db"
     with open_store(url) as store:
@@ -125,42 +105,46 @@ def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
 def test_the_library_calls_what_is_followed_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     names = set()
 
-    def asked_for(tables: AuditTables, application_name: str) -> int | None:
+    def asked_for(tables: AuditView, application_name: str) -> int | None:
         names.add(application_name)
         return None
 
-    monkeypatch.setattr(AuditTables, "max_tracking_id", asked_for)
+    monkeypatch.setattr(AuditView, "max_tracking_id", asked_for)
     with open_store(f"sqlite:///{tmp_path}/history.db") as store, AuditFollower(store, tmp_path / "audit.db"):
         assert names == {"conversations"}
 
 
 def test_a_follower_that_cannot_begin_closes_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    closed, close = [], AuditTables.close
+    closed, close = [], AuditView.close
 
-    def closes(tables: AuditTables) -> None:
+    def closes(tables: AuditView) -> None:
         close(tables)
         closed.append(tables)
 
-    def fails(tables: AuditTables, application_name: str) -> int | None:
+    def fails(tables: AuditView, application_name: str) -> int | None:
         raise StoreUnavailable("no position")
 
-    monkeypatch.setattr(AuditTables, "max_tracking_id", fails)
-    monkeypatch.setattr(AuditTables, "close", closes)
+    monkeypatch.setattr(AuditView, "max_tracking_id", fails)
+    monkeypatch.setattr(AuditView, "close", closes)
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         with pytest.raises(StoreUnavailable, match="no position"):
             AuditFollower(store, tmp_path / "audit.db")
         assert len(closed) == 1
 
 
-def test_a_position_is_written_once(tmp_path: Path):
-    with open_store(f"sqlite:///{tmp_path}/history.db") as store:
-        tables = AuditTables(store, tmp_path / "audit.db")
-        tables.insert_tracking(Tracking("conversations", 5))
-        for position in (4, 5):
-            with pytest.raises(IntegrityError, match="another follower writes to it"):
-                tables.insert_tracking(Tracking("conversations", position))
-        assert tables.max_tracking_id("conversations") == 5
-        tables.close()
+def test_two_followers_of_one_file_add_each_event_once(url: str, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    with open_store(url) as store, AuditFollower(store, path) as one, AuditFollower(store, path) as other:
+        for number in range(5):
+            Histories(store).create("c1", replace_erased=True)
+            say(store, "c1", 2)
+            say(store, "kept", 1)
+            for each in (one, other):
+                each.catch_up(PATIENCE_S)
+            expected = [("c1", 3), ("kept", number + 1)]
+            assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1") == expected
+            erase(store, "c1", reason="asked for")
+    assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
 def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):

@@ -174,11 +174,11 @@ def _first_words(store: Store, conversation: str) -> str:
 
 def check_audit(store: Store, audit: Path, so: str) -> None:
     """Raise ``Refused`` if the audit database cannot be written: check it before the erasure, which is final."""
-    from foldlog.reports.audit_file import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
+    from foldlog.reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase, check
 
     try:
         check(store, audit)
-    except (AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase) as error:
+    except (AuditDatabaseMismatch, NoAuditDatabase) as error:
         raise Refused(f"{error}; {so}") from error
 
 

@@ -72,6 +72,8 @@ def run(
         updated = _emit(audits, names, update) if as_json else _show(audits, names, update)
     for finding in audits.findings:
         terminal.warn(finding)
+    if updated is not None and updated.rebuilt:
+        terminal.note(f"{to} is made again: the store was restored from a backup, and {to} held what the store lost")
     left_out = () if updated is None else updated.damaged
     for lost in left_out:
         terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
@@ -92,8 +94,8 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
             try:
                 follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
             except KeyboardInterrupt:
-                follower.view.describe()
-            for lost in follower.view.damaged:
+                follower.view.tables.describe()
+            for lost in follower.view.tables.damaged:
                 terminal.warn(
                     f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}"
                 )
