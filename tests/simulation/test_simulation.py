@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.model import REDACTED, Refused, Store, condensation, message
+from tests.simulation.mutations import MUTATIONS, applied, home_of
 from tests.simulation.run import play, shortened, worlds
 from tests.simulation.steps import drawn
 from tests.simulation.world import sped_up
@@ -52,3 +53,14 @@ def test_the_model_forgets_redacts_and_erases() -> None:
     assert store.followed() == {"b": store.get("b").events}
     with pytest.raises(Refused, match="ConversationErased"):
         store.append("a", [message("again")], 8)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_what_a_mutation_names_is_there(name: str) -> None:
+    home_of(MUTATIONS[name])
+
+
+def test_a_mutation_is_found() -> None:
+    with applied(MUTATIONS["units"]):
+        taken, failures = worlds(1, 5_000, float("inf"), "memory", on_all=False)
+    assert [failed.label for failed in failures], taken
