@@ -37,11 +37,16 @@ so, as in the import of an archive that is damaged from its first line on. With 
 and nothing else, and each line on stderr is an object such as
 `{"level": "error", "message": "the store foldlog.db does not exist; …"}`: an `error`, a thing `found`, or a `note`.
 
-`list` and `recent` never cut an id: on a terminal, one that does not fit has a line of its own; piped, each row is one
+`list` never cuts an id: on a terminal, one that does not fit has a line of its own; piped, each row is one
 line, as wide as its id. An id with a tab, a line break or another character that steers a terminal is shown as bash and
 zsh take it, `$'tab\\tx'`; `--json` has it as it is. An id that begins with a dash comes last, after `--`:
 `foldlog log -- -x`.
+
+Options of nearly every command, which are not repeated below: `--db STORE`, the store, a file such as `history.db` or a
+URL (else `FOLDLOG_DB`, else `foldlog.db`); `--json`, one JSON document; `--help`.
 """
+_COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)
+"""Options that every command has, in a help."""
 
 _SAMPLE = ROOT / "foldlog" / "sample" / "tidewatch.jsonl"
 _KEY = base64.b64encode(bytes(32)).decode()
@@ -54,15 +59,14 @@ _SHOWN = {
     "redact": 'foldlog redact tidewatch 17 --reason "asked to" --by ann --yes',
 }
 """What is run in place of the example of the help, which asks a person, or needs a server or files of one's own."""
-_NOT_SHOWN = {"serve": "it runs until Ctrl-C", "status": "it needs a PostgreSQL server"}
+_NOT_SHOWN = {"serve": "it runs until Ctrl-C"}
 _BEFORE = {
-    "recent": "foldlog attributes tidewatch --set project=tides",
     "restore": "foldlog backup monday.db",
-    "verify": "foldlog head --json > heads.json",
+    "verify": "foldlog verify --print-heads --json > heads.json",
     "salvage": "cp foldlog.db damaged.db",
 }
 """What is run first, and not shown."""
-_LINES, _COLUMNS = 14, 100
+_LINES, _COLUMNS = 8, 100
 _OF_THE_RUN = re.compile(
     r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}"  # a hash, and what a store is called
     r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"  # a time of now
@@ -107,7 +111,8 @@ for name in ([], *([name] for name in sys.argv[1:])):
 def helps() -> list[str]:
     """The beginning of each section, up to its example: what the command and its commands print for ``--help``."""
     printed = _run(shlex.join([sys.executable, "-c", _PRINT_HELPS, *_NAMES]), ROOT).removesuffix("\f")
-    texts = ["\n".join(line.rstrip() for line in text.strip("\n").split("\n")) for text in printed.split("\f")]
+    first, *others = ["\n".join(map(str.rstrip, text.strip("\n").split("\n"))) for text in printed.split("\f")]
+    texts = [first, *(_COMMON.sub("", f"{text}\n").rstrip().removesuffix("Options:").rstrip() for text in others)]
     titles = ["foldlog", *(f"foldlog {name}" for name in _NAMES)]
     return [f"\n## {title}\n\n```text\n{text}\n```\n" for title, text in zip(titles, texts, strict=True)]
 

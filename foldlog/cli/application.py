@@ -26,12 +26,12 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": (
         *("import", "list", "log", "show", "search", "view", "fork", "report", "serve"),
-        *("documents", "attributes", "recent", "export"),
+        *("documents", "attributes", "export"),
     ),
-    "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),
+    "Views": ("why", "diff", "stats", "audit", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
-    "The store": ("copy", "backup", "restore", "vacuum", "status", "adapters"),
-    "Trust": ("verify", "head", "salvage", "rekey", "erase", "redact"),
+    "The store": ("copy", "backup", "restore", "vacuum", "adapters"),
+    "Trust": ("verify", "salvage", "rekey", "erase", "redact"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 _FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
@@ -40,25 +40,15 @@ _FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
 )
-_SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
+_SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # the status that a shell reports for a program that SIGINT or SIGPIPE ended
-_SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "recent", "stats", "why", "diff", "head"}
-_ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "status", "adapters"}
+_SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "stats", "why", "diff"}
+_ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "adapters"}
 """Commands that succeed when their reader has read enough (``| head``): they end with 0."""
-
-
-def _told(parameters: list[Any]) -> list[Any]:
-    """Return parameters as the help shows them: without the Python types of arguments and of flags."""
-    for parameter in parameters:
-        if isinstance(parameter, TyperArgument):
-            parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
-        elif parameter.is_flag:
-            parameter.metavar = ""
-    return parameters
 
 
 class _ReaderLeft(Exception):
@@ -73,6 +63,13 @@ class _Command(TyperCommand):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _ReaderLeft from error
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # a type of Python
+        return parameters
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.ignore_unknown_options:
@@ -92,13 +89,18 @@ class _Command(TyperCommand):
                 problem = meant(f"'foldlog {self.name}' has no option '{name}'{hint}", str(self.name), args)
                 raise Refused(f"{problem} ('foldlog {self.name} --help' shows all)")
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _told(super().get_params(ctx))
-
 
 class _Commands(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _told(super().get_params(ctx))
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under their headings."""
+        headings: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            headings.setdefault(getattr(command, "rich_help_panel", ""), []).append(
+                (name, command.get_short_help_str(300))
+            )
+        for heading, rows in headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 def _tell_version(asked: bool) -> None:
@@ -113,7 +115,7 @@ def build(only: str | None = None) -> typer.Typer:
     """Return the application with all its commands; with ``only``, this command alone. If no command has that name, all
     have a name and a help, and no parameters: a list of commands needs no more, and their modules are not imported.
     """
-    application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
+    application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None)
     application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
     commands = [(name, heading) for heading, names in COMMANDS.items() for name in names]
     is_known = only in [name for name, _ in commands]

@@ -25,6 +25,10 @@ _COMMANDS = {
     **dict.fromkeys(("explain",), "why ID EVENT"),
     **dict.fromkeys(("branch",), "fork ID NEW"),
     **dict.fromkeys(("repair", "recover"), "salvage"),
+    **dict.fromkeys(("recent", "sessions", "threads"), "list NAME=VALUE"),
+    "rebuild": "audit --repair",
+    "status": "list --followers",
+    **dict.fromkeys(("head", "heads"), "verify --print-heads"),
     "archive": "export --all FILE",
     "dump": "export ID",
     "help": "--help",
@@ -86,7 +90,7 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
     words = list(arguments[list(arguments).index(name) + 1 :])
     if "--" in words:
         return "options come before '--'" if given.startswith("-") else ""
-    store = next(filter(_is_like_a_store, given.split(" ")), None)
+    store = next(filter(is_like_a_store, given.split(" ")), None)
     if store is not None and "--db" not in words:
         words.remove(store)
         return f"an option names the store: '{command(name, *words, '--db', store)}'"
@@ -120,5 +124,5 @@ def _plain(words: Sequence[str]) -> list[str]:
     return list(takewhile(lambda word: not word.startswith("-"), words))
 
 
-def _is_like_a_store(word: str) -> bool:
+def is_like_a_store(word: str) -> bool:
     return "://" in word or word.endswith((".db", ".sqlite", ".sqlite3"))

@@ -36,6 +36,7 @@ class Overview(NamedTuple):
     """One conversation for a list. A figure that cannot be read, because the conversation is damaged or encrypted, is
     None.
 
+    ``attributes``     see ``Histories.create``
     ``title``          its attribute ``title``, else the source's own title, else the first request of the user
     ``format``         what it was imported from; ``foldlog`` where it was not imported
     ``sent_events``    the events that a model is sent with its View: without pending ones, and without summaries
@@ -48,6 +49,7 @@ class Overview(NamedTuple):
     ``needs_key``      they are missing because a key is not given, not because of damage
     """
 
+    attributes: Mapping[str, Any] | None = None
     title: str | None = None
     format: str | None = None
     sent_events: int | None = None
@@ -105,7 +107,7 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
             form = NATIVE if event.origin is None else event.origin.format
         last = time_text(event, recorded_at) or last
     told = title_in(attributes) or title or request
-    return Overview(None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
+    return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
 
 
 def title_in(values: Mapping[str, Any]) -> str | None:

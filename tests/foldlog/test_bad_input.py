@@ -325,7 +325,7 @@ def test_a_file_that_cannot_be_written_is_named_as_it_was_given(foldlog, five_me
     assert refused(ran, "missing/here.out: No such file or directory")
 
 
-@pytest.mark.parametrize("command", ["log", "view", "export", "audit", "rebuild", "bench"])
+@pytest.mark.parametrize("command", ["log", "view", "export", "audit", "bench"])
 def test_a_conversation_that_was_erased(foldlog, five_messages, command):
     foldlog("import", five_messages)
     with open_store("sqlite:///foldlog.db") as store:

@@ -439,14 +439,12 @@ def test_attributes_are_listed_as_attributes_alone(foldlog, five_messages):
     foldlog("attributes", "five", "--set", "user=u1")
     assert "has no documents" in foldlog("documents", "five").out
     assert foldlog("documents", "five", "--json").document["documents"] == {}
-    assert foldlog("recent").out.splitlines()[0] == "recorded (UTC)    conversation  attributes"
 
 
 def test_where_no_conversation_has_the_attributes_that_is_said(foldlog):
     open_store("sqlite:///foldlog.db").close()
-    assert foldlog("recent").out == "No conversations.\n"
-    assert foldlog("recent", "project=tides").out == "No conversation has all of these attributes.\n"
-    assert foldlog("recent", "project=tides", "--json").document["conversations"] == []
+    assert "No conversations in" in foldlog("list", "project=tides").out
+    assert foldlog("list", "project=tides", "--json").document["conversations"] == []
 
 
 def test_a_conversation_without_documents_says_so(foldlog):

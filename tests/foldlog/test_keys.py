@@ -25,25 +25,23 @@ def locked(request, foldlog, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=str)
-def test_recent_tells_what_it_cannot_compare(locked, options):
-    ran = locked("recent", "app=x", *options)
+def test_a_list_tells_what_it_cannot_compare(locked, options):
+    ran = locked("list", "app=x", *options)
     assert (ran.status, ran.out) == (2, "")
     assert "may have these attributes too" in ran.err
-    ran = locked("recent", *options)
-    assert (ran.status, "null" in ran.out or "encrypted" in ran.out) == (1, True)
-    assert "the attributes of 1 conversation are encrypted, and the key is not given" in ran.err
     with face.open("foldlog.db") as histories, pytest.raises(KeyUnavailable):
         histories.list({"app": "x"})
 
 
-def test_recent_lists_new_events_of_a_conversation_whose_key_is_missing(locked):
+def test_a_list_has_new_events_of_a_conversation_whose_key_is_missing(locked):
     with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
         histories["plain"].append(Message(source="user", content="hello"))
     for said in range(3):
-        listed = {one["conversation"]: one for one in locked("recent", "--json").document["conversations"]}
-        assert list(listed)[:1] == ["a-long-name" if said else "plain"]
-        one = listed["a-long-name"]
-        assert (one["version"], one["attributes"], one["needs_key"]) == (2 + said, None, True)
+        with face.open("foldlog.db") as histories:
+            listed = histories.list(age_max_s=0).conversations
+        assert listed[0].id == ("a-long-name" if said else "plain")
+        one = next(one for one in listed if one.id == "a-long-name")
+        assert (one.version, one.attributes) == (2 + said, None)
         with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
             histories["a-long-name"].append(Message(source="user", content="again"))
 
@@ -106,15 +104,6 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     assert foldlog("import", five_messages, "--db", "plain.db").status == 0
     assert foldlog("copy", "plain.db", "foldlog.db").status == 2
     assert foldlog("copy", "plain.db", plain).status == 0
-
-
-def test_the_columns_of_recent_are_aligned(foldlog):
-    with face.open("foldlog.db") as histories:
-        for name in ("b", "a-long-name-of-one", "水"):
-            histories.create(name, {"app": "x"})
-    lines = foldlog("recent").out.splitlines()
-    starts = {len(line[: line.index("{")].replace("水", "__")) for line in lines[1:]}
-    assert starts == {lines[0].index("attributes")}
 
 
 @pytest.mark.parametrize(

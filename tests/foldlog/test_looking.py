@@ -257,7 +257,10 @@ def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["erase", "be", "--yes", "--reason", "r"], ["retract", "be", "--to", 0], ["condense", "be"], ["rebuild", "be"]],
+    [
+        *(["erase", "be", "--yes", "--reason", "r"], ["retract", "be", "--to", 0], ["condense", "be"]),
+        ["audit", "be", "--repair"],
+    ],
 )
 def test_commands_that_change_something_want_the_whole_id(foldlog, work, arguments):
     ran = foldlog(*arguments)
@@ -407,9 +410,7 @@ def test_an_id_that_does_not_fit_beside_the_others_is_whole_on_a_line_of_its_own
     name = "x" * 300
     for each in (name, "short"):
         foldlog("import", five_messages, "--conversation", each)
-    assert f"  {name}  none\n" in foldlog("recent").out
     monkeypatch.setenv("COLUMNS", "60")
-    lines = foldlog("recent").out.splitlines()
+    lines = foldlog("list").out.splitlines()
     assert name in lines
     assert max(len(line) for line in lines if line != name) <= 60
-    assert [line.split()[-1] for line in lines if line != name] == ["attributes", "none", "none"]

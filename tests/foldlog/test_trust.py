@@ -86,7 +86,7 @@ def test_a_store_that_lost_a_part_of_its_schema_says_so_and_is_salvaged(foldlog,
 
 
 def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
-    (tmp_path / "heads.json").write_text(foldlog("head", "--json").out)
+    (tmp_path / "heads.json").write_text(foldlog("verify", "--print-heads", "--json").out)
     execute(store, "DELETE FROM events WHERE conversation = 2 AND id >= 3")
     ran = foldlog("verify", "two", "--heads", "heads.json")
     assert ran.status == 1
@@ -95,9 +95,10 @@ def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
 
 def test_head_prints_what_list_has(foldlog, store):
     head = heads_of(store)["one"]
-    assert foldlog("head", "one").out == f"{head}  5  one\n"
-    assert foldlog("head", "one", "--json").document["heads"] == [{"conversation": "one", "version": 5, "head": head}]
-    assert foldlog("head", "nobody").status == 2
+    assert foldlog("verify", "one", "--print-heads").out == f"{head}  5  one\n"
+    heads = foldlog("verify", "one", "--print-heads", "--json").document["heads"]
+    assert heads == [{"conversation": "one", "version": 5, "head": head}]
+    assert foldlog("verify", "nobody", "--print-heads").status == 2
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"heads": [{"conversation": 1}]}', '{"heads": 5}', "[" * 5_000])
@@ -108,7 +109,7 @@ def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path, content):
     assert len(ran.err.splitlines()) == 1
     absent = foldlog("verify", "--heads", "nowhere.json")
     assert absent.status == 2
-    assert "cannot be read: No such file or directory; 'foldlog head --json > nowhere.json' publishes" in absent.err
+    assert "No such file or directory; 'foldlog verify --print-heads --json > nowhere.json' publishes" in absent.err
 
 
 def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
@@ -331,10 +332,10 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     assert ran.status == 1
     assert unread in ran.err
     assert [entry["id"] for entry in ran.document["conversations"]] == [f"c{n:02}" for n in range(12) if n != 4]
-    ran = foldlog("head", "--json")
+    ran = foldlog("verify", "--print-heads", "--json")
     assert (ran.status, len(ran.document["heads"])) == (1, 11)
-    for command in (["stats"], ["export", "--all", "all.foldlog"], ["audit"], ["bench", "--rounds", "1"], ["rebuild"]):
-        ran = foldlog(*command)
+    for command in ("stats", "export --all all.foldlog", "audit", "bench --rounds 1", "audit --repair"):
+        ran = foldlog(*command.split())
         assert ran.status == 1
         assert "c05" in ran.err
         assert "c07" not in ran.err
@@ -346,8 +347,8 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
 
 
 FIND = [
-    *("list", "list --long", "log c05", "stats", "stats c05", "audit", "audit c05 --to a.db", "rebuild"),
-    *("bench --rounds 1", "export --all all", "verify", "head"),
+    *("list", "list --long", "log c05", "stats", "stats c05", "audit", "audit c05 --to a.db", "audit --repair"),
+    *("bench --rounds 1", "export --all all", "verify", "verify --print-heads"),
     *(
         "salvage foldlog.db new.db",
         "import torn.jsonl --db new.db",
@@ -358,7 +359,7 @@ FIND = [
 DO_NOT = [
     "rekey",
     "search x*",
-    "recent",
+    "list app=x",
     "condensers",
     "view c00",
     "why c00 1",
@@ -507,7 +508,7 @@ def test_a_key_that_is_none_is_one_line_without_the_key(foldlog, store, monkeypa
 def test_no_name_steers_a_terminal(foldlog, store, tmp_path):
     execute(store, "UPDATE events SET shown = 0 WHERE conversation = 3 AND id = 1")
     for arguments in (
-        ["head"],
+        ["verify", "--print-heads"],
         ["verify"],
         ["salvage", "foldlog.db", "new.db"],
         ["export", "--all", "all.foldlog"],
@@ -536,12 +537,11 @@ def test_a_view_of_a_damaged_history_is_an_error_and_the_others_are_shown(foldlo
 
 def test_a_damaged_history_does_not_keep_the_others_from_being_rebuilt(foldlog, store):
     spoil(store, 4)
-    ran = foldlog("rebuild", "--json")
+    ran = foldlog("audit", "--repair", "--json")
     assert ran.status == 1
     assert "conversation 'one', event 4:" in ran.err
-    document = json.loads(ran.out)
-    assert [each["conversation"] for each in document["rebuilt"]] == [STEERS, "two"]
-    assert "conversation 'one', event 4:" in document["findings"][0]
+    assert [each["conversation"] for each in ran.document["conversations"]] == [STEERS, "two"]
+    assert "conversation 'one', event 4:" in ran.document["unread"][0]["problem"]
 
 
 def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, store, tmp_path):

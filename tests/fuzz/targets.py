@@ -385,7 +385,7 @@ def command(at: random.Random) -> str:
             "--start", "-1", "--stop", "9" * 30, "--reason", "x", "--all", "out", "--format", name, "--heads",
             "--output", "new.jsonl",
         )  # fmt: skip
-        commands = [c for group in COMMANDS.values() for c in group if c not in ("demo", "bench", "compare", "status")]
+        commands = [c for group in COMMANDS.values() for c in group if c not in ("demo", "bench", "compare")]
         arguments = [at.choice(commands), *at.choices(words, k=at.randrange(6))]
         status, out, err = _run(main, arguments, place)
     told = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"

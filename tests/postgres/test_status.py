@@ -89,12 +89,12 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
 def test_the_command_shows_it(url: str, store: Store):
     recorder = store._recorder
     recorder.transact(lambda transaction: transaction.set_value("tracking audit", str(1)))
-    run = CliRunner().invoke(build(), ["status", "--db", url])
+    run = CliRunner().invoke(build(), ["list", "--followers", "--db", url])
     assert run.exit_code == 0
     assert "a commit waits for: no standby (synchronous_commit on)" in run.output
     assert "nothing is held back" in run.output
     assert "follower audit: 2 events behind" in run.output
-    document = json.loads(CliRunner().invoke(build(), ["status", "--db", url, "--json"]).output)
+    document = json.loads(CliRunner().invoke(build(), ["list", "--followers", "--db", url, "--json"]).output)
     assert document["followers"][0]["position"] == "1"
     assert document["horizon_age"] == 0
     assert int(document["last_position"]) > 2**20

@@ -54,7 +54,7 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help=r"A TOML file with \[condenser]; once for each condenser.",  # escaped: it would be taken for markup
+            help="A TOML file with [condenser]; once for each condenser.",
             show_default="the default condenser, and one that forgets nothing",
         ),
     ] = None,

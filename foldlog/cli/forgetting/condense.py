@@ -45,7 +45,7 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help=r"A TOML file with \[condenser].",  # escaped: it would be taken for markup
+            help="A TOML file with [condenser].",
             show_default="one that needs no model",
         ),
     ] = None,
@@ -56,10 +56,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    r"""Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
+    """Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
 
     Without a file, the default condenser is used: it needs no model and writes a digest. To forget without a summary,
-    give a file with the two lines \[condenser] and type = "conversation_window".
+    give a file with the two lines [condenser] and type = "conversation_window".
 
     Exit status 1 if nothing was forgotten, because the model gave no summary or because no event can be spared.
 

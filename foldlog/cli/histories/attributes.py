@@ -27,7 +27,7 @@ def run(
     """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
 
     A value that is a whole number, true, false or a list in JSON is stored as such, every other one as a text.
-    foldlog recent lists conversations by them.
+    foldlog list NAME=VALUE lists conversations by them.
 
     Example: foldlog attributes tidewatch --set project=tides
     """

@@ -12,6 +12,9 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.hints import command, store_name
+from foldlog.cli.histories.attributes import pairs
+from foldlog.cli.maintenance.followers import list_followers
+from foldlog.cli.mistakes import is_like_a_store
 from foldlog.cli.moments import given_moment, moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -19,7 +22,8 @@ from foldlog.cli.pager import paged
 from foldlog.cli.stores import listed, open_existing
 from foldlog.cli.tables import padded
 from foldlog.eventstore import ConversationRow, Store
-from foldlog.words.gist import UNLIMITED, count
+from foldlog.histories import Histories
+from foldlog.words.gist import UNLIMITED, compact, count
 
 if TYPE_CHECKING:
     from foldlog.reports.overview import Overview
@@ -56,6 +60,9 @@ class _Line(NamedTuple):
 
 
 def run(
+    attributes: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Attributes to have.", show_default="any")
+    ] = None,
     match: Annotated[
         str | None, typer.Option("--match", metavar="TEXT", help="Only conversations whose id contains this text.")
     ] = None,
@@ -80,21 +87,38 @@ def run(
             show_default="long where the list is short",
         ),
     ] = None,
+    followers: Annotated[
+        bool,
+        typer.Option("--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."),
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """List the conversations of a store: id, number of events, times of the first and last event.
+    """List the conversations of a store, or those that have all of these attributes: id, number of events, times of the
+    first and last event.
+
+    The first list by attributes reads each conversation once; later ones read those with new events. A long write
+    transaction anywhere on a PostgreSQL server holds back all followers of its stores (--followers). Its age is the
+    number of transactions that began after it.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
+    if followers:
+        return list_followers(db, as_json=as_json)
     if sort not in _SORTS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_SORTS)}")
     if sort in _OF_LONG and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
+    for each in filter(is_like_a_store, attributes or ()):
+        raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
     locked: list[str] = []
     with open_existing(db) as store:
         rows: Iterator[ConversationRow] = listed(store)
+        if attributes:
+            with terminal.working("listing"):
+                found = _having(store, pairs(attributes))
+            rows = (row for row in rows if row.id in found)
         if match is not None:
             rows = (row for row in rows if match in row.id)
         if after is not None:
@@ -114,6 +138,16 @@ def run(
     if locked and not as_json:
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {locked[0]}")
     return DONE
+
+
+def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
+    """Return the ids of the conversations that have all of these attributes."""
+    histories, found, after = Histories(store), set[str](), None
+    while True:
+        page = histories.list(attributes, limit=_PAGE, after=after, age_max_s=0)
+        found |= {one.id for one in page.conversations}
+        if (after := page.after) is None:
+            return found
 
 
 def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
@@ -311,7 +345,8 @@ def _told(more: Overview) -> str:
     """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
     problem = "encrypted" if more.needs_key else more.problem
     parts = [more.format or "", more.title or "", f"({problem})" if problem else ""]
-    return ": ".join(part for part in parts if part)
+    named = [f"{name}={compact(value)}" for name, value in (more.attributes or {}).items() if name != "title"]
+    return "  ".join([": ".join(part for part in parts if part), *named])
 
 
 def _events(line: _Line) -> str:

@@ -13,8 +13,8 @@ from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import events_total, open_existing, resolved
-from foldlog.eventstore import from_microseconds
+from foldlog.cli.stores import events_total, listed, open_existing, resolved
+from foldlog.eventstore import ConversationRow, from_microseconds
 from foldlog.maintenance import Maintenance, Published, Verdict
 from foldlog.words.gist import count
 
@@ -23,19 +23,24 @@ def run(
     conversations: SomeConversations = None,
     heads: Annotated[
         Path | None,
-        typer.Option("--heads", metavar="FILE", help="Heads to compare with, as 'foldlog head --json' printed them."),
+        typer.Option("--heads", metavar="FILE", help="Heads to compare with, as --print-heads --json printed them."),
     ] = None,
+    print_heads: Annotated[
+        bool, typer.Option("--print-heads", help="Check nothing: print the heads, to keep outside the store.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Check every event: its checksum, its place in the hash chain, and that no event is missing.
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
-    end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads).
-    Erased conversations are listed and are not findings.
+    end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads): a
+    head is a hash of all events up to a version. Erased conversations are listed and are not findings.
 
     Example: foldlog verify --heads heads.json
     """
+    if print_heads:
+        return _print_heads(conversations, db, as_json=as_json)
     published = {} if heads is None else _published(heads)
     found = _Found()
     with open_existing(db) as store, terminal.progress() as bars:
@@ -59,6 +64,23 @@ def run(
         words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
     return DONE
+
+
+def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> int:
+    with open_existing(db) as store:
+        rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
+        if as_json:
+            terminal.emit_list({"store": store.database.uuid}, "heads", map(_head, rows), exact=True)
+        else:
+            for row in rows:
+                line = f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}"
+                terminal.console().print(line, soft_wrap=True, style=None)
+    return DONE
+
+
+def _head(row: ConversationRow) -> dict[str, object]:
+    generation = {"generation": row.generation} if row.generation else {}
+    return {"conversation": row.id, "version": row.version, "head": row.head, **generation}
 
 
 class _Found:
@@ -146,12 +168,12 @@ def _published(path: Path) -> dict[str, list[Published]]:
     except OSError as error:
         raise Refused(
             f"the heads in {path} cannot be read: {error.strerror or error}; "
-            f"'{command('head', '--json')} > {path}' publishes the present heads"
+            f"'{command('verify', '--print-heads', '--json')} > {path}' publishes the present heads"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise Refused(
-            f"{path} does not hold heads as 'foldlog head --json' prints them ({problem}); "
-            f"'{command('head', '--json')} > heads.json' publishes the present heads"
+            f"{path} does not hold heads as 'foldlog verify --print-heads --json' prints them ({problem}); "
+            f"'{command('verify', '--print-heads', '--json')} > heads.json' publishes the present heads"
         ) from error
     return heads

@@ -16,11 +16,11 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import new_file
-from foldlog.cli.stores import chosen, events_total, open_existing
+from foldlog.cli.stores import chosen, events_total, open_existing, whole
 from foldlog.cli.styles import interval_words, summary_text
 from foldlog.cli.tables import Column, print_rows
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.projections import Auditing, Finding, Forgetting
+from foldlog.projections import Auditing, Finding, Forgetting, Views
 from foldlog.words.gist import count
 from foldlog.words.reasons import because
 
@@ -49,12 +49,16 @@ def run(
     follow: Annotated[
         bool, typer.Option("--follow", help="With --to: keep the audit database up to date until Ctrl-C.")
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="First rebuild the stored revisions from the events, also while others read."),
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Fold conversations again from their first event, compare every stored revision, and list all condensations.
 
-    Exit status 1 if a revision differs from the log ('foldlog rebuild' replaces it) or an event cannot be read.
+    Exit status 1 if a revision differs from the log (--repair replaces it) or an event cannot be read.
 
     Example: foldlog audit --to audit.db
     """
@@ -63,10 +67,10 @@ def run(
     from foldlog.reports.audit_file import check_target
 
     with open_existing(db) as store, terminal.progress() as bars:
-        conversations = list(chosen(store, conversations)) if conversations else None
+        conversations = list(chosen(store, conversations, whole if repair else None)) if conversations else None
         if to is not None:
             check_target(store, to, conversations)
-        audits = _Audits(store, bars)
+        audits = _Audits(store, bars, Views(store) if repair else None)
         update = None if to is None else partial(_update, store, to, conversations, bars)
         names = conversations or chosen(store, None)
         updated = _emit(audits, names, update) if as_json else _show(audits, names, update)
@@ -113,8 +117,8 @@ def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progr
 class _Audits:
     """The audits of conversations, one after the other, with their findings so far."""
 
-    def __init__(self, store: Store, bars: Progress) -> None:
-        self.store, self.bars = store, bars
+    def __init__(self, store: Store, bars: Progress, repaired: Views | None) -> None:
+        self.store, self.bars, self.repaired = store, bars, repaired
         self.conversations = self.revisions = self.wrong = 0
         self.findings: list[str] = []
         self.unread: list[tuple[str, str]] = []
@@ -123,6 +127,8 @@ class _Audits:
         """Begin the audit of one conversation; None if it cannot be read. Iterate with ``forgettings``."""
         self._bar = self.bars.add_task(terminal.typed_id(name), unit="events", total=None)
         try:
+            if self.repaired is not None:
+                self.repaired.rebuild(name)
             return Auditing(self.store, name, terminal.completing(self.bars, self._bar))
         except EventStoreError as error:
             self._give_up(name, str(error))

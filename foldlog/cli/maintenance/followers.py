@@ -1,23 +1,16 @@
-"""``foldlog status``: show the followers of a store on a PostgreSQL server."""
+"""The followers of a store on a PostgreSQL server, for ``foldlog list --followers``."""
 
 from __future__ import annotations
 
 from foldlog.cli import terminal
-from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
 from foldlog.eventstore.maintenance.status import follower_status
 from foldlog.words.gist import count
 
 
-def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back.
-
-    A long write transaction anywhere on the server holds back all followers of its stores. Its age is the number of
-    transactions that began after it.
-
-    Example: foldlog status --db postgresql://agent@db/foldlog
-    """
+def list_followers(db: str, *, as_json: bool) -> int:
+    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
     with open_existing(db) as store:
         status = follower_status(store)
     holder = status.held_by
