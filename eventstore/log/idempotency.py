@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from foldlog.eventstore.errors import InvalidArgument
+from foldlog.eventstore.recorders.types import utf8
 
 _SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations: a database has an index for these."""
@@ -35,7 +36,7 @@ def source_key(format: str, source_id: Any) -> str | None:
     """Return the key for a source's id; None for an id that is null, because such events cannot be told apart."""
     if source_id is None:
         return None
-    text = f"{format}\0{source_id!r}".encode("utf-8", "surrogatepass")
+    text = utf8(f"{format}\0{source_id!r}")
     return _SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
 
 
@@ -48,6 +49,5 @@ def hidden_key(salt: bytes, idempotency_key: str) -> str:
     """Return the keyed hash that replaces an idempotency key once an event that it stands for is redacted."""
     if idempotency_key.startswith(HIDDEN_KEYS):
         return idempotency_key
-    name = idempotency_key.encode("utf-8", "surrogatepass")
-    digest = blake2b(name, digest_size=_HIDDEN_KEY_BYTES, key=salt, person=b"foldlog key").digest()
+    digest = blake2b(utf8(idempotency_key), digest_size=_HIDDEN_KEY_BYTES, key=salt, person=b"foldlog key").digest()
     return HIDDEN_KEYS + urlsafe_b64encode(digest).decode()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from foldlog.eventstore.errors import KeyUnavailable, install_command
 from foldlog.eventstore.log.row import NotAsWritten
+from foldlog.eventstore.recorders.types import utf8
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -104,7 +105,7 @@ class KeyRing:
     def wrap(self, conversation: str, secret: bytes) -> bytes:
         """Return the secret of a conversation, encrypted under the encrypting key."""
         nonce = os.urandom(NONCE_BYTES)
-        return _FORM + nonce + self._ciphers[self.current].encrypt(nonce, secret, _KEY_PLACE + _bytes(conversation))
+        return _FORM + nonce + self._ciphers[self.current].encrypt(nonce, secret, _KEY_PLACE + utf8(conversation))
 
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
         """Decrypt the key of this conversation with the wrapping key of this name.
@@ -121,7 +122,7 @@ class KeyRing:
         try:
             if not wrapped.startswith(_FORM):
                 raise ValueError("an unknown form of a data key")
-            secret = wrapping.decrypt(nonce, encrypted, _KEY_PLACE + _bytes(conversation))
+            secret = wrapping.decrypt(nonce, encrypted, _KEY_PLACE + utf8(conversation))
         except (InvalidTag, ValueError) as error:
             raise KeyUnavailable(
                 f"the data key of conversation {conversation!r} is damaged, or it is another conversation's: "
@@ -138,7 +139,7 @@ class DataKey:
     def __init__(self, conversation: str, secret: bytes) -> None:
         self.secret = secret
         self.salt = secret[KEY_BYTES:]
-        self.name = _bytes(conversation)
+        self.name = utf8(conversation)
         self._cipher = cipher(secret[:KEY_BYTES])
 
         from cryptography.exceptions import InvalidTag
@@ -227,7 +228,3 @@ def _key(text: str, where: str) -> bytes:
 
 def _name(key: bytes) -> str:
     return sha256(b"foldlog key" + key).hexdigest()[:16]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

@@ -41,7 +41,7 @@ from foldlog.eventstore.arguments import YEAR_10000, moment
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent
 from foldlog.eventstore.events import Event, UnknownEvent
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row, utf8
 
 try:
     from isal.isal_zlib import crc32  # an eighth of the time for 2 KB
@@ -71,12 +71,12 @@ def new_salt() -> bytes:
 
 def seed(conversation: str, salt: bytes) -> bytes:
     """Return the head of an empty conversation."""
-    return sha256(b"foldlog" + salt + _bytes(conversation)).digest()
+    return sha256(b"foldlog" + salt + utf8(conversation)).digest()
 
 
 def border(conversation: str, salt: bytes, version: int, head: bytes) -> bytes:
     """Return the border before a fork's first own event: ``head`` is its parent's at ``version``, ``salt`` its own."""
-    return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, _bytes(conversation))).digest()
+    return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, utf8(conversation))).digest()
 
 
 _Linked = tuple[int, str, int, bool, bool, int]
@@ -129,7 +129,7 @@ def is_redacted(proof: bytes) -> bool:
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
     """Return the start of the checksums of a conversation's rows, so that another conversation's do not match."""
-    return crc32(_bytes(conversation))
+    return crc32(utf8(conversation))
 
 
 def checksum(seed: int, *columns: Any) -> int:
@@ -209,11 +209,7 @@ def record_checksum(
 ) -> int:
     """Return the checksum of a projection's record for one version, with ``body`` as it is stored."""
     fields = f"{projection} {version} {code} {base} {encoding} "
-    return crc32(body, crc32(_bytes(fields), seed))
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    return crc32(body, crc32(utf8(fields), seed))
 
 
 _encoding, _checksum = itemgetter(6), itemgetter(11)

@@ -33,7 +33,7 @@ from foldlog.eventstore.log.row import (
     unsound,
     with_checksums,
 )
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row, utf8
 
 if TYPE_CHECKING:
     import zstandard
@@ -203,8 +203,7 @@ def _place_of_mark(conversation: Conversation, says: bytes) -> bytes:
     place = b"mark\0" + says + ends + (head or bytes(HEAD_BYTES))
     if conversation.parent is None:
         return place
-    parent = (conversation.parent_id or "").encode("utf-8", "surrogatepass")
-    return b"%bfork\0%b%b" % (place, _forked.pack(conversation.begins), parent)
+    return b"%bfork\0%b%b" % (place, _forked.pack(conversation.begins), utf8(conversation.parent_id or ""))
 
 
 ENCRYPTED: Final = 8
@@ -554,8 +553,7 @@ def _place_of_row(row: Row) -> bytes:
     if what is None:
         raise NotAsWritten("its head is of another length")
     columns = pack(event_id, schema, shown, structural, recorded_at, encoding, before, turns)
-    name = kind.encode("utf-8", "surrogatepass")
-    return b"%b\0%b%b%b%b" % (what, columns, proof, _length(len(name)), name)
+    return b"%b\0%b%b%b" % (what, columns, proof, _named(kind))
 
 
 def _place_of_attachment(name: bytes, encoding: int) -> bytes:
@@ -563,12 +561,15 @@ def _place_of_attachment(name: bytes, encoding: int) -> bytes:
 
 
 def _place_of_record(projection: str, record: Record) -> bytes:
-    name = projection.encode("utf-8", "surrogatepass")
     base = -1 if record.base is None else record.base
     columns = _record_columns(record.version, record.code, record.base is not None, base, record.encoding)
-    return b"record\0%b%b%b" % (columns, _length(len(name)), name)
+    return b"record\0%b%b" % (columns, _named(projection))
 
 
 def _place_of_key(idempotency_key: str, recalled: RecalledKey) -> bytes:
-    name = idempotency_key.encode("utf-8", "surrogatepass")
-    return b"key\0%b%b%b" % (_key_columns(recalled.first_id, recalled.events), _length(len(name)), name)
+    return b"key\0%b%b" % (_key_columns(recalled.first_id, recalled.events), _named(idempotency_key))
+
+
+def _named(text: str) -> bytes:
+    name = utf8(text)
+    return _length(len(name)) + name

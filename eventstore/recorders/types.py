@@ -243,6 +243,11 @@ class Beginning(NamedTuple):
         return empty if fork is None else fork.begun(empty)
 
 
+def utf8(text: str) -> bytes:
+    """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are kept."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 def new_store_uuid() -> str:
     """Return a random UUID, version 4, as text.
 

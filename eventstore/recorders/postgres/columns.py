@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Record, Row, kind_name
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Record, Row, kind_name, utf8
 
 Parameter = bytes | None
 Columns = tuple[Any, ...]
@@ -59,16 +59,11 @@ def bigints(numbers: Iterable[int | None]) -> bytes:
     return array(BIGINT, [optional(number) for number in numbers])
 
 
-def text_bytes(text: str) -> bytes:
-    """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are kept."""
-    return text.encode("utf-8", "surrogatepass")
-
-
 def row_columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
     """Return a row in the order of the INSERT."""
     return (
         bigint(row.id),
-        text_bytes(row.kind),
+        utf8(row.kind),
         integer(row.schema),
         boolean(row.shown),
         boolean(row.structural),

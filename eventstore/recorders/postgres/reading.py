@@ -19,7 +19,6 @@ from foldlog.eventstore.recorders.postgres.columns import (
     record_of,
     row_of,
     smallint,
-    text_bytes,
     to_text,
 )
 from foldlog.eventstore.recorders.types import (
@@ -30,6 +29,7 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    utf8,
 )
 
 _NO_POSITION: Final = 2**63 - 1
@@ -49,7 +49,7 @@ class PostgresReader:
         if isinstance(name, int):
             answer = self._ask("conversation_of", bigint(name))
         else:
-            answer = self._ask("conversation", text_bytes(name))
+            answer = self._ask("conversation", utf8(name))
         found = conversation_of(answer[0]) if answer else None
         if found is None or found.parent is None:
             return found
@@ -63,10 +63,10 @@ class PostgresReader:
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         if forks_of is not None:
-            found = self._ask("forks", bigint(forks_of), text_bytes(start), bigint(limit))
+            found = self._ask("forks", bigint(forks_of), utf8(start), bigint(limit))
         else:
             statement = "staged_conversations" if staged else "conversations"
-            found = self._ask(statement, text_bytes(start), bigint(limit))
+            found = self._ask(statement, utf8(start), bigint(limit))
         return [conversation_of(columns) for columns in found]
 
     def rows(
@@ -105,7 +105,7 @@ class PostgresReader:
         """Return a fact about the store."""
         kind, _, application = name.partition(" ")
         if kind == "tracking":
-            [(newest,)] = self._ask("max_tracking_id", text_bytes(application))
+            [(newest,)] = self._ask("max_tracking_id", utf8(application))
             return "" if newest is None else str(newest)
         if name in ("last_position", "data_version"):
             [(number,)] = self._ask(name)
@@ -114,7 +114,7 @@ class PostgresReader:
             return json.dumps([(to_text(follower), newest) for follower, newest in self._ask("trackings")])
         if name == "key_ids":
             return b" ".join(key_id for (key_id,) in self._ask("key_ids")).decode()
-        found = self._ask("store_value", text_bytes(name))
+        found = self._ask("store_value", utf8(name))
         return str(found[0][0], "utf-8") if found else ""
 
     def records(
@@ -124,26 +124,26 @@ class PostgresReader:
             found = self._ask("newest_records", bigint(key), bigint(limit))
         else:
             statement = "records_back" if backwards else "records"
-            found = self._ask(statement, text_bytes(projection), bigint(key), bigint(version), bigint(limit))
+            found = self._ask(statement, utf8(projection), bigint(key), bigint(version), bigint(limit))
         return [record_of(columns) for columns in found]
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         if exactly:
-            return [(start, RecalledKey(*entry)) for entry in self._ask("recall", bigint(key), text_bytes(start))]
-        found = self._ask("recalled", bigint(key), text_bytes(start), bigint(limit))
+            return [(start, RecalledKey(*entry)) for entry in self._ask("recall", bigint(key), utf8(start))]
+        found = self._ask("recalled", bigint(key), utf8(start), bigint(limit))
         return [(to_text(name), RecalledKey(*entry)) for name, *entry in found]
 
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        names = array(BYTEA, [text_bytes(name) for name in idempotency_keys])
+        names = array(BYTEA, [utf8(name) for name in idempotency_keys])
         found = (
             self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", bigint(key), names)
         )
         return [(owner, to_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def id_from(self, start: str) -> str | None:
-        found = self._ask("id_from", text_bytes(start))
+        found = self._ask("id_from", utf8(start))
         return to_text(found[0][0]) if found else None
 
     def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:

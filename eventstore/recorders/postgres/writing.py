@@ -22,7 +22,6 @@ from foldlog.eventstore.recorders.postgres.columns import (
     optional,
     row_columns,
     smallint,
-    text_bytes,
 )
 from foldlog.eventstore.recorders.postgres.faults import TryAgain
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
@@ -37,6 +36,7 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     unplaced,
+    utf8,
 )
 
 _OF_CONVERSATION: Final = b"conversation"
@@ -79,7 +79,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         if isinstance(name, int):
             return self._conversation_of(name)
         was_numbered = self._number_asked is not None
-        self._lock_on(_OF_CONVERSATION, text_bytes(name))
+        self._lock_on(_OF_CONVERSATION, utf8(name))
         if expected is not None and self._may_assume and not was_numbered and _can_be_checked(expected):
             self._take_for_granted(expected)
             return expected
@@ -105,7 +105,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._write(
             "begin_conversation",
             bigint(key),
-            text_bytes(name),
+            utf8(name),
             boolean(not staged),
             bigint(created_at),
             salt,
@@ -166,7 +166,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case changes.NewMark(mark):
                 self._write("set_mark", bigint(key), mark)
             case changes.NewKey(salt, key_id, sealed_key, replaces):
-                bound_id = None if key_id is None else text_bytes(key_id)
+                bound_id = None if key_id is None else utf8(key_id)
                 self._write("list_again", bigint(key))
                 self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
                 if sealed_key is not None:
@@ -191,7 +191,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case changes.NewRecords(projection, records, replace_all):
                 self._put_records(projection, key, records, replace_all)
             case changes.ForgottenKey(idempotency_key):
-                self._write("forget_key", bigint(key), text_bytes(idempotency_key))
+                self._write("forget_key", bigint(key), utf8(idempotency_key))
             case changes.MoreRedactions(count):
                 self._write("count_redactions", bigint(key), bigint(count))
             case Erasure():
@@ -213,9 +213,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head, _ = erasure
         self._write("leave_lists", bigint(key))
-        self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
+        self._write("erase_conversation", bigint(key), bigint(erased_at), utf8(reason), bigint(events), head)
         self._write("delete_publications", bigint(key))
-        self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
+        self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, utf8(reason))
 
     def _expunge(self, key: int, limit: int) -> bool:
         if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
@@ -228,18 +228,18 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _remember(self, key: int, idempotency_key: str, recalled: RecalledKey, again: bool) -> None:
         first_id, events, proof, _ = recalled
         if again:
-            self._write("prove", bigint(key), text_bytes(idempotency_key), proof)
+            self._write("prove", bigint(key), utf8(idempotency_key), proof)
             return
         self._taken_for_new.discard((key, idempotency_key))
-        self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events), proof)
+        self._write("remember", bigint(key), utf8(idempotency_key), bigint(first_id), bigint(events), proof)
 
     def _put_records(self, projection: str, key: int, records: Iterable[Record], replace_all: bool) -> None:
         if replace_all:
-            self._write("delete_records", text_bytes(projection), bigint(key))
+            self._write("delete_records", utf8(projection), bigint(key))
         for version, code, base, body, encoding, checksum, _ in records:
             self._write(
                 "put_record",
-                text_bytes(projection),
+                utf8(projection),
                 bigint(key),
                 bigint(version),
                 bigint(code),
@@ -252,20 +252,20 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
         if kind == "tracking" and not value:
-            self._write("forget_tracking", text_bytes(application))
+            self._write("forget_tracking", utf8(application))
         elif kind == "tracking":
             self._insert_tracking(application, int(value))
         else:
-            self._write("set_fact", text_bytes(name), text_bytes(value))
+            self._write("set_fact", utf8(name), utf8(value))
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
-        self._lock_on(_OF_APPLICATION, text_bytes(application))
+        self._lock_on(_OF_APPLICATION, utf8(application))
         newest = self.value(f"tracking {application}")
         if newest and int(newest) >= notification_id:
             raise IntegrityError(
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
-        row = text_bytes(application), bigint(notification_id), secrets.token_bytes(8)
+        row = utf8(application), bigint(notification_id), secrets.token_bytes(8)
         self._write("insert_tracking", *row)
         self._seen_by("stands_tracking", *row)
 
@@ -278,7 +278,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             bigint(guess.version - 1),
             guess.head,
             guess.salt,
-            None if guess.key_id is None else text_bytes(guess.key_id),
+            None if guess.key_id is None else utf8(guess.key_id),
             guess.sealed_key,
             guess.mark,
         )

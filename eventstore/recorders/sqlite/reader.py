@@ -27,6 +27,7 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     as_rows,
+    utf8,
 )
 
 SQL: Final = statements("sqlite")
@@ -77,7 +78,7 @@ class SQLiteReader:
         if isinstance(name, int):
             row = self._execute(SQL["conversation_of"], (name,)).fetchone()
         else:
-            row = self._execute(SQL["conversation"], (bound(name),)).fetchone()
+            row = self._execute(SQL["conversation"], (utf8(name),)).fetchone()
         if row is None:
             return None
         parent, parent_version = row[9:11]
@@ -105,9 +106,9 @@ class SQLiteReader:
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         if forks_of is not None:
-            rows = self._execute(SQL["forks"], (forks_of, bound(start), limit))
+            rows = self._execute(SQL["forks"], (forks_of, utf8(start), limit))
         else:
-            rows = self._execute(SQL["staged_conversations" if staged else "conversations"], (bound(start), limit))
+            rows = self._execute(SQL["staged_conversations" if staged else "conversations"], (utf8(start), limit))
         return [self._found(row) for row in rows.fetchall()]
 
     def rows(
@@ -167,7 +168,7 @@ class SQLiteReader:
         return [Record(*row) for row in self._execute(statement, (projection, key, version, limit))]
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
-        rows = self._execute(SQL["recall" if exactly else "recalled"], (key, bound(start), limit))
+        rows = self._execute(SQL["recall" if exactly else "recalled"], (key, utf8(start), limit))
         return [(as_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
 
     def recalled_among(
@@ -176,15 +177,15 @@ class SQLiteReader:
         found: list[tuple[int, str, RecalledKey]] = []
         for name in idempotency_keys:
             if key is None:
-                rows = self._execute(SQL["recalled_anywhere"], (bound(name),))
+                rows = self._execute(SQL["recalled_anywhere"], (utf8(name),))
                 found += ((conversation, name, RecalledKey(*recalled)) for conversation, *recalled in rows)
             else:
-                rows = self._execute(SQL["recall"], (key, bound(name), 1))
+                rows = self._execute(SQL["recall"], (key, utf8(name), 1))
                 found += ((key, name, RecalledKey(*recalled)) for _, *recalled in rows)
         return found
 
     def id_from(self, start: str) -> str | None:
-        row = self._execute(SQL["id_from"], (bound(start),)).fetchone()
+        row = self._execute(SQL["id_from"], (utf8(start),)).fetchone()
         return as_text(row[0]) if row else None
 
     def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
@@ -277,10 +278,6 @@ def _shown_rows(intervals: int) -> str:
 
 def json_text(value: Sequence[object]) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def bound(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def as_text(stored: object) -> str:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from foldlog.eventstore.codec_json import Body, attachments_of
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.errors import IntegrityError, KeyReplaced
-from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
+from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, json_text
 from foldlog.eventstore.recorders.types import (
     DIGEST_BYTES,
     Beginning,
@@ -24,6 +24,7 @@ from foldlog.eventstore.recorders.types import (
     Place,
     Row,
     unplaced,
+    utf8,
 )
 
 _PLAIN = 0
@@ -68,7 +69,7 @@ class SQLiteTransaction(SQLiteReader):
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         cursor = self._execute(
             SQL["begin_conversation"],
-            (bound(name), 0 if staged else 1, created_at, salt, *border, replaces),
+            (utf8(name), 0 if staged else 1, created_at, salt, *border, replaces),
         )
         self.inserted = True
         key = cursor.lastrowid
@@ -118,9 +119,9 @@ class SQLiteTransaction(SQLiteReader):
             case changes.RememberedKey(idempotency_key, recalled, again):
                 first_id, events, proof, _ = recalled
                 if again:
-                    self._execute(SQL["prove"], (proof, key, bound(idempotency_key)))
+                    self._execute(SQL["prove"], (proof, key, utf8(idempotency_key)))
                 else:
-                    self._execute(SQL["remember"], (key, bound(idempotency_key), first_id, events, proof))
+                    self._execute(SQL["remember"], (key, utf8(idempotency_key), first_id, events, proof))
             case changes.NewRecords(projection, records, replace_all):
                 if replace_all:
                     self._execute(SQL["delete_records"], (projection, key))
@@ -139,19 +140,19 @@ class SQLiteTransaction(SQLiteReader):
         match change:
             case changes.NewKey(salt, key_id, sealed_key, replaces):
                 self._list_again(key)
-                bound_id = None if key_id is None else bound(key_id)
+                bound_id = None if key_id is None else utf8(key_id)
                 changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
                 if changed.rowcount != 1:
                     raise KeyReplaced(f"conversation number {key}")
             case Erasure(erased_at, reason, events, head):
                 self._leave_lists(key)
-                self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
+                self._execute(SQL["erase_conversation"], (erased_at, utf8(reason), events, head, key))
             case changes.NewForm(rows):
                 self._replace(key, rows, redacted=False)
             case changes.NewContent(rows):
                 self._replace(key, rows, redacted=True)
             case changes.ForgottenKey(idempotency_key):
-                self._execute(SQL["forget_key"], (key, bound(idempotency_key)))
+                self._execute(SQL["forget_key"], (key, utf8(idempotency_key)))
             case changes.MoreRedactions(count):
                 self._execute(SQL["count_redactions"], (count, key))
             case changes.NewPast(past, version):
