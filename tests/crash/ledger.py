@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog.eventstore import CondensationAction, Erased, Event, Message, Redaction, Store, open_store
+from foldlog.eventstore import CondensationAction, Entry, Erased, Event, Message, Redaction, Store, open_store
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views, audit
 
@@ -142,8 +142,8 @@ def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
         if position <= last:
             yield f"out of order: position {position} behind {last}"
         last = position
-        if isinstance(event, Erased):
-            erased.append(conversation)
+        if isinstance(event, Entry):  # of the ledger, not an event of the conversation
+            erased += [conversation] if isinstance(event, Erased) else []
             continue
         is_own = event.id >= FORKS.get(conversation, 0)
         due = own.get(conversation) if is_own else taken_over.get(conversation, 0)
