@@ -10,6 +10,7 @@ import keyword
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
@@ -122,6 +123,9 @@ def build(only: str | None = None) -> typer.Typer:
     for name, heading in commands:
         if only == name or not is_known:
             _add(application, name, heading, described=only not in (None, name))
+    for brought in () if is_known else entry_points(group="foldlog.commands"):
+        if brought.name not in dict(commands):
+            _add_installed(application, brought, described=only not in (None, brought.name))
     return application
 
 
@@ -143,6 +147,26 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
         context_settings={**_SETTINGS, **getattr(module, "SETTINGS", {})},
     )
     command(run)
+
+
+def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
+    """Add the command of an installed package: a function as the ``run`` of ours. ``described``: without its help."""
+    from_package = "" if brought.dist is None else brought.dist.name
+
+    def command() -> None: ...
+
+    try:
+        run = command if described else brought.load()
+    except Exception as error:  # whatever the code of a package raises
+        raise Refused(
+            f"the command {brought.name!r} of {from_package or brought.value} cannot be loaded: {error}; correct or "
+            f"uninstall the package"
+        ) from error
+    about = f"A command of {from_package}." if described else _unwrapped(inspect.getdoc(run) or "")
+    command_of = application.command(
+        brought.name, cls=_Command, help=about, rich_help_panel="Installed", context_settings=dict(_SETTINGS)
+    )
+    command_of(run)
 
 
 def _description_of(name: str) -> Callable[[], None]:

@@ -1,0 +1,41 @@
+"""Commands that installed packages bring."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from foldlog import Message
+from foldlog import open as open_histories
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/command.md"
+
+
+@pytest.fixture
+def installed(foldlog, tmp_path, monkeypatch):
+    """The command of the page, as an installed package has it."""
+    [code] = re.findall(r"```python\n# hello.py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    [entry] = re.findall(r"```toml\n.*?\]\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "site/hello-1.dist-info").mkdir(parents=True)
+    (tmp_path / "site/hello.py").write_text(code)
+    (tmp_path / "site/hello-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1\n")
+    entries = f"[foldlog.commands]\n{entry.replace(chr(34), '')}list = hello:hello\nbroken = nothing:there\n"
+    (tmp_path / "site/hello-1.dist-info/entry_points.txt").write_text(entries)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return foldlog
+
+
+def test_the_command_of_a_package_runs_and_is_listed(installed):
+    with open_histories("foldlog.db") as histories:
+        histories["c1"].append(Message(source="user", content="hi"))
+    assert installed("hello", "c1").out == "c1 has 1 events\n"
+    assert "Say how long a conversation is." in installed("hello", "--help").out
+    assert "Installed:" in (told := installed("--help").out)
+    assert "A command of hello." in told
+    assert "A command of hello" not in installed("list", "--help").out, "foldlog's own stay"
+
+
+def test_a_command_that_cannot_be_loaded_is_named(installed):
+    ran = installed("broken")
+    assert ran.status == 2
+    assert "the command 'broken' of hello cannot be loaded: No module named 'nothing'; correct or uninstall" in ran.err
