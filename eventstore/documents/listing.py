@@ -105,7 +105,8 @@ def _up_to_date(database: Database, age_max_s: float) -> int:
     """Bring the list up to date if it is too old. Return its moment."""
     now = database.now()
     position, at = _last_listed(database.recorder.value(_FACT))
-    if at and now - at <= age_max_s * 1_000_000:
+    recorder = database.recorder
+    if at and now - at <= age_max_s * 1_000_000 and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
         return at
     until = int(database.recorder.value("last_position"))
     if not database.recorder.writable:

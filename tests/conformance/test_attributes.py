@@ -198,6 +198,24 @@ def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
     assert names(Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)) == ["a"]
 
 
+def test_a_change_of_keys_takes_no_history_out_of_a_list_that_is_new_enough(recorder: Recorder):
+    plain = Histories(Store(recorder))
+    plain.create("a", {"user": "u1"})
+    assert names(plain.list({"user": "u1"})) == ["a"]
+    for keys in (KEYS, KeyRing([SecretStr("33" * 32), SecretStr("22" * 32)])):
+        again = Histories(Store(recorder, WriteSettings(keys=keys)))
+        assert [result.problem for result in rekey(again.store)] == [None]
+        assert names(again.list({"user": "u1"}, age_max_s=3_600)) == ["a"]
+
+
+def test_a_fork_is_listed_that_has_no_event_of_its_own(histories: Histories):
+    histories.create("a", {"user": "u1"})
+    for fork in ("f", "g"):
+        histories["a"].fork(id=fork)
+        histories["a"].append(said("later"))
+        assert fork in names(histories.list({"user": "u1"}, age_max_s=0))
+
+
 def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
     def work(name: str) -> None:
         for n in range(6):
