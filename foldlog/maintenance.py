@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import backup, copy_store, redact, rekey, verify
+from foldlog.search.index import remove_index
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -33,7 +34,12 @@ class Maintenance:
         return verify.verify(self._store, conversation, published)
 
     def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
-        """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``."""
+        """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``.
+
+        With keys, the search index is removed first: it would keep the texts as plain text.
+        """
+        if self._store.database.settings.keys is not None:
+            remove_index(self._store)
         return rekey.rekey(self._store, *conversations, decrypt=decrypt)
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:

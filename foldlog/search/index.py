@@ -198,12 +198,19 @@ def erase_from_index(store: Store) -> None:
 
 
 def remove_index(store: Store) -> None:
-    """Delete the file of the index, if there is one, for a store whose texts must no longer be in an index."""
+    """Remove the index, if there is one, of a store whose texts must no longer be in an index.
+
+    Raises ``SearchRefused`` where this role may not remove its tables on a server.
+    """
     path = index_path(store)
     if path is not None:
         for ending in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path + ending)
+    elif store.database.recorder.on_server:
+        from foldlog.search.postgres_tables import PostgresTables
+
+        PostgresTables(cast("PostgresRecorder", store.database.recorder), make=False).drop()
 
 
 def indexed(recorded: Recorded) -> IndexedText:

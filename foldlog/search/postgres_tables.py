@@ -48,6 +48,11 @@ _SCHEMA = """
     CREATE INDEX IF NOT EXISTS search_texts_words ON {schema}.search_texts USING gin (words);
     CREATE INDEX IF NOT EXISTS search_texts_conversation ON {schema}.search_texts (sha256(conversation));
 """
+_DROP = """
+    DROP TABLE {schema}.search_texts, {schema}.search_facts;
+    DROP TEXT SEARCH CONFIGURATION {schema}.search_words;
+    DROP TEXT SEARCH DICTIONARY {schema}.search_stems;
+"""
 _MAY_USE = """
     SELECT bool_and(has_table_privilege(c.oid, right_)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
         unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) right_
@@ -74,21 +79,22 @@ _SET = """
 
 
 class PostgresTables(SearchTables):
-    """See ``SearchTables``. ``recorder`` is that of the store."""
+    """See ``SearchTables``. ``recorder`` is that of the store. ``make`` them if they are missing."""
 
-    def __init__(self, recorder: PostgresRecorder) -> None:
+    def __init__(self, recorder: PostgresRecorder, *, make: bool = True) -> None:
         super().__init__()
         self._recorder = recorder
         self._name = recorder.schema
 
-        def make(connection: Connection) -> None:
+        def made(connection: Connection) -> None:
             if not self._is_there(connection):
                 with connection.transaction():
                     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
                     if not self._is_there(connection):
                         connection.execute(self._sql(_SCHEMA))
 
-        self._run(make)
+        if make:
+            self._run(made)
 
     def _is_there(self, connection: Connection) -> bool:
         found = connection.execute("SELECT to_regclass(%s)", (f"{self._schema}.search_texts",)).fetchone()
@@ -159,6 +165,15 @@ class PostgresTables(SearchTables):
             with self._locked(connection):
                 connection.execute(self._sql("TRUNCATE {schema}.search_texts, {schema}.search_facts"))
                 self._set(connection, facts)
+
+        self._run(work)
+
+    def drop(self) -> None:
+        """Remove the tables with all that they hold, if they are there."""
+
+        def work(connection: Connection) -> None:
+            if self._is_there(connection):
+                connection.execute(self._sql(_DROP))
 
         self._run(work)
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import foldlog
+from foldlog.derived import derived_from
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -33,6 +34,7 @@ from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.histories import Histories
+from foldlog.reports.audit_database import update
 from foldlog.search import SearchIndex, SearchRefused, erase_from_index
 from foldlog.search.follow import SearchFollower
 from foldlog.search.sqlite_tables import SQLiteTables
@@ -278,6 +280,22 @@ def test_an_encrypted_store_has_no_index_and_loses_the_one_it_had(tmp_path: Path
     refused = pytest.raises(SearchRefused, match="encrypted")
     with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index, refused:  # the key is not there
         index.search("secret")
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_rekeying_removes_it_and_names_what_else_holds_plain_text(url: str, tmp_path: Path):
+    keys, audit = KeyRing([SecretStr("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")]), tmp_path / "audit.db"
+    with foldlog.open(url) as histories:
+        histories["c"].append(Message(source="user", content="the secret word"))
+        assert len(histories.search("secret")) == 1
+        update(histories.store, audit)
+    with foldlog.open(url, keys=keys) as histories:
+        assert [each.problem for each in histories.maintenance.rekey()] == [None]
+        assert [each.name for each in derived_from(histories.store)] == [f"audit database {audit}"]
+        assert bytes_beside(tmp_path / "history.db") == b""
+        assert [each.problem for each in histories.maintenance.rekey(decrypt=True)] == [None]
+    with foldlog.open(url) as histories:
+        assert len(histories.search("secret")) == 1
 
 
 def test_an_index_is_private_and_can_be_deleted(tmp_path: Path):

@@ -10,8 +10,8 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import bytes_pending_words, conversations_total, open_existing, whole
+from foldlog.derived import derived_from
 from foldlog.maintenance import Maintenance, Rekeyed
-from foldlog.search.index import remove_index
 from foldlog.words.gist import count
 
 
@@ -37,8 +37,6 @@ def run(
     """
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
-        if store.database.settings.keys is not None:
-            remove_index(store)  # it would keep the texts as plain text
         wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
         bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or conversations_total(store))
         for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
@@ -46,6 +44,7 @@ def run(
             done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
+        plain = [] if decrypt or store.database.settings.keys is None else list(derived_from(store))
     if as_json:
         changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
         for document in changed:
@@ -62,6 +61,10 @@ def run(
             )
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
+    for each_plain in plain:
+        terminal.note(
+            f"{each_plain.name} holds texts of the store as plain text; keep it as secret as the key, or delete it"
+        )
     if pending:
         terminal.note(remedy)
     return DONE
