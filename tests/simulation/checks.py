@@ -254,12 +254,12 @@ def _followed(process: Process, last: int, held: Held, forks: dict[str, tuple[st
             case es.Detached():
                 del forks[name]
                 continue
-            case es.KeyChanged() | es.StoreRestored():
-                continue
-            case es.Redaction(event_ids=ids):
+            case es.Redaction(event_ids=ids) | es.RedactionCopied(event_ids=ids):
                 for each in ids:
                     if each in held.get(name, {}):
                         held[name][each] = (held[name][each][0], None)
+        if isinstance(recorded.event, es.Entry):
+            continue  # what else is entered changes nothing that this follower holds
         event = said(recorded.event)
         held.setdefault(name, {})[event["id"]] = (last, None if event["redacted"] else event)
     return last

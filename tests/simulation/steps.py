@@ -711,6 +711,10 @@ class Steps:
             given[place] = given[place] | (
                 {"content": self.text(rng)} if "content" in given[place] else {"meta": {"x": 1}}
             )
+        stored = site.model.living[name].events if name in site.model.living else []
+        hidden = [event for event in given if any(event["origin"] == each.get("was", 0) for each in stored)]
+        if hidden and rng.random() < 0.3:
+            given.append(rng.choice(hidden) | {"cause": None})
         self.tell(f"  {name} {len(given)} events of source {number}")
         was = site.model.version(name) if name in site.model.living else 0
         try:
