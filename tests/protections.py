@@ -303,7 +303,7 @@ def main(
         skipped = shutil.ignore_patterns(
             ".git", ".venv", ".cache", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
         )
-        shutil.copytree(ROOT, project, ignore=skipped)
+        shutil.copytree(ROOT, project, symlinks=True, ignore=skipped)
         for name in names or protections:
             protection = protections[name]
             said = without(protection, project, python(protection.test))

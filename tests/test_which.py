@@ -13,6 +13,7 @@ from tests.which import covering
         ("list", "tests/foldlog/test_cli.py::test_an_import_is_named_by_its_file_and_listed", "test_export_gives"),
         ("foldlog/cli/views/why.py", "tests/foldlog/test_cli.py::test_a_summary_that_stands_for", "test_export_gives"),
         ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
+        ("tests/test_which.py", "tests/test_which.py", "test_cli"),
         ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),  # it imports a name from the face
     ],
 )

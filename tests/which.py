@@ -22,7 +22,7 @@ PACKAGES = ("eventstore", "projections", "condensers")
 
 
 def covering(asked: str) -> list[str]:
-    """Return the arguments of pytest for a command's name, or for the path of a module; none for anything else."""
+    """Return the arguments of pytest for a command's name, or the path of a module or of a test; none for others."""
     commands = {name: module_of(name) for names in COMMANDS.values() for name in names}
     if asked in commands:
         return _running(asked)
@@ -30,6 +30,8 @@ def covering(asked: str) -> list[str]:
     if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
         return []
     parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "tests":
+        return [asked]
     module = ".".join(part for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts) if part != "__init__")
     run = [test for name, of in commands.items() if of == module for test in _running(name)]
     return sorted({*_importing(module, _defined(path)), *run})
