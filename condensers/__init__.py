@@ -9,6 +9,7 @@
 
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
     handler.py plans.py declines.py    one step over a stored conversation, also under contention
+    unseen.py                          what no model was shown yet stays
     reports.py                         what a step reports
     replays.py fork_replay.py          another condenser over a recorded history, also as a fork
     strategies/ models/ config/ prompts/    one file a strategy; the model; configuration; texts of prompts

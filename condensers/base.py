@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -149,6 +150,35 @@ class AgentModel(Protocol):
         ...
 
 
+def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
+    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
+
+    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
+    logarithm of the View's length.
+    """
+    return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A prompt that is larger than its limit. ``sums`` are those of ``counter``."""
+
+    sums: Sequence[int]
+    limit: int
+    counter: AgentModel
+
+    def tail(self, head: int, part: float = 1 / 2) -> int:
+        """Return how many events may stay at the end so that they and the first ``head`` take at most a part of the
+        limit; 0 if the head alone takes more. Cost: log of the View's length.
+        """
+        length = len(self.sums) - 1
+        return length - start_of_tail_that_fits(self.sums, min(head, length), int(self.limit * part) - 1)
+
+    def without(self, start: int, stop: int) -> int:
+        """Return the tokens of the prompt without the events from ``start`` to ``stop``."""
+        return self.sums[start] + self.sums[-1] - self.sums[stop]
+
+
 # --- condensers ---
 
 
@@ -223,6 +253,12 @@ class Condenser(ABC):
         it is asked only if it must be. By default this condenser itself.
         """
         return self
+
+    def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+        """Return by how much the prompt of ``view`` is over this condenser's limit of tokens; None if it is within the
+        limit. By default None: a condenser without such a limit.
+        """
+        return None
 
     @abstractmethod
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.declines import Declines
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
@@ -124,7 +125,7 @@ class CondenseHandler:
 
     def _decide(self, view: View, condenser: Condenser) -> Step:
         """Return the condenser's answer. Refuse a condensation that changes nothing: each later step would make it."""
-        step = condenser.step(view, self._agent_llm)
+        step = unseen.step(condenser, view, self._agent_llm)
         if isinstance(step.result, Condensation) and not Plan(step.result.action, view).forgets_something():
             raise NoCondensationAvailable(
                 f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",

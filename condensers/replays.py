@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
 from foldlog.condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.budget import tokens_of, tokens_of_beginnings
@@ -192,7 +193,7 @@ class Replaying:
         """Condense as often as needed before the call of the model that gave the event with this id."""
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
-                result, reports = self._condenser.step(self._view, counting(self._agent_llm))
+                result, reports = unseen.step(self._condenser, self._view, counting(self._agent_llm))
             except NoCondensationAvailable as error:
                 self._decline(error)
                 result, reports = self._view, error.reports

@@ -36,19 +36,31 @@ def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
     return cut_points[place] if place < len(cut_points) else None
 
 
+def kept_place(view: View) -> int:
+    """Return the index of the first event that must stay: see ``View.kept_from``. It is the length if each may go."""
+    kept_from = view.kept_from
+    if kept_from is None:
+        return len(view)
+    return next((index for index, event in enumerate(view.events) if event.id >= kept_from), len(view))
+
+
+def last_cut(view: View) -> int:
+    """Return the last cut point of the View before an event that must stay."""
+    return view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
+
+
 def middle(view: View, keep_first: int, keep_last: int) -> IndexSpan | None:
     """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if it is empty.
 
-    Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of a unit. No cut point
-    follows a call that waits for its observation: the tail then begins at the last cut point, and keeps the call. A
-    negative ``keep_last`` gives None.
+    Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of a unit. The span
+    ends at ``last_cut`` at most: no cut point follows a call that waits for its observation, so the tail keeps the
+    call. A negative ``keep_last`` gives None.
     """
     if keep_last < 0:
         return None
     start = next_cut(view.cut_points, keep_first)
     stop = next_cut(view.cut_points, len(view) - keep_last)
-    if stop is None:
-        stop = view.cut_points[-1]
+    stop = last_cut(view) if stop is None else min(stop, last_cut(view))
     return IndexSpan(start, stop) if start is not None and start < stop else None
 
 
@@ -62,12 +74,12 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
     The choice is extended to whole units, so only more events stay: an event stays if one event of its unit is kept.
-    Open calls stay too. Summaries of forgotten events belong to no unit. They always stay, unless ``summaries`` says
-    that they are chosen like other events.
+    Open calls stay too, and the events from ``kept_place`` on. Summaries of forgotten events belong to no unit. They
+    always stay, unless ``summaries`` says that they are chosen like other events.
     """
     events: list[Event] = []
     points, start = view.cut_points, 0
-    for unit in sorted({bisect_right(points, index) for index in kept}):
+    for unit in sorted({bisect_right(points, index) for index in (*kept, *range(kept_place(view), len(view)))}):
         events += view.events[start : points[unit - 1]]
         start = points[unit] if unit < len(points) else len(view)
     events += view.events[start : points[-1]]

@@ -37,6 +37,8 @@ class View:
     """All condensations, oldest first. For a View from a store they are read when this is iterated over."""
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages where none is named: that of the agent's model, for Views of a store that knows it."""
+    kept_from: int | None = field(default=None, compare=False, repr=False)
+    """The id from which on a condenser keeps every event of this View; None: it may forget each."""
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
@@ -61,7 +63,7 @@ class View:
         items = Items(list(events))
         left_behind = self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
-        return View(state, self.condensations, self.dialect)
+        return View(state, self.condensations, self.dialect, self.kept_from)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
         """Return a View with other events at these indices, each with the id of the event it masks and in its unit."""
@@ -69,7 +71,7 @@ class View:
         for index, event in masks.items():
             events[index] = event
         state = ViewState(self.version, Items(events), self.unhandled_condensation_request, self.left_behind)
-        view = View(state, self.condensations, self.dialect)
+        view = View(state, self.condensations, self.dialect, self.kept_from)
         vars(view)["_units"] = self._units
         return view
 

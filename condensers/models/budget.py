@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from foldlog.condensers.base import AgentModel
+from foldlog.condensers.base import AgentModel, Overrun
 from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.condensers.models.tokens import begins_reply
@@ -42,35 +42,6 @@ class TokenBudget:
             reserve = min(agent_llm.max_output_tokens or 0, window // 2)
             limits.append(max(0, window - reserve - int(window * self.margin_ratio)))
         return min(limits, default=None)
-
-
-def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
-    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
-
-    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
-    logarithm of the View's length.
-    """
-    return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Overrun:
-    """A prompt that is larger than its limit. ``sums`` are those of ``counter``."""
-
-    sums: Sequence[int]
-    limit: int
-    counter: AgentModel
-
-    def tail(self, head: int, part: float = 1 / 2) -> int:
-        """Return how many events may stay at the end so that they and the first ``head`` take at most a part of the
-        limit; 0 if the head alone takes more. Cost: log of the View's length.
-        """
-        length = len(self.sums) - 1
-        return length - start_of_tail_that_fits(self.sums, min(head, length), int(self.limit * part) - 1)
-
-    def without(self, start: int, stop: int) -> int:
-        """Return the tokens of the prompt without the events from ``start`` to ``stop``."""
-        return self.sums[start] + self.sums[-1] - self.sums[stop]
 
 
 def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Overrun | None:

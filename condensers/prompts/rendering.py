@@ -60,14 +60,15 @@ def _quoted(text: str) -> str:
     return _CLOSING_TAG.sub("<\\\\", text)
 
 
-def truncated(text: str, limit: int | None) -> str:
-    """Cut ``text`` to at most ``limit`` characters: its beginning and its end around a note of what is missing.
+def truncated(text: str, limit: int | None, where: str = "") -> str:
+    """Cut ``text`` to at most ``limit`` characters: its beginning and its end around a note of what is missing, and
+    ``where`` it is.
 
     None or a negative limit: all of it. A limit too small for the note gives the beginning alone.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text
-    note = f"\n[... {len(text) - limit} of {len(text)} characters and more left out ...]\n"
+    note = f"\n[... {len(text) - limit} of {len(text)} characters and more left out{where} ...]\n"
     room = limit - len(note)
     if room <= 0:
         return text[:limit]

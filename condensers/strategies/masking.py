@@ -31,21 +31,23 @@ def check_window(attention_window: int) -> None:
 
 def masked(view: View, masks: Mapping[int, str], by: str, attention_window: int) -> Step:
     """Return ``view`` with the contents at these indices replaced, and a report on these events."""
-    if not masks:
-        return Step(view)
-    made = view.state.items.masks
+    kept_from, made = view.kept_from, view.state.items.masks
     shown: dict[int, Event] = {}
     for index, content in masks.items():
         event = view.events[index]
+        if kept_from is not None and event.id >= kept_from:
+            continue
         before = made.get((by, content, event.id))
         if before is None or before[0] is not event:
             mask = replace(event, content=content, meta={**event.meta, MASKED: by})
             before = made[by, content, event.id] = event, mask
         shown[index] = before[1]
+    if not shown:
+        return Step(view)
     report = {
         "condenser": by,
         "rule": {"attention_window": attention_window},
-        "masked": len(masks),
-        "newest_masked": view[max(masks)].id,
+        "masked": len(shown),
+        "newest_masked": view[max(shown)].id,
     }
     return Step(view.with_masks(shown), (report,))

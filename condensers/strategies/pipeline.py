@@ -8,7 +8,16 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, ReportingCondenser, Step, reported
+from foldlog.condensers.base import (
+    AgentModel,
+    Condensation,
+    Condenser,
+    Overrun,
+    Report,
+    ReportingCondenser,
+    Step,
+    reported,
+)
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.reports import is_standing
 from foldlog.projections import View
@@ -42,6 +51,10 @@ class PipelineCondenser(ReportingCondenser):
         sparing = copy.copy(self)  # also for a subclass
         sparing.condensers = tuple(condenser.sparing() for condenser in self.condensers)
         return sparing
+
+    def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+        found = (condenser.overrun(view, agent_llm) for condenser in self.condensers)
+        return next(filter(None, found), None)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         whole = view

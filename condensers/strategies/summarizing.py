@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from foldlog.condensers.base import AgentModel, Condensation, Reason, Report, setting
+from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.models.budget import Overrun, TokenBudget, overrun, tokens_of
+from foldlog.condensers.models.budget import TokenBudget, overrun, tokens_of
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.condensers.models.failures import is_connection_refused
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from foldlog.condensers.selection import IndexSpan, after_system_prompt, forget, middle, next_cut, real
+from foldlog.condensers.selection import IndexSpan, after_system_prompt, forget, last_cut, middle, next_cut, real
 from foldlog.condensers.strategies.summaries import Summary, summarize_in_pieces
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
@@ -95,10 +95,10 @@ class SummarizingCondenser(RollingCondenser):
         return None
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return self._reasons(view, agent_llm, self._overrun(view, agent_llm))
+        return self._reasons(view, agent_llm, self.overrun(view, agent_llm))
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        over = self._overrun(view, agent_llm)
+        over = self.overrun(view, agent_llm)
         worthwhile = self._worthwhile(view, agent_llm, over)
         if not worthwhile:
             raise self._no_progress(view, agent_llm, over)
@@ -117,9 +117,9 @@ class SummarizingCondenser(RollingCondenser):
         If the model fails, it is asked again with shorter events. Return None if no event of the log can be forgotten.
         """
         start = next_cut(view.cut_points, after_system_prompt(view))
-        if start is None or not real(view[start : view.cut_points[-1]]):
+        if start is None or not real(view[start : last_cut(view)]):
             return None
-        span = IndexSpan(start, view.cut_points[-1])
+        span = IndexSpan(start, last_cut(view))
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
@@ -151,7 +151,7 @@ class SummarizingCondenser(RollingCondenser):
         due = reasons_by_size(view, self._size if counts_events else None)
         return due | {Reason.TOKENS} if over else due
 
-    def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+    def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, self._budget)
 
     def _progress(self, view: View) -> float:
@@ -238,7 +238,7 @@ class SummarizingCondenser(RollingCondenser):
     ) -> Condensation:
         """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
         forgotten = view[span.start : span.stop]
-        over = self._overrun(view, agent_llm)
+        over = self.overrun(view, agent_llm)
         exact = None if agent_llm is ESTIMATE else agent_llm
         counter = exact if over is None else over.counter
         text, tokens_after = self._with_room(view, span, summary.text, counter, over)

@@ -341,7 +341,7 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store
 
 
 def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(store, views):
-    begin(store, pair(1), messages(10))
+    begin(store, pair(1), messages(9), message("so", "agent"))
     condenser = PipelineCondenser([ObservationMaskingCondenser(1), llm(once=meanwhile(store, condensed(2, 3, 4)))])
     CondenseHandler(store, views, condenser).handle("c1")
     dropped, masked = (reports_of(note) for note in stored(store, Annotation))
@@ -358,8 +358,8 @@ def test_a_declined_condensation_outdates_nothing(store, views):
 
 
 def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew(store, views):
-    begin(store, message(), call(call_id="late"), messages(10))
-    condenser = llm(once=meanwhile(store, answer("at last", "late")))
+    begin(store, message(), call(call_id="late"), messages(9), message("so", "agent"))
+    condenser = llm(once=meanwhile(store, answer("at last", "late"), message("I see", "agent")))
     assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
     assert "separated" in reports_of(stored(store, Annotation)[0])[-1]["problem"]
     assert len(condenser.llm.calls) == 2

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import foldlog.condensers.models.client
 import foldlog.condensers.models.tokens
+from foldlog.condensers.base import start_of_tail_that_fits
 from foldlog.condensers.errors import TokensUnknown
-from foldlog.condensers.models.budget import TokenBudget, start_of_tail_that_fits, tokens_of_beginnings
+from foldlog.condensers.models.budget import TokenBudget, tokens_of_beginnings
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser

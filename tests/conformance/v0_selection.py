@@ -33,7 +33,7 @@ class V0Selection(SummarizingCondenser):
         return [] if due == {Reason.TOKENS} else [self._size // 2 - self.keep_first - 1]
 
     def _has_nothing_to_do(self, view: View, agent_llm: AgentModel | None) -> bool:
-        over = self._overrun(view, agent_llm)
+        over = self.overrun(view, agent_llm)
         if over or len(view) > self._size:
             return False
         tail = self._size // 2 - self.keep_first - 1

@@ -1,0 +1,126 @@
+"""Take a condenser's step so that nothing is forgotten before a model was shown it.
+
+The events that came since the agent's last turn began are *unseen*: no model was called since. No condenser forgets,
+hides or masks them. If they alone are more than the limit of tokens takes, the texts of results and messages among them
+are shortened on the way out: the log has them whole, and a report in the log says which ones were shortened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec.structs import replace as with_fields
+
+from foldlog.condensers.base import AgentModel, Condenser, Overrun, Step
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.prompts.rendering import plain_text, truncated
+from foldlog.condensers.reports import Report
+from foldlog.condensers.strategies.masking import MASKED
+from foldlog.eventstore import Action, Content, Event, Message, Observation
+from foldlog.projections import View
+
+_LENGTH_LEAST = 400
+"""The fewest characters to which a text is shortened."""
+
+
+def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
+    """Return the step of ``condenser`` over ``view`` in which unseen events stay, shortened if there is no other way.
+
+    Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and shorter texts would not
+    help. Cost: the condenser's work; where texts are shortened, also some 15 counts of these.
+    """
+    kept_from = _first_unseen(view)
+    if kept_from is None:
+        return condenser.step(view, agent_llm)
+    keeping = replace(view, kept_from=kept_from)
+    vars(keeping).update(events=view.events)
+    try:
+        made = condenser.step(keeping, agent_llm)
+    except NoCondensationAvailable as error:
+        over = condenser.overrun(view, agent_llm)
+        if over is None or view.unhandled_condensation_request or any("failure" in each for each in error.reports):
+            raise
+        shown, report = _shortened(keeping, kept_from, over, error)
+        return Step(shown, (*error.reports, {"condenser": condenser.type, **report}))
+    return Step(view, made.reports) if made.result is keeping else made
+
+
+def _first_unseen(view: View) -> int | None:
+    """Return the id of the first event of the agent's last turn, from which on no model was shown the events. None
+    where the View has no turn of the agent. Cost: the events since.
+    """
+    events = view.events
+    place = next((place for place in range(len(events) - 1, -1, -1) if _is_said(events[place])), None)
+    if place is None:
+        return None
+    said = events[place]
+    while place and isinstance(said, Action) and said.response_id is not None:
+        before = events[place - 1]
+        if not isinstance(before, Observation) and getattr(before, "response_id", None) != said.response_id:
+            break
+        place -= 1
+    return next(event.id for event in events[place:] if _is_said(event))
+
+
+def _is_said(event: Event) -> bool:
+    return isinstance(event, Action | Message) and event.source == "agent"
+
+
+def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationAvailable) -> tuple[View, Report]:
+    """Return the View with unseen texts as long as the limit allows, and the report on it.
+
+    Raises ``error`` where no text is long, and ``NoCondensationAvailable`` where the shortest would not fit.
+    """
+    unseen = {
+        place: event
+        for place, event in enumerate(view.events)
+        if event.id >= kept_from and isinstance(event, Observation | Message)
+    }
+
+    def cut_to(length: int) -> dict[int, Event]:
+        cut = ((place, event, _cut(event, length)) for place, event in unseen.items())
+        return {
+            place: with_fields(event, content=content, meta={**event.meta, MASKED: "length"})
+            for place, event, content in cut
+            if content != event.content
+        }
+
+    def tokens(length: int) -> int:
+        return over.counter.token_sums(view.with_masks(cut_to(length)))[-1]
+
+    fitting, longest = _LENGTH_LEAST, max((len(plain_text(event.content)) for event in unseen.values()), default=0)
+    if longest <= fitting:
+        raise error
+    if (least := tokens(fitting)) > over.limit:
+        raise NoCondensationAvailable(
+            f"the prompt may have {over.limit} tokens, and would have {least} with the texts of the {len(unseen)} "
+            f"events that no model was shown cut to {fitting} characters each; nothing else can be forgotten: {error}",
+            error.reports,
+        ) from error
+    while longest - fitting > fitting // 16:
+        length = (fitting + longest) // 2
+        if tokens(length) > over.limit:
+            longest = length
+        else:
+            fitting = length
+    masks = cut_to(fitting)
+    report = {
+        "rule": {"characters": fitting, "events": [event.id for event in masks.values()]},
+        "outcome": "shortened",
+        "reason": "tokens",
+        "tokens_max": over.limit,
+        "tokens_before": over.sums[-1],
+        "tokens_after": tokens(fitting),
+    }
+    return view.with_masks(masks), report
+
+
+def _cut(event: Observation | Message, length: int) -> Content:
+    """Return the content of an event with each text cut to this many characters."""
+    where = f"; the log has all of event {event.id}"
+    if isinstance(event.content, str):
+        return truncated(event.content, length, where)
+    return tuple(
+        {**part, "text": truncated(part["text"], length, where)} if isinstance(part.get("text"), str) else part
+        for part in event.content
+    )

@@ -1,0 +1,174 @@
+"""No event is forgotten, hidden or masked before a model was shown it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.condensers.base import Condensation
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.replays import Replaying
+from foldlog.condensers.reports import reports_of
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import is_masked
+from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, open_store
+from foldlog.projections import Views
+from tests.condensers.made import SYSTEM, answer, call, history, message
+from tests.condensers.scripted import Scripted
+from tests.how_many import examples
+
+LIMIT = 3_000
+"""In estimated tokens."""
+
+CONDENSERS = (
+    {"type": "digest", "max_tokens": LIMIT},
+    {"type": "digest", "max_tokens": LIMIT, "tail": "fits"},
+    {"type": "digest", "max_size": 8},
+    {"type": "amortized", "max_size": 6},
+    {"type": "recent", "max_events": 3},
+    {"type": "observation_masking", "attention_window": 1},
+    {"type": "pipeline", "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}]},
+    LLMSummarizingCondenser(Scripted("a summary"), max_tokens=LIMIT),
+    LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=6),
+)
+
+
+class Agent:
+    """An agent whose steps two workers take by turns."""
+
+    def __init__(self, store, condenser):
+        self.store = store
+        if isinstance(condenser, dict):
+            condenser = condenser_from_config(condenser)
+        self.workers = [CondenseHandler(store, Views(store), condenser) for _ in range(2)]
+        self.calls = 0
+        self.add(SYSTEM, message("do it"))
+
+    def add(self, *events):
+        self.store.append("c", events, expected_version=ANY_VERSION)
+
+    def prepare(self):
+        self.workers.reverse()
+        while isinstance(result := self.workers[0].handle("c"), Condensation):
+            pass
+        return result
+
+    def act(self, *sizes, source="environment"):
+        """Make parallel calls whose results have these sizes. Return words that the results begin with."""
+        first = self.calls
+        self.calls += len(sizes)
+        names = [f"call-{first + n}" for n in range(len(sizes))]
+        self.add(*(call(call_id=name, response_id=f"r{first}") for name in names))
+        words = [f"<{name}>" for name in names]
+        self.add(
+            *(answer(word + "x " * (size // 2), name) for word, name, size in zip(words, names, sizes, strict=True))
+        )
+        return words
+
+
+@pytest.fixture
+def agent():
+    with open_store("memory:") as store:
+        yield lambda condenser: Agent(store, condenser)
+
+
+def shown(view):
+    return json.dumps(view.to_messages())
+
+
+sizes = st.lists(st.one_of(st.integers(1, 2_000), st.integers(1, 10 * 4 * LIMIT)), min_size=1, max_size=4)
+
+
+@examples(100)
+@given(st.sampled_from(CONDENSERS), st.lists(sizes, min_size=1, max_size=8))
+def test_each_result_is_shown_to_the_model_before_it_is_forgotten(condenser, turns):
+    with open_store("memory:") as store:
+        agent = Agent(store, condenser)
+        for results in turns:
+            words = agent.act(*results)
+            prompt = shown(agent.prepare())
+            assert [word for word in words if word not in prompt] == []
+
+
+@pytest.mark.parametrize("size", [100, 6_000, 12_000, 20_000, 200_000])
+def test_an_agent_runs_a_command_with_a_long_result_once(agent, size):
+    agent = agent({"type": "digest", "max_tokens": LIMIT})
+    for _ in range(10):
+        agent.act(900)
+        agent.prepare()
+    words = agent.act(size)
+    assert words[0] in shown(agent.prepare())
+
+
+def test_a_result_larger_than_the_limit_is_shortened_on_the_way_out_and_the_report_says_so_once(agent):
+    agent = agent({"type": "digest", "max_tokens": LIMIT})
+    agent.act(100_000, 10)
+    view = agent.prepare()
+    agent.prepare()
+    long, short = view[-2:]
+    assert is_masked(long)
+    assert not is_masked(short)
+    assert long.content.startswith("<call-0>x x")
+    assert long.content.endswith("x x ")
+    assert "characters and more left out; the log has all of event 4 ...]" in long.content
+    log = list(agent.store.events("c"))
+    assert len(log[4].content) > 100_000
+    (report,) = (report for event in log for report in reports_of(event))
+    assert (report["outcome"], report["rule"]["events"]) == ("shortened", [4])
+    assert LIMIT * 0.9 < report["tokens_after"] <= LIMIT < report["tokens_before"]
+    assert sum(isinstance(event, Annotation) for event in log) == 1
+
+
+def test_a_part_of_a_content_is_shortened_and_an_image_stays(agent):
+    agent = agent({"type": "digest", "max_tokens": LIMIT})
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    agent.add(call(), answer(({"type": "text", "text": "y " * 50_000}, image)))
+    text, *others = agent.prepare()[-1].content
+    assert len(text["text"]) < 12_000
+    assert others == [image]
+
+
+def test_results_that_cannot_be_short_enough_are_declined(agent):
+    agent = agent({"type": "digest", "max_tokens": 500})
+    agent.act(*[2_000] * 12)
+    with pytest.raises(
+        NoCondensationAvailable,
+        match=r"may have 500 tokens, and would have \d+ with the texts of the 12 events that no model was shown cut",
+    ):
+        agent.prepare()
+    newest = list(agent.store.events("c"))[-1]
+    assert isinstance(newest, CondensationAction)
+    assert not any(newest.forgotten)
+
+
+def test_what_was_shown_once_may_be_forgotten(agent):
+    agent = agent({"type": "digest", "max_tokens": LIMIT})
+    agent.act(100_000)
+    agent.prepare()
+    agent.add(message("I have read it", source="agent"), message("go on"))
+    view = agent.prepare()
+    assert not any(map(is_masked, view))
+    assert max(len(str(event.content)) for event in view if hasattr(event, "content")) < 10_000
+
+
+def test_no_model_is_asked_for_a_summary_of_what_is_unseen(agent):
+    model = Scripted("a summary")
+    agent = agent(LLMSummarizingCondenser(model, max_tokens=LIMIT))
+    agent.act(50_000)
+    agent.prepare()
+    assert "x x" not in json.dumps(model.calls)
+
+
+def test_a_replay_shows_what_the_handler_shows():
+    events = history(SYSTEM, message("do it"), call(), answer("z " * 50_000), message("done", source="agent"))
+    replaying = Replaying(condenser_from_config({"type": "digest", "max_tokens": LIMIT}))
+    for event in events:
+        replaying.take(event)
+    result = replaying.result()
+    assert (len(result.condensations), result.declined, result.turns[-1].events) == (0, 0, 4)
