@@ -9,16 +9,13 @@ that version.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from typing import Any, Final, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from foldlog.eventstore.arguments import text
-from foldlog.eventstore.codec_json import not_json, taken_out
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion
 from foldlog.eventstore.documents.differences import difference
 from foldlog.eventstore.documents.values import (
@@ -59,8 +56,6 @@ DELETED: Final = Deleted()
 
 _REMEMBERED: Final = 32
 """The number of conversations of which the newest documents stay in memory, so that differences can be computed."""
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class Documents:
@@ -243,37 +238,18 @@ def _checked_name(name: object) -> str:
 
 
 def _own(name: str, value: Any) -> Any:
-    """Return a copy of a value as JSON has it, with its bytes. Raises ``InvalidEvent`` where that is another value."""
+    """Return a copy of a value as a reader gets it, with its bytes. Raises ``InvalidEvent`` where that is another
+    value.
+    """
     try:
-        copy = _decode(_encode(value))
-        if copy == value:
-            return copy
-    except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
-        pass  # Python's own encoder knows lone surrogates and long numbers
-    problem = not_json({name: value}, or_bytes=True)
-    if problem is not None:
-        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {problem}")
-    try:
-        copy = _copied(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {error}") from error
+        stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
+    except InvalidEvent as error:
+        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {error}") from None
+    assert isinstance(stored, DocumentChanges)
+    copy = stored.changed[name]["value"]
     if copy != value:
         raise InvalidEvent(
             f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple; convert it to "
             f"lists, texts and numbers"
         )
     return copy
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy as JSON has it, with its bytes. Raises ``ValueError`` for NaN, and for a list that holds itself."""
-    json.dumps(value, allow_nan=False, default=lambda found: None)
-    holder = {"value": deepcopy(value)}
-    found = taken_out(holder)
-    copy = json.loads(json.dumps(holder))
-    for path, plain in found:
-        container = copy
-        for step in path[:-1]:
-            container = container[step]
-        container[path[-1]] = plain
-    return copy["value"]
