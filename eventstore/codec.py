@@ -10,7 +10,6 @@ version. Unknown fields and kinds are kept: a field in ``extra``, a kind as ``Un
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
@@ -28,6 +27,7 @@ from foldlog.eventstore.codec_json import (
     NotListed,
     exact_of,
     is_json,
+    is_written_otherwise,
     not_json,
     plain,
     put_back,
@@ -181,7 +181,7 @@ def _round_trip(kind: str, event: KnownEvent) -> tuple[bytes, Event, Sequence[An
         # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote another
         # value, such as base64 for bytes.
         _refuse_not_json(event)
-        if not _is_written_otherwise(_builtins(event)):
+        if not is_written_otherwise(_builtins(event)):
             return body, read_back, nested
     _refuse_not_json(event)
     body = _slow_body(event)
@@ -280,13 +280,6 @@ def _slow_body(event: KnownEvent) -> bytes:
     found = taken_out(fields)
     text = with_exact(fields) if EXACT in fields or not is_json(fields) else _encoder.encode(fields)
     return with_list(text, found) if found else text
-
-
-def _is_written_otherwise(value: Any) -> bool:
-    """Return whether the encoder replaced a value of the body: an infinity by null, or bytes by base64."""
-    if isinstance(value, dict | list | tuple):
-        return any(map(_is_written_otherwise, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value))
 
 
 def _has_wrong_source(event: Event) -> bool:

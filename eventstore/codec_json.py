@@ -37,7 +37,7 @@ _decoder = json.JSONDecoder()
 
 def is_json(fields: dict[str, Any]) -> bool:
     """Return whether these fields can be written as JSON in UTF-8 and read back as the same values."""
-    return _readable(fields) == fields and not _has_non_finite(fields)
+    return _readable(fields) == fields and not is_written_otherwise(fields)
 
 
 def with_exact(fields: dict[str, Any]) -> bytes:
@@ -60,12 +60,11 @@ def _readable(value: Any) -> Any:
     return value
 
 
-def _has_non_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, dict):
-        return any(map(_has_non_finite, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
+def is_written_otherwise(value: Any) -> bool:
+    """Return whether the encoder replaces a part of the value: an infinity or NaN by null, or bytes by base64."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(is_written_otherwise, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value))
 
 
 def exact_of(value: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """One conversation in one transaction.
 
 row             from events to rows with ids, heads and checksums, and back
-seal            the body of a row: compress, encrypt, checksum, and back; the mark of an encrypted conversation
+seal, compression   the body of a row: compress, encrypt, checksum, and back; the mark of an encrypted conversation
 keys            wrapping keys from the environment, and the data key of a conversation
 reading, writing    a conversation in a transaction; inline projections
 appending       the work of an append, of one or of several in one transaction

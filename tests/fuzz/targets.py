@@ -37,8 +37,8 @@ from foldlog.eventstore import (
     codec,
     open_store,
 )
+from foldlog.eventstore.log.compression import decompressed
 from foldlog.eventstore.log.row import NotAsWritten
-from foldlog.eventstore.log.seal import decompressed
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls

@@ -1,0 +1,122 @@
+"""Compress the body of a row, and decompress it within a limit."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from foldlog.eventstore.errors import InvalidOption, install_command
+from foldlog.eventstore.log.row import NotAsWritten
+
+if TYPE_CHECKING:
+    import zstandard
+
+_NONE: Final = 0
+_ZLIB: Final = 1
+_ZSTD: Final = 2
+
+Compression = Literal["none", "zlib", "zstd"]
+
+_ZLIB_LEVEL = 6
+_ZSTD_LEVEL = 1
+
+
+class TooLarge(NotAsWritten):
+    """The decompressed body is larger than the limit."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            f"its compressed body is larger than {bytes_max:,} bytes, the largest event that this store has recorded; "
+            f"if larger events were written here, open the store with a larger event_bytes_max"
+        )
+
+
+def checked(name: str) -> Compression:
+    """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its package is missing."""
+    for known in get_args(Compression):
+        if name == known:
+            if known == "zstd":
+                _zstd()
+            return known  # type: ignore[no-any-return]
+    raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
+
+
+def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
+    """Return the number of the compression, and the bytes to store: the body itself if compression does not help."""
+    if compression == "none":
+        return _NONE, body
+    how, smaller = (
+        (_ZLIB, zlib.compress(body, _ZLIB_LEVEL)) if compression == "zlib" else (_ZSTD, _zstd().compress(body))
+    )
+    return (how, smaller) if len(smaller) < len(body) else (_NONE, body)
+
+
+def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
+    """Return the body that was given to ``compressed``. It never takes more than ``bytes_max`` of memory.
+
+    Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
+    """
+    if how == _NONE:
+        return stored
+    if how == _ZLIB:
+        inflater = zlib.decompressobj()
+        try:
+            body = inflater.decompress(stored, bytes_max + 1)
+        except zlib.error as error:
+            raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+        if len(body) > bytes_max:
+            raise TooLarge(bytes_max)
+        if not inflater.eof:
+            raise NotAsWritten("its compressed body is cut off")
+        return body
+    if how == _ZSTD:
+        return _zstd().decompress(stored, bytes_max)
+    raise NotAsWritten(f"its body has compression {how}, which this version of foldlog does not know")
+
+
+class _Zstd:
+    """zstd for one thread: its contexts are expensive to make and must not be shared."""
+
+    def __init__(self) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise InvalidOption(
+                f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression 'zlib'"
+            ) from error
+        self._error: type[Exception] = zstandard.ZstdError
+        self._content_size = zstandard.frame_content_size
+        self._decompressor: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+
+    @cached_property
+    def _compressor(self) -> zstandard.ZstdCompressor:  # a process that only reads needs none
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+
+    def compress(self, body: bytes) -> bytes:
+        return self._compressor.compress(body)
+
+    def decompress(self, stored: bytes, bytes_max: int) -> bytes:
+        try:
+            size = self._content_size(stored)
+            if size < 0:
+                raise NotAsWritten("its compressed body does not give its size")
+            if size > bytes_max:
+                raise TooLarge(bytes_max)
+            return self._decompressor.decompress(stored)
+        except self._error as error:
+            raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+
+
+_local = threading.local()
+
+
+def _zstd() -> _Zstd:
+    try:
+        found: _Zstd = _local.zstd
+    except AttributeError:
+        found = _local.zstd = _Zstd()
+    return found
