@@ -54,6 +54,7 @@ from foldlog.eventstore.log.keys import KEY
 from foldlog.eventstore.log.row import crc32
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import encode, open_sources
+from foldlog.formats.packing import keep
 from foldlog.importing import import_source
 from foldlog.projections import View, Views, well_formed
 
@@ -175,15 +176,9 @@ def _action(record: dict[str, Any]) -> Action:
         call_id=record["tool_call_id"],
         response_id=record["llm_response_id"],
         thought=thought,
-        origin=Origin(format="openhands-v1", id=record["id"], rest={"set": {"action": record["action"]}}),
+        origin=Origin(format="openhands-v1", id=record["id"]),
     )
-    expected = {
-        "source": action.source, "id": action.origin.id, "kind": "ActionEvent", "tool_name": action.tool,
-        "thought": [{"type": "text", "text": thought}], "llm_response_id": action.response_id,
-        "tool_call_id": action.call_id, "action": action.origin.rest["set"]["action"],
-        "tool_call": {"id": action.call_id, "origin": "completion", "name": action.tool, "arguments": action.arguments},
-    }  # fmt: skip
-    assert expected == record
+    keep(record, [action], "openhands-v1")
     return action
 
 
@@ -195,12 +190,7 @@ def _observation(record: dict[str, Any]) -> Observation:
         call_id=record["tool_call_id"],
         origin=Origin(format="openhands-v1", id=record["id"]),
     )
-    expected = {
-        "source": observation.source, "id": observation.origin.id, "kind": "ObservationEvent",
-        "tool_name": observation.tool, "tool_call_id": observation.call_id, "action_id": record["action_id"],
-        "observation": {"content": [{"type": "text", "text": text}]},
-    }  # fmt: skip
-    assert expected == record
+    keep(record, [observation], "openhands-v1")
     return observation
 
 

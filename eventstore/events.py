@@ -65,7 +65,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     ``format``     the name of the format
     ``id``         the source's own id with its JSON type, or None
     ``time``       a source time without a time zone, as text: it is never called UTC
-    ``rest``       what ``foldlog.formats`` needs, beside the event's fields, to give the record back
+    ``rest``       the record itself, packed by ``foldlog.formats``: see ``docs/STORED_BYTES.md``
     """
 
     format: str
@@ -74,7 +74,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     rest: Any = None
 
 
-class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Redacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Mark an event whose content ``History.redact`` erased. The head of the event is unchanged.
 
     ``at``      when, UTC
@@ -83,6 +83,7 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which were erased too, and
                 the stored body
     ``bytes``   how many bytes the event took, those beside its body included
+    ``record``  that only the record of its source was erased, because it repeated the content of a redacted event
     """
 
     at: datetime
@@ -90,6 +91,7 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reason: str
     hash: str
     bytes: int
+    record: bool = False
 
 
 # Events hold JSON, so they are in no reference cycles. The search for cycles takes two thirds of reading 10,000 events.
@@ -426,12 +428,14 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
     ``hashes``     for each of them the commitment to what was there, as in ``Redacted``
     ``by``         who did it
     ``reason``     why
+    ``record``     that these events lost only the records of their sources: their content stays
     """
 
     event_ids: tuple[int, ...]
     hashes: tuple[str, ...]
     by: str
     reason: str
+    record: bool = False
     source: Source = "user"
     shown: bool = False
 

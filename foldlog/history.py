@@ -395,19 +395,23 @@ class History:
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
-        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history.
+        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history;
+        of an imported event, all events: records that repeat its content go with it.
         """
+        from foldlog.formats.repeats import records_with
         from foldlog.search import erase_from_index
 
         self._meet()
+        event_id = event.id if isinstance(event, Event) else whole("event", event)
         receipt = redact(
             self._store,
             self.id,
-            event.id if isinstance(event, Event) else whole("event", event),
+            event_id,
             reason=reason,
             by=_user() if by is None else by,
             with_summaries=with_summaries,
             complete=complete,
+            records=records_with(self._store, self.id, event_id),
         )
         try:
             erase_from_index(self._store)

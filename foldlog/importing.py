@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count, zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from foldlog.eventstore import Event, HistoryDiverged, Store
 from foldlog.formats import Source, UnknownFormat, encode
-from foldlog.formats.delta import delta
 
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
@@ -108,9 +109,20 @@ def _compare(store: Store, conversation: str, source: Source) -> tuple[bool, int
         for ours, given in zip_longest(stored, source.records(), fillvalue=nothing):
             if ours is nothing or given is nothing:
                 return True, records, given is not nothing
-            if delta(ours, given) is not None:
+            if not _same(ours, given):
                 return False, records, True
             records += 1
     except (UnknownFormat, ValueError):  # of another format, or half a record
         return False, records, True
     return True, records, False
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two records are equal as JSON. For Python 1, 1.0 and True are equal; JSON differs."""
+    try:
+        return bool(one == other) and _encode(one) == _encode(other)
+    except (ValueError, RecursionError):  # text that is not Unicode
+        return repr(one) == repr(other)

@@ -47,7 +47,12 @@ def can_be_redacted(event: Event) -> bool:
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content; for one that has this receipt already, an equal event."""
+    """Return the event without its content, or without the record of its source alone, as the receipt says. For one
+    that has this receipt already, return an equal event.
+    """
+    if redacted.record:
+        origin = None if event.origin is None else replace(event.origin, rest=None)
+        return replace(event, origin=origin, redacted=redacted)
     return replace(
         event, meta={}, extra={}, origin=_origin(event.origin), redacted=redacted, **_fields_without_content(event)
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from foldlog.eventstore.arguments import reason_text, text, whole
-from foldlog.eventstore.codec import encode
+from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
@@ -106,12 +106,14 @@ def redact(
     by: str,
     with_summaries: bool = False,
     complete: bool = True,
+    records: Sequence[int] = (),
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content may still be in the
     files (``bytes_pending``); for ``complete`` and what then removes them, see ``erase``. Call it again to finish an
     interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
-    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too.
+    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. The events
+    ``records`` lose the record of their source, which repeats the content, and keep the rest.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
     event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost:
@@ -124,7 +126,9 @@ def redact(
     database = store.database
     what = _What(database, reason, by, with_summaries)
     with translated():
-        done = database.recorder.transact(partial(_redact, conversation=conversation, ids=[event_id], what=what))
+        done = database.recorder.transact(
+            partial(_redact, conversation=conversation, ids=[event_id], what=what, records=records)
+        )
         redacted = {(conversation, each) for each in done.receipts}
         for name in dict.fromkeys(each.conversation for each in done.quotes if with_summaries):
             ids = [each.event_id for each in done.quotes if each.conversation == name]
@@ -160,8 +164,12 @@ class _What(NamedTuple):
     with_summaries: bool
 
 
-def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], what: _What) -> _Done:
-    """Redact these events, if they are not redacted yet; with summaries, also condensations that may quote them."""
+def _redact(
+    transaction: Transaction, conversation: str, ids: Sequence[int], what: _What, records: Sequence[int] = ()
+) -> _Done:
+    """Redact these events, if they are not redacted yet; with summaries, also condensations that may quote them. Erase
+    ``records``.
+    """
     database = what.database
     found = find_existing(database, transaction, conversation)
     writing = WriteTransaction(transaction, found, database)
@@ -178,30 +186,43 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
         their_own = (each for each in _quotes(reading, shared) if each >= fork.begins)
         quotes += [Quote(fork.id, each, _is_redacted(reading, each)) for each in their_own]
     receipts: dict[int, Redacted] = {}
-    gone: list[tuple[Event, Row]] = []
+    gone: list[tuple[Event, Redacted, Row]] = []
     now = max(database.now(), found.updated_at or 0)
-    for event_id in [*ids, *(each for each in own if what.with_summaries and each not in ids)]:
+    whole_ids = [*ids, *(each for each in own if what.with_summaries and each not in ids)]
+    for event_id in [*whole_ids, *(each for each in records if each not in whole_ids and each >= found.begins)]:
         row, event = _read(writing, found, event_id)
-        if event.redacted is not None:
-            receipts[event_id] = event.redacted
+        is_record = event_id not in whole_ids
+        if event.redacted is not None and (is_record or not event.redacted.record):
+            if not is_record:
+                receipts[event_id] = event.redacted
             continue
         commitment = _commitment(conversation, row, event)
         if isinstance(event, DocumentChanges):
             for reading in (writing, *(ReadTransaction(transaction, fork, database) for fork in forks)):
                 _check_that_none_builds_on(reading, event)
         receipt = Redacted(
-            at=from_microseconds(now), by=what.by, reason=what.reason, hash=commitment.hex(), bytes=size_of(row.body)
+            at=from_microseconds(now),
+            by=what.by,
+            reason=what.reason,
+            hash=commitment.hex(),
+            bytes=size_of(row.body),
+            record=is_record,
         )
-        receipts[event_id] = receipt
-        gone.append((event, _without_content(conversation, row, event, receipt)))
+        if not is_record:
+            receipts[event_id] = receipt
+        gone.append((event, receipt, _without_content(conversation, row, event, receipt)))
     done = _Done(receipts, None, tuple(quotes), tuple(fork.id for fork in forks))
     if not gone:
         return done
-    redacted = [row.id for _, row in gone]
-    hashes = tuple(receipts[event_id].hash for event_id in redacted)
-    announced = Redaction(event_ids=tuple(redacted), hashes=hashes, by=what.by, reason=what.reason)
-    place, _ = writing.append([encode(announced, ours=True)], now)
-    redact_rows(transaction, writing, gone, forks)
+    announced: list[Encoded] = []
+    for is_record in (False, True):
+        told = [(row.id, each.hash) for _, each, row in gone if each.record == is_record]
+        if told:
+            event_ids, hashes = zip(*told, strict=True)
+            receipt_of = Redaction(event_ids=event_ids, hashes=hashes, by=what.by, reason=what.reason, record=is_record)
+            announced.append(encode(receipt_of, ours=True))
+    place, _ = writing.append(announced, now)
+    redact_rows(transaction, writing, [(event, row) for event, _, row in gone], forks)
     transaction.set_value("removals", uuid4().hex)
     return done._replace(place=place)
 

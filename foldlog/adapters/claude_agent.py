@@ -37,7 +37,7 @@ from foldlog.eventstore import (
     beginning_with,
 )
 from foldlog.formats import Encoder
-from foldlog.formats.files.json_text import UnreadableJson, parse_object
+from foldlog.formats.json_text import UnreadableJson, parse_object
 from foldlog.history import History
 
 _FORMAT = "claude-code"

@@ -28,7 +28,7 @@ from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSession
 from foldlog.condensers import Condensation
 from foldlog.eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
 from foldlog.formats import Decoder, Encoder
-from foldlog.formats.files.json_text import UnreadableJson, parse_object
+from foldlog.formats.json_text import UnreadableJson, parse_object
 from foldlog.histories import Histories
 from foldlog.history import History
 from foldlog.projections import View, well_formed

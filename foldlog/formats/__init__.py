@@ -11,18 +11,20 @@
 
     registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
     format.py      what such an object says
-    conversion.py  records to events and back; record.py delta.py calls.py recent.py are what the formats share
+    conversion.py  records to events and back; record.py calls.py recent.py are what the formats share
+    packing.py     a record packed beside its events; repeats.py: the records that repeat the content of an event
     live.py        the same, one record after the other
+    json_text.py   JSON text to values
     files/         paths to records; sources.py and source.py join the two
     detection.py   the format of a record
-    key_order.py   the order of keys in records; source_ids.py: their ids; tips.py: where a fork of a branch begins
+    source_ids.py  the ids of records; tips.py: where a fork of a branch begins; samples/: what packing begins with
 
     claude_code/ codex/ openai_chat/ openhands_v0/ openhands_v1/    one format each, as are
     langchain.py openai_responses.py swe_agent.py
     in_parts/      formats whose records are made of parts: pydantic-ai, google-adk
 
-A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). Every format is
-lossless: an export gives the same records, compared as parsed JSON.
+A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). It is kept beside
+the events that are made of it, so an export gives the same records.
 """
 
 from __future__ import annotations

@@ -25,11 +25,6 @@ class EarlierCalls:
     def __init__(self, past: Past | None) -> None:
         self._past = past
         self._waiting: dict[str, deque[tuple[int, str]]] | None = None
-        self._answered: list[str] = []
-
-    def answered(self, key: str) -> None:
-        """Close the oldest such call under ``key``, as soon as they are read: a stored observation answers it."""
-        self._answered.append(key)
 
     def close_all(self) -> list[tuple[str, tuple[int, str]]]:
         """Close all these calls; return each with its key, in the order in which their keys were opened last."""
@@ -55,9 +50,7 @@ class EarlierCalls:
         return waiting[0] if waiting else None
 
     def _found(self, key: str) -> deque[tuple[int, str]] | None:
-        if self._past is None or self._past.replays:
-            return None
-        return self._read(self._past).get(key)
+        return None if self._past is None else self._read(self._past).get(key)
 
     def _read(self, past: Past) -> dict[str, deque[tuple[int, str]]]:
         if self._waiting is None:
@@ -65,9 +58,6 @@ class EarlierCalls:
             for action in past.view().open_calls:
                 if action.call_id is not None:
                     self._waiting.setdefault(action.call_id, deque()).append((action.id, action.tool))
-            for key in self._answered:
-                if self._waiting.get(key):
-                    self._waiting[key].popleft()
         return self._waiting
 
 
@@ -107,15 +97,12 @@ class OpenCalls:
             if calls:
                 self._waiting[key] = calls
 
-    def answered(self, key: str) -> None:
-        """Close the oldest call under ``key``, which a stored observation answers."""
-        waiting = self._waiting.get(key)
-        if waiting:
-            waiting.popleft()
-        else:
-            self._earlier.answered(key)
-
     def close(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest open call under ``key``, and close that call."""
         waiting = self._waiting.get(key)
-        return waiting.popleft() if waiting else self._earlier.close(key)
+        if not waiting:
+            return self._earlier.close(key)
+        call = waiting.popleft()
+        if not waiting:
+            self._waiting.pop(key)
+        return call

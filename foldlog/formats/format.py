@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from foldlog.eventstore import ATTRIBUTES, DocumentChanges, Event, EventStoreError, Redaction, Retraction
+from foldlog.formats.packing import keep
 
 if TYPE_CHECKING:
     from foldlog.projections import View
@@ -34,27 +35,27 @@ class RecordDecoder(Protocol):
 
     One decoder reads one history, so it may keep what later records need of earlier ones, such as the ids of calls. The
     same records must become the same events each time: an import of a source that has grown adds only the new events.
-    The decoder of a ``live`` format also has ``restart(next_id)``, which forgets what later records repeat of earlier
-    ones; the next event has the id ``next_id``.
+    The decoder of a ``live`` format also has ``skip_to(next_id)``: the next event has this id, because other events
+    were appended.
     """
 
     def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record.
+        """Return the events of the next record, at least one.
 
-        Number them ``Options.first_id``, ``first_id + 1``, and so on, without a gap between records. Give each event
-        ``Origin(format=…, id=…, rest=…)``: the name of the format, the id of the record, and in ``rest`` what no field
-        of the event holds. Raises ``NotAnEvent`` for a value that is not a record of the format; it becomes a finding,
-        and the state must be as before.
+        Number them ``Options.first_id``, ``first_id + 1``, and so on, without a gap between records. Give the event
+        that stands for the record ``Origin(format=…, id=…)``: the name of the format, the id of the record. The record
+        itself is kept beside the events, so an event needs no more of it than people and models read. Raises
+        ``NotAnEvent`` for a value that is not a record of the format; it becomes a finding, and the state must be as
+        before.
         """
 
 
 class RecordEncoder(Protocol):
-    """Turns the events of one history back into records, one event after the other.
+    """Writes records for the events of one history that have none: those that were not imported.
 
-    It gets every event, also those that were not imported, whose ``origin`` is None. An imported record comes back as
-    it was, compared as parsed JSON. ``left_out`` counts the events that the format has no record for, by a noun in the
-    singular; an export prints it as a note. The encoder of a format that is ``live`` and not ``standalone`` also has
-    ``restart(next_id)``, which forgets what the decoder's ``restart`` forgets.
+    Imported events have their records, which are written unchanged, and ``follow`` is told of them. An event without
+    its record, because one of its parts was redacted, is written as one that was not imported. ``left_out`` counts the
+    events that the format has no record for, by a noun in the singular; an export prints it as a note.
     """
 
     left_out: Counter[str]
@@ -62,30 +63,23 @@ class RecordEncoder(Protocol):
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``: none while later events belong to the same record."""
 
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        """Remember of a record what later records need, such as its id. ``events`` were made of it. None stands for a
+        step to another branch, which has no record.
+        """
+
     def end(self) -> list[Any]:
-        """Return the record that is complete only at the end of the history, if there is one.
+        """Return the record that is complete only when no further event of it comes, if there is one.
 
-        It is called once, after the last event. Raises ``ValueError`` where a part of a record is missing.
+        It is called before ``follow``, and after the last event.
         """
 
 
-class RestartableDecoder(RecordDecoder, Protocol):
-    """A decoder that can begin in the middle of a history: see ``Format.live``."""
+class SkippingDecoder(RecordDecoder, Protocol):
+    """A decoder of a live format."""
 
-    def restart(self, next_id: int) -> None:
-        """Forget the repeated parts of earlier records; the next event has the id ``next_id``.
-
-        Keep the state that the events of later records need.
-        """
-
-
-class RestartableEncoder(RecordEncoder, Protocol):
-    """An encoder that can begin in the middle of a history."""
-
-    def restart(self, next_id: int) -> None:
-        """Forget what later records repeat of earlier ones, at the places where the decoder did; the next event has the
-        id ``next_id``.
-        """
+    def skip_to(self, next_id: int) -> None:
+        """Go on with the event ``next_id``: other events were appended."""
 
 
 class Past(Protocol):
@@ -96,22 +90,14 @@ class Past(Protocol):
 
     def records(self, stop: int | None = None) -> Iterator[tuple[Any, Sequence[Event]]]:
         """Yield each record of this format in that history, with the events that were made of it. With ``stop``, only
-        events before it. For formats whose records are complete with their last event. Cost: the events.
+        events before it. Cost: the events.
         """
+
+    def newest_records(self) -> Iterator[tuple[Any, Sequence[Event]]]:
+        """Yield these records, the last one first. Cost: the events that are read."""
 
     def source_id(self, event_id: int) -> Any:
         """Return the id that the source gave an event of that history, or None."""
-
-    @property
-    def last_source_id(self) -> Any:
-        """The id of the last record with an id, if it is among the last events; else None."""
-
-    @property
-    def replays(self) -> bool:
-        """Whether the decoder reads the records of stored events again, so that it must not decide anything new."""
-
-    def replayed(self, event_id: int) -> Event | None:
-        """Return the stored event that a record was read as, while the record is read again; else None."""
 
     def newest_first(self) -> Iterator[Event]:
         """Yield the events there, the last one first. Cost: the events that are read."""
@@ -127,6 +113,7 @@ class Options:
     ``findings``    the list to which a decoder adds problems of records of which it made events all the same
     ``first_id``    the id of the first event
     ``past``        the history before the first record; None where there is none
+    ``parsed``      whether the records were parsed from JSON
     """
 
     as_history: bool = False
@@ -135,6 +122,7 @@ class Options:
     findings: list[str] = field(default_factory=list)
     first_id: int = 0
     past: Past | None = None
+    parsed: bool = False
 
 
 def unnamed(records: Iterable[Any]) -> str | None:
@@ -173,15 +161,13 @@ class Format:
     ``matches``       whether a JSON value is most likely a record of this format
     ``accepts``       whether a JSON value can pass for a record where the user names this format
     ``decoder``       the decoder of a history; it may look through the records first, any number of times
-    ``encoder``       the encoder of a history
+    ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None
     ``looks_ahead``   whether ``decoder`` reads the records
     ``lookalikes``    formats whose histories would pass for this one; they are refused by their names
     ``note``          what to know about every history of this format, said when one is imported
     ``live``          whether records can be added to a history one by one: ``decoder`` is given no records then, begins
-                      at ``Options.first_id`` and asks ``Options.past``; it and the encoder have ``restart``
-    ``standalone``    whether a record is read and written without a look at the records before it: the encoder of a
-                      live format needs no ``restart`` then
+                      at ``Options.first_id`` and asks ``Options.past``; it has ``skip_to``
     ``not_live``      why it is not live, as the beginning of a sentence
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
     ``times``         whether records say when they happened. If they never do, the time of its recording stands for the
@@ -199,28 +185,43 @@ class Format:
     lookalikes: tuple[Lookalike, ...] = ()
     note: str = ""
     live: bool = False
-    standalone: bool = False
     not_live: str = ""
     source_id: Callable[[Any], Any] = no_id
     times: bool = True
     marks_errors: bool = True
 
 
-def new_decoder(format: Format, records: Iterable[Any], options: Options) -> RecordDecoder:
+def new_decoder(format: Format, records: Iterable[Any], options: Options) -> PackingDecoder:
     """Return a decoder of one history, of one that goes on where ``options.past`` is given.
 
     Raises ``UnusableFormat`` where it lacks a method.
     """
     decoder = format.decoder(records, options)
-    _check(format, "decoder", decoder, "events", *(("restart",) if options.past is not None else ()))
-    return decoder
+    _check(format, "decoder", decoder, "events", *(("skip_to",) if options.past is not None else ()))
+    return PackingDecoder(format, decoder, parsed=options.parsed)
+
+
+class PackingDecoder:
+    """A decoder of a format, which keeps each record beside its events."""
+
+    def __init__(self, format: Format, decoder: RecordDecoder, *, parsed: bool) -> None:
+        self._name, self._decoder, self._parsed = format.name, decoder, parsed
+
+    def events(self, record: Any) -> list[Event]:
+        """Return the events of the next record. Raises ``NotAnEvent``; then nothing has changed."""
+        events = self._decoder.events(record)
+        keep(record, events, self._name, parsed=self._parsed)
+        return events
+
+    def skip_to(self, next_id: int) -> None:
+        """Go on with the event ``next_id``: see ``SkippingDecoder``."""
+        cast(SkippingDecoder, self._decoder).skip_to(next_id)
 
 
 def new_encoder(format: Format) -> RecordEncoder:
     """Return an encoder of one history. Raises ``UnusableFormat`` where it lacks a method or ``left_out``."""
     encoder = format.encoder()
-    restarts = format.live and not format.standalone
-    _check(format, "encoder", encoder, "records", "end", "left_out", *(("restart",) if restarts else ()))
+    _check(format, "encoder", encoder, "records", "follow", "end", "left_out")
     return encoder
 
 

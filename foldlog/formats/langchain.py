@@ -13,7 +13,7 @@ other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -33,10 +33,8 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.calls import OpenCalls
-from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
-from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.record import NotAnEvent, described, joined_text, rest_of
+from foldlog.formats.record import NotAnEvent, described
 
 NAME = "langchain"
 
@@ -47,16 +45,6 @@ _ROLES: dict[str, Source] = {"user": "user", "human": "user", "assistant": "agen
 _TYPES = {"user": "human", "agent": "ai", "environment": "chat"}
 _THINKING = ("thinking", "redacted_thinking", "reasoning")
 _CALL = frozenset(("name", "args", "id", "type"))
-
-MARKS = ("type", "parts", "calls")
-"""Keys of ``origin.rest`` that say how to predict the message:
-
-    type the message's type, where the event does not tell it
-    parts   the content is a list of parts, not a text
-    calls   the number of tool calls, of which this event is the first; the events of the others have ``call``
-"""
-
-Marks = dict[str, Any]
 
 
 def _kind(named: str) -> str:
@@ -84,7 +72,7 @@ class LangChainDecoder:
         self._next_id = first_id
         self._calls = OpenCalls(past)
 
-    def restart(self, next_id: int) -> None:
+    def skip_to(self, next_id: int) -> None:
         self._next_id = next_id
 
     def events(self, record: Any) -> list[Event]:
@@ -94,43 +82,29 @@ class LangChainDecoder:
                 "a message is an object with a text under 'type' and an object under 'data', found "
                 + ("an object without them" if type(record) is dict else described(record))
             )
-        marks: Marks = {}
-        events = self._events(record["type"], record["data"], marks)
-        difference = KeyOrder().difference(_predicted(events, marks), record)
-        first = events[0].origin
-        if first is not None and (marks or difference):
-            force_setattr(first, "rest", {**marks, **difference})  # no other code has it before it is returned
+        events = self._events(record["type"], record["data"])
+        if told := _usage_in(record["data"]):
+            force_setattr(events[0], "meta", told)  # no other code has it before it is returned
         self._next_id += len(events)
         return events
 
-    def _events(self, named: str, data: dict[str, Any], marks: Marks) -> list[Event]:
+    def _events(self, named: str, data: dict[str, Any]) -> list[Event]:
         kind = _kind(named)
         fields: dict[str, Any] = {"id": self._next_id, "origin": Origin(format=NAME, id=data.get("id"))}
         if kind != "system" and kind not in _SPEAKERS and kind != "tool":
             return [Annotation(name=named, data=data, **fields)]
         content, thinking = _said(data.get("content"))
-        if type(data.get("content")) is list:
-            marks["parts"] = True
         calls = data.get("tool_calls") if kind == "ai" else None
-        expected = kind
-        events: list[Event]
         if type(calls) is list and calls and all(map(_is_call, calls)):
-            expected = "ai"
-            events = self._actions(calls, content, thinking, fields, marks)
-        elif kind == "tool":
-            events = [self._observation(data, content, fields)]
-        elif kind == "system":
-            events = [SystemMessage(content=content, **fields)]
-        else:
-            source = _SPEAKERS[kind]
-            role = data.get("role")
-            if kind == "chat" and type(role) is str:
-                source = _ROLES.get(role, source)
-            expected = _TYPES[source]
-            events = [Message(content=content, source=source, thinking=thinking, **fields)]
-        if named != expected:
-            marks["type"] = named
-        return events
+            return self._actions(calls, content, thinking, fields)
+        if kind == "tool":
+            return [self._observation(data, content, fields)]
+        if kind == "system":
+            return [SystemMessage(content=content, **fields)]
+        source, role = _SPEAKERS[kind], data.get("role")
+        if kind == "chat" and type(role) is str:
+            source = _ROLES.get(role, source)
+        return [Message(content=content, source=source, thinking=thinking, **fields)]
 
     def _actions(
         self,
@@ -138,12 +112,10 @@ class LangChainDecoder:
         content: Content,
         thinking: tuple[dict[str, Any], ...],
         fields: dict[str, Any],
-        marks: Marks,
     ) -> list[Event]:
         origin: Origin = fields["origin"]
         response = None
         if len(calls) > 1:
-            marks["calls"] = len(calls)
             response = origin.id if type(origin.id) is str and origin.id else f"response-{self._next_id}"
         actions: list[Event] = []
         for place, call in enumerate(calls):
@@ -153,7 +125,7 @@ class LangChainDecoder:
                 arguments=call["args"],
                 call_id=call["id"],
                 response_id=response,
-                origin=Origin(format=NAME, rest={"call": place}) if place else origin,
+                origin=Origin(format=NAME) if place else origin,
                 thought="" if place else content,
                 thinking=() if place else thinking,
             )
@@ -174,6 +146,19 @@ class LangChainDecoder:
             is_error=data.get("status") == "error",
             **fields,
         )
+
+
+def _usage_in(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the usage of a response as events have it, and its model."""
+    usage, about = data.get("usage_metadata"), data.get("response_metadata")
+    if type(usage) is not dict or not usage:
+        return {}
+    details = usage.get("input_token_details")
+    cached = details.get("cache_read") if type(details) is dict else None
+    counted = {"prompt_tokens": usage.get("input_tokens"), "completion_tokens": usage.get("output_tokens")}
+    told: dict[str, Any] = {"usage": counted if cached is None else {**counted, "cached_tokens": cached}}
+    model = about.get("model_name") if type(about) is dict else None
+    return {**told, "model": model} if type(model) is str and model else told
 
 
 def _is_call(call: Any) -> bool:
@@ -209,80 +194,51 @@ def _has_url(image: Any) -> bool:
 
 
 class LangChainEncoder:
-    """Encodes events as messages. Events that were added later are written as an application would write them; a
-    summary is a user's message.
-    """
+    """Encodes events as an application would write them; a summary is a user's message."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
-        self._group: list[Event] = []
-
-    def restart(self, next_id: int) -> None:
-        self._group.clear()
 
     def records(self, event: Event) -> list[Any]:
-        """Return the message that is complete with ``event``; bookkeeping that was added later has none."""
-        if event.origin is None or event.origin.format != NAME:
-            return [*self.end(), *self._added(event)]
-        if isinstance(event, Action) and self._group and "call" in rest_of(event, NAME):
-            self._group.append(event)
-        else:
-            complete = self.end()
-            self._group = [event]
-            if rest_of(event, NAME).get("calls", 1) > 1:
-                return complete
-            return [*complete, *self.end()]
-        first = self._group[0]
-        return self.end() if len(self._group) == rest_of(first, NAME).get("calls", 1) else []
-
-    def end(self) -> list[Any]:
-        """Return the message of an incomplete response, with its calls so far."""
-        group, self._group = self._group, []
-        if not group:
-            return []
-        rest = rest_of(group[0], NAME)
-        predicted = _predicted(group, {mark: rest[mark] for mark in MARKS if mark in rest})
-        if "order" not in rest:
-            return [apply(predicted, rest)]  # as ``KeyOrder`` would make it, which knows no other message
-        return [KeyOrder().record(predicted, rest, group)]
-
-    def _added(self, event: Event) -> list[Any]:
+        """Return the message of ``event``; bookkeeping has none."""
         if isinstance(event, CondensationAction | Retraction):
             declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
             self.left_out["retraction" if isinstance(event, Retraction) else "condensation"] += not declined
             return []
         if not isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation):
             return []
-        parts = event.thought if isinstance(event, Action) else event.content
-        return [_predicted([event], {} if isinstance(parts, str) else {"parts": True})]
+        return [_message(event)]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        """Do nothing: each message is written by itself."""
+
+    def end(self) -> list[Any]:
+        """Return nothing: each event is a message."""
+        return []
 
 
-def _predicted(events: list[Event], marks: Marks) -> dict[str, Any]:
-    """Predict the message that these events came from, from their fields."""
-    event = events[0]
-    data: dict[str, Any] = {"content": "", "additional_kwargs": {}, "response_metadata": {}}
-    if isinstance(event, Annotation):
-        return {"type": event.name, "data": event.data if isinstance(event.data, dict) else {}}
-    kind, content = "human", _content(event)
-    thinking: tuple[dict[str, Any], ...] = ()
+def _message(event: Event) -> dict[str, Any]:
+    content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
+    thinking = event.thinking if isinstance(event, Message | Action) else ()
+    kind = "human"
     if isinstance(event, SystemMessage):
         kind = "system"
     elif isinstance(event, Observation):
         kind = "tool"
     elif isinstance(event, Action):
-        kind, thinking = "ai", event.thinking
+        kind = "ai"
     elif isinstance(event, Message):
-        kind, thinking = _TYPES[event.source], event.thinking
-    named = marks.get("type", kind)
-    data["content"] = [*thinking, *_parts(content)] if "parts" in marks else joined_text(content)
-    data["type"] = named
-    source_id = None if event.origin is None else event.origin.id
-    name = None
-    if isinstance(event, Observation):
-        name = event.tool or None
-    data |= {"name": name, "id": source_id}
+        kind = _TYPES[event.source]
+    data: dict[str, Any] = {
+        "content": content if isinstance(content, str) else [*thinking, *content],
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": kind,
+        "name": event.tool or None if isinstance(event, Observation) else None,
+        "id": None,
+    }
     if kind == "ai":
-        calls = [_call(action) for action in events if isinstance(action, Action)]
+        calls = [_call(event)] if isinstance(event, Action) else []
         data |= {"tool_calls": calls, "invalid_tool_calls": [], "usage_metadata": None}
     if isinstance(event, Observation):
         call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
@@ -290,23 +246,13 @@ def _predicted(events: list[Event], marks: Marks) -> dict[str, Any]:
         data |= {"tool_call_id": call_id, "artifact": None, "status": status}
     elif kind == "chat":
         data["role"] = "environment"
-    return {"type": named, "data": data}
-
-
-def _content(event: Event) -> Content:
-    return event.thought if isinstance(event, Action) else getattr(event, "content", "")
+    return {"type": kind, "data": data}
 
 
 def _call(action: Action) -> dict[str, Any]:
-    call_id = action.call_id if action.call_id is not None or action.origin is not None else f"call_{action.id}"
+    call_id = f"call_{action.id}" if action.call_id is None else action.call_id
     arguments = action.arguments if isinstance(action.arguments, dict) else {}
     return {"name": action.tool, "args": arguments, "id": call_id, "type": "tool_call"}
-
-
-def _parts(content: Content) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(content)
 
 
 def _decoder(records: Iterable[Any], options: Options) -> LangChainDecoder:
@@ -324,7 +270,6 @@ FORMAT = Format(
     decoder=_decoder,
     encoder=LangChainEncoder,
     live=True,
-    standalone=True,
     source_id=_source_id,
     times=False,
 )

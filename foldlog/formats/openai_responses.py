@@ -21,7 +21,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from foldlog.eventstore import (
     Action,
@@ -39,10 +38,8 @@ from foldlog.eventstore import (
 )
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.codex.parts import content_of
-from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
-from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.record import NotAnEvent, described, joined_text, rest_of
+from foldlog.formats.record import NotAnEvent, described, joined_text
 from foldlog.projections.messages.turns import arguments_of
 
 NAME = "openai-responses"
@@ -71,14 +68,6 @@ _OTHERS = frozenset(
 _ANSWERED = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
 """The field that holds the id of an item's call, if it is not ``call_id``."""
 _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
-
-Marks = dict[str, Any]
-"""Keys of ``origin.rest`` that say how to predict the item:
-
-    type   an Action, an Observation: the item's type, where it is not that of a function
-    plain  a Message, a SystemMessage: the item has no type, as in what a client writes by hand
-    parts  the content or output is a list of parts, not a text; of an agent's message with a type: a text, not parts
-"""
 
 
 def _is_message(item: dict[str, Any]) -> bool:
@@ -113,7 +102,7 @@ class ResponsesDecoder:
         self._next_id = first_id
         self._calls = OpenCalls(past)
 
-    def restart(self, next_id: int) -> None:
+    def skip_to(self, next_id: int) -> None:
         self._next_id = next_id
 
     def events(self, record: Any) -> list[Event]:
@@ -121,31 +110,25 @@ class ResponsesDecoder:
         if not accepts(record):
             found = "this object has neither" if type(record) is dict else f"found {described(record)}"
             raise NotAnEvent(f"an item is an object with a text under 'type' or 'role', {found}")
-        marks: Marks = {}
-        event = self._event(record, marks)
-        difference = KeyOrder().difference(_predicted(event, marks), record)
-        if event.origin is not None and (marks or difference):
-            force_setattr(event.origin, "rest", {**marks, **difference})  # no other code has it before it is returned
+        event = self._event(record)
         self._next_id += 1
         return [event]
 
-    def _event(self, item: dict[str, Any], marks: Marks) -> Event:
+    def _event(self, item: dict[str, Any]) -> Event:
         named = item.get("type")
         kind = named if type(named) is str else "item"
         fields: dict[str, Any] = {"id": self._next_id, "origin": Origin(format=NAME, id=item.get("id"))}
         if _is_message(item):
-            return _message(item, fields, marks)
+            return _message(item, fields)
         if kind in _CALLS:
-            return self._action(kind, item, fields, marks)
+            return self._action(kind, item, fields)
         if kind in _OUTPUTS:
-            return self._observation(kind, item, fields, marks)
+            return self._observation(kind, item, fields)
         data = {key: value for key, value in item.items() if key not in ("type", "id")}
         stays = kind == "reasoning"
         return Annotation(name=kind, data=data, source="agent", shown=True, stays_with_next=stays, **fields)
 
-    def _action(self, kind: str, item: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Action:
-        if kind != "function_call":
-            marks["type"] = kind
+    def _action(self, kind: str, item: dict[str, Any], fields: dict[str, Any]) -> Action:
         call_id, name = item.get(_ANSWERED.get(kind, "call_id")), item.get("name")
         arguments = item.get("arguments")
         if kind == "custom_tool_call":
@@ -165,26 +148,18 @@ class ResponsesDecoder:
             self._calls.open(action.call_id, action)
         return action
 
-    def _observation(self, kind: str, item: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Observation:
-        if kind != "function_call_output":
-            marks["type"] = kind
+    def _observation(self, kind: str, item: dict[str, Any], fields: dict[str, Any]) -> Observation:
         call_id, output = item.get(_ANSWERED.get(kind, "call_id")), item.get("output")
         call_id = call_id if type(call_id) is str else None
         cause, tool = (None if call_id is None else self._calls.close(call_id)) or (None, "")
-        if type(output) is list:
-            marks["parts"] = True
         content: Content = content_of(output)
         if not content and type(output) is not str:
             content = _as_text(output)
         return Observation(content=content, tool=tool, call_id=call_id, cause=cause, **fields)
 
 
-def _message(item: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
+def _message(item: dict[str, Any], fields: dict[str, Any]) -> Event:
     content, role = item.get("content"), item["role"]
-    if "type" not in item:
-        marks["plain"] = True
-    if (type(content) is list) != (role == "assistant" and "type" in item):
-        marks["parts"] = True
     said = content_of(content)
     if role in ("system", "developer"):
         return SystemMessage(content=said, **fields)
@@ -200,100 +175,51 @@ def _as_text(output: Any) -> str:
 
 
 class ResponsesEncoder:
-    """Encodes events as items. Events that were added later are written as a client would write them; a summary is a
-    user's message.
-    """
+    """Encodes events as a client would write them; a summary is a user's message."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
 
-    def restart(self, next_id: int) -> None:
-        """Do nothing: this format remembers nothing of earlier items."""
-
     def records(self, event: Event) -> list[Any]:
-        """Return the item of ``event``; bookkeeping that was added later has none."""
-        imported = event.origin is not None and event.origin.format == NAME
-        if isinstance(event, CondensationAction | Retraction):
-            declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
-            self.left_out["retraction" if isinstance(event, Retraction) else "condensation"] += not declined
-            return []
-        if not imported:
-            return _added(event)
-        rest = rest_of(event, NAME)
-        predicted = _predicted(event, rest)
-        if not rest:
-            return [predicted]
-        if "order" not in rest:
-            return [apply(predicted, rest)]  # as ``KeyOrder`` would make it, which knows no other item
-        return [KeyOrder().record(predicted, rest, [event])]
+        """Return the items of ``event``; bookkeeping has none."""
+        match event:
+            case CondensationAction() | Retraction():
+                declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
+                self.left_out["retraction" if isinstance(event, Retraction) else "condensation"] += not declined
+            case Message() | SystemMessage() | CondensationSummary():
+                role = "system" if isinstance(event, SystemMessage) else _ROLES[event.source]
+                return [_message_of(event.content, "user" if isinstance(event, CondensationSummary) else role)]
+            case Action():
+                said = [_message_of(event.thought, "assistant")] if event.thought else []
+                return [*said, _call(event)]
+            case Observation():
+                call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
+                return [_whole({"call_id": call_id, "output": joined_text(event.content)}, "function_call_output")]
+        return []
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        """Do nothing: each item is written by itself."""
 
     def end(self) -> list[Any]:
         """Return nothing: each event is an item."""
         return []
 
 
-def _added(event: Event) -> list[Any]:
-    if isinstance(event, Action) and event.thought:
-        said = Message(content=event.thought, source="agent")
-        return [_predicted(said, {"plain": True}), _predicted(event, {})]
-    if isinstance(event, Message | SystemMessage | CondensationSummary):
-        parts = {} if isinstance(event.content, str) else {"parts": True}
-        return [_predicted(event, {"plain": True, **parts})]
-    return [_predicted(event, {})] if isinstance(event, Action | Observation) else []
+def _message_of(content: Content, role: str) -> dict[str, Any]:
+    return {"content": content if isinstance(content, str) else _parts(content, role), "role": role}
 
 
-def _predicted(event: Event, marks: Marks) -> dict[str, Any]:
-    """Predict the item that ``event`` came from, from its fields."""
-    item: dict[str, Any] = {}
-    if event.origin is not None and event.origin.id is not None:
-        item["id"] = event.origin.id
-    match event:
-        case Message() | SystemMessage() | CondensationSummary():
-            role = "system" if isinstance(event, SystemMessage) else _ROLES[event.source]
-            if isinstance(event, CondensationSummary):
-                role = "user"
-            typed = "plain" not in marks
-            in_parts = ("parts" in marks) != (role == "assistant" and typed)
-            item["content"] = _parts(event.content, role) if in_parts else joined_text(event.content)
-            item["role"] = role
-            if typed:
-                item |= {"status": "completed"} if role == "assistant" else {}
-                item["type"] = "message"
-        case Action():
-            _predict_call(event, marks.get("type", "function_call"), item)
-        case Observation():
-            kind = marks.get("type", "function_call_output")
-            call_id = event.call_id if event.origin is not None or event.cause is None else f"call_{event.cause}"
-            item[_ANSWERED.get(kind, "call_id")] = event.call_id or call_id
-            item["output"] = _parts(event.content, "user") if "parts" in marks else joined_text(event.content)
-            item["type"] = kind
-        case Annotation():
-            item |= event.data if isinstance(event.data, dict) else {}
-            item["type"] = event.name
-    return item if event.origin is not None else {key: value for key, value in item.items() if value is not None}
+def _call(event: Action) -> dict[str, Any]:
+    call = {"arguments": arguments_of(event), "call_id": event.call_id or f"call_{event.id}", "name": event.tool}
+    return {**_whole(call, "function_call"), "status": "completed"}
 
 
-def _predict_call(event: Action, kind: str, item: dict[str, Any]) -> None:
-    arguments = event.arguments
-    if kind == "custom_tool_call" and isinstance(arguments, dict):
-        item["input"] = arguments.get("input")
-    elif kind == "function_call" or isinstance(arguments, str):
-        item["arguments"] = arguments if event.origin is not None else arguments_of(event)
-    elif isinstance(arguments, dict):
-        item |= arguments
-    if event.call_id is not None or event.origin is None:
-        item[_ANSWERED.get(kind, "call_id")] = event.call_id or f"call_{event.id}"
-    if kind in ("function_call", "custom_tool_call") or event.origin is None:
-        item["name"] = event.tool
-    item["type"] = kind
-    if "id" in item:
-        item["id"] = item.pop("id")  # where the SDKs write it
-    item["status"] = "completed"
+def _whole(item: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {**{key: value for key, value in item.items() if value is not None}, "type": kind}
 
 
-def _parts(content: Content, role: str) -> list[dict[str, Any]]:
+def _parts(parts: Sequence[dict[str, Any]], role: str) -> list[dict[str, Any]]:
     said = role == "assistant"
-    parts: Sequence[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return [
         {"type": "input_image", "image_url": _url(part)}
         if part.get("type") == "image_url"
@@ -324,7 +250,6 @@ FORMAT = Format(
     decoder=_decoder,
     encoder=ResponsesEncoder,
     live=True,
-    standalone=True,
     source_id=_source_id,
     times=False,
     marks_errors=False,

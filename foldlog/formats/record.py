@@ -76,9 +76,3 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
 def linked_to(parent: str, event: Event) -> None:
     """Name in ``event``, the first of a sub-agent's history, the conversation that started the sub-agent."""
     force_setattr(event, "meta", {**event.meta, "parent": parent})  # no other code has it before it is returned
-
-
-def rest_of(event: Event, format: str) -> dict[str, Any]:
-    """Return the part of its record that an event of ``format`` does not hold; empty for an event of another format."""
-    origin = event.origin
-    return origin.rest if origin is not None and origin.format == format and type(origin.rest) is dict else {}

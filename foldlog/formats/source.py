@@ -48,12 +48,14 @@ class Source:
 
         Memory: one record at a time, and the state of the format.
         """
-        for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
+        for _, events in self._decoded(
+            Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix, parsed=True)
+        ):
             yield from events
 
     def records(self) -> Iterator[Any]:
         """Yield the records from which ``events`` are made, as JSON values."""
-        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix)):
+        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix, parsed=True)):
             yield record
 
     def _decoded(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:

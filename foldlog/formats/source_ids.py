@@ -13,26 +13,31 @@ _INTEGER_MAX = 2**127
 
 
 class SourceIds:
-    """Ids by the number of the event, added in order. A UUID or an integer takes 17 bytes; any other id is kept as it
-    is.
-    """
+    """Ids by the id of the event, added in order. A UUID or an integer takes 17 bytes; another id is kept as it is."""
 
     def __init__(self) -> None:
+        self._first: int | None = None
         self._slots = bytearray()
         self._others: dict[int, Any] = {}
 
-    def add(self, source_id: Any) -> None:
+    def add(self, event_id: int, source_id: Any) -> None:
         """Add the id of the next event."""
+        if self._first is None:
+            self._first = event_id
         packed = _packed(source_id)
         if packed is None:
-            self._others[len(self._slots) // _SLOT] = source_id
+            self._others[event_id] = source_id
             packed = bytes(_SLOT)
         self._slots += packed
 
-    def __getitem__(self, number: int) -> Any:
-        kind, *_ = slot = self._slots[number * _SLOT : (number + 1) * _SLOT]
+    def __getitem__(self, event_id: int) -> Any:
+        """Return the id that the source gave an event; None for an event before the first one that was added."""
+        place = event_id - (self._first or 0)
+        if not 0 <= place < len(self._slots) // _SLOT:
+            return None
+        kind, *_ = slot = self._slots[place * _SLOT : (place + 1) * _SLOT]
         if kind == _OTHER:
-            return self._others[number]
+            return self._others[event_id]
         if kind == _INTEGER:
             return int.from_bytes(slot[1:], "big", signed=True)
         return _uuid_text(slot[1:].hex())

@@ -16,18 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog.eventstore import Event, Observation, Source
-from foldlog.formats.format import Format, Options
-from foldlog.formats.openai_chat.dialect import SPEAKERS, Marks
+from foldlog.eventstore import Event, Source
+from foldlog.formats.format import Format, Options, Past
+from foldlog.formats.openai_chat.dialect import SPEAKERS
 from foldlog.formats.openai_chat.reading import OpenAIChatDecoder
 from foldlog.formats.openai_chat.recognition import accepts
 from foldlog.formats.openai_chat.writing import OpenAIChatEncoder
 
 NAME = "swe-agent"
 
-_PARTS = ("thought", "action")
-_CARRIED = ("agent", "is_demo")
-"""Keys whose values most often repeat those of the message before."""
+_KEPT = ("role", "agent", "is_demo")
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
@@ -35,62 +33,45 @@ _NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history
 
 
 class _Dialect:
-    """The marks ``thought`` and ``action`` give their place in the content, as the first character and the one after
-    the last.
-
-    Without a mark, an assistant's thought is its whole text.
-    """
-
     format = NAME
-    marks = _PARTS
 
-    def __init__(self) -> None:
-        self.restart()
+    def __init__(self, past: Past | None = None) -> None:
+        self._past = past
+        self._last: dict[str, Any] = {}
 
-    def restart(self) -> None:
-        self._before: dict[str, Any] = {"agent": "main", "message_type": ""}
+    @property
+    def _before(self) -> dict[str, Any]:
+        """The message before the next one."""
+        past, self._past = self._past, None
+        if past is not None and not self._last:
+            self._last = next((record for record, _ in past.newest_records()), {})
+        return self._last
 
     def speaker(self, message: dict[str, Any]) -> Source:
-        role, before = message["role"], self._before
-        if role == "user" and before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo"):
-            return "environment"
+        role = message["role"]
+        if role == "user":
+            before = self._before
+            if before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo"):
+                return "environment"
         return SPEAKERS.get(role, "environment")
 
     def answers(self, message: dict[str, Any]) -> list[str]:
         call_ids = message.get("tool_call_ids")
         return call_ids if type(call_ids) is list and all(type(call_id) is str for call_id in call_ids) else []
 
-    def mark(self, message: dict[str, Any], marks: Marks) -> None:
-        said = _said(message)
-        for key in _PARTS:
-            part = message.get(key)
-            if type(part) is str and part and part != said and (start := said.find(part)) >= 0:
-                marks[key] = [start, start + len(part)]
-
-    def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
-        before = self._before
-        message |= {key: before[key] for key in _CARRIED if key in before}
-        if "message_type" in before:
-            message["message_type"] = _TYPES[message["role"]]
-        said = _said(message)
+    def written(self, message: dict[str, Any], events: list[Event]) -> dict[str, Any]:
+        message["agent"] = self._last.get("agent", "main")
+        message["message_type"] = _TYPES[message["role"]]
         if message["role"] == "assistant":
-            message["thought"] = said
-        for key in _PARTS:
-            if key in marks:
-                start, end = marks[key]
-                message[key] = said[start:end]
+            message["thought"] = _said(message)
         if message["role"] == "tool":
             message.pop("name", None)
-            message.pop("tool_call_id", None)
-            call_ids = [
-                event.call_id for event in events if isinstance(event, Observation) and event.call_id is not None
-            ]
-            if call_ids:
-                message["tool_call_ids"] = call_ids
+            call_id = message.pop("tool_call_id", None)
+            message |= {} if call_id is None else {"tool_call_ids": [call_id]}
         return message
 
     def remember(self, message: dict[str, Any]) -> None:
-        self._before = {key: message[key] for key in (*_CARRIED, "role", "message_type") if key in message}
+        self._last = {key: message[key] for key in _KEPT if key in message}
 
 
 def _said(message: dict[str, Any]) -> str:
@@ -106,7 +87,7 @@ def _matches(record: Any) -> bool:
 
 
 def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
-    return OpenAIChatDecoder(_Dialect(), first_id=options.first_id, past=options.past)
+    return OpenAIChatDecoder(_Dialect(options.past), first_id=options.first_id, past=options.past)
 
 
 def _encoder() -> OpenAIChatEncoder:

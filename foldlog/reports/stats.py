@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any, TypeGuard, TypeVar, TypeVarTuple
+from typing import Any, TypeGuard
 
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import Action, CondensationAction, Event, EventStoreError, Logged, Observation, Store
-from foldlog.formats import Encoder, UnusableFormat
 from foldlog.kinds import label
 from foldlog.projections import LifetimesFold, Views
 from foldlog.reports.savings import is_declined, recorded_cost, saving_of
 from foldlog.reports.unreadable import sound
-from foldlog.reports.usage import ModelCall, calls_of_event, calls_of_records
+from foldlog.reports.usage import ModelCall, calls_of_event, calls_of_imported
 from foldlog.words.times import happened_at
 
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"
 _TELL_EVERY = 500
-
-Given = TypeVarTuple("Given")
-T = TypeVar("T")
 
 
 @dataclass
@@ -129,7 +125,7 @@ def collect_stats(
         store.version(conversation)  # of an erased one nothing is counted
         sizes = _Sizes(store, views, conversation, end, wanted=len(conversations) == 1)
         events = _counted(stats, sound(store, conversation, 0, end, stats.findings), sizes, on_events)
-        _count_imported_calls(stats, conversation, events, end)
+        _count_imported_calls(stats, events)
         sizes.add_to(stats)
     return stats
 
@@ -250,47 +246,9 @@ def _add_call(stats: Stats, call: ModelCall) -> None:
         figures.costs_recorded += call.calls
 
 
-class _NoRecords(Exception):
-    """The records from which events were imported cannot be made again."""
-
-
-def _count_imported_calls(stats: Stats, conversation: str, events: Iterator[Event], version: int) -> None:
-    """Read all events, and count the calls that imported ones hold: their usage is in the records from which they were
-    imported. If these cannot be made again, that is a finding.
-    """
-    numbered = enumerate(events)
-    format = None
-    try:
-        for number, event in numbered:
-            if event.origin is not None:
-                format = format or event.origin.format
-                records = _records(chain(((number, event),), numbered), format, version)
-                for call in calls_of_records(records, event.origin.format):  # which reads none if they have no usage
-                    _add_call(stats, call)
-    except _NoRecords as error:
-        stats.findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
-        deque(numbered, maxlen=0)
-
-
-def _records(numbered: Iterator[tuple[int, Event]], format: str, version: int) -> Iterator[Any]:
-    """Yield the records of events up to ``version``, of which none may be missing or of another format."""
-    encoder = _encoded(Encoder, format)
-    next_id = version
-    for expected, event in numbered:
-        if event.id != expected:
-            raise _NoRecords(f"event {expected} cannot be read")
-        if event.origin is not None and event.origin.format != format:
-            raise _NoRecords(f"event {expected} was imported from {event.origin.format!r}, others from {format!r}")
-        yield from _encoded(encoder.records, event)
-        next_id = expected + 1
-    if next_id < version:
-        raise _NoRecords(f"event {next_id} cannot be read")
-    yield from _encoded(encoder.end)
-
-
-def _encoded(encode: Callable[[*Given], T], *given: *Given) -> T:
-    """Return what a step of an encoder returns: only its errors are findings, not those of the store or the caller."""
-    try:
-        return encode(*given)
-    except (ValueError, UnusableFormat) as error:
-        raise _NoRecords(str(error)) from error
+def _count_imported_calls(stats: Stats, events: Iterator[Event]) -> None:
+    """Read all events, and count the calls that imported ones record."""
+    for event in events:
+        if event.origin is not None:
+            for call in calls_of_imported(chain((event,), events), event.origin.format):
+                _add_call(stats, call)

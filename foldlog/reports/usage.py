@@ -1,8 +1,8 @@
 """Find the calls of models and their cost in the events of a history.
 
 Native events have them in ``meta`` (``model``, ``usage``, ``cost``). Condensers have them in their reports, one for
-each call, also of a call that failed. Imported events have them in their records, each format in its own way; other
-formats than those named here have none.
+each call, also of a call that failed. Importers copy them from the records into ``meta``; some formats have them in
+annotations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.eventstore import CondensationAction, Event
+from foldlog.eventstore import Annotation, CondensationAction, Event, SystemMessage
 from foldlog.words.times import time_in
 
 UNNAMED = "(not named)"
@@ -54,92 +54,78 @@ def _call(at: datetime, model: object, told: Mapping[str, Any], calls: int = 1) 
     return ModelCall(at, named, prompt, _cached(counted), completion, _cost(told.get("cost")), calls)
 
 
-def calls_of_records(records: Iterable[Any], format: str) -> Iterator[ModelCall]:
-    """Yield the calls that the records of a format hold. A record of another form is skipped."""
-    reader = _READERS.get(format)
-    return iter(()) if reader is None else reader(record for record in records if isinstance(record, dict))
+def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
+    """Yield the calls that imported events of one history record."""
+    return _READERS.get(format, _of_replies)(event for event in events if event.origin is not None)
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
 
 
-def _of_claude_code(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
-    """Count each reply once. A reply has several lines, each with the usage up to it, so only the last one counts."""
-    replies: dict[str, ModelCall] = {}
-    for number, record in enumerate(records):
-        message = record.get("message")
-        usage = message.get("usage") if isinstance(message, dict) else None
-        if not isinstance(message, dict) or not isinstance(usage, dict):
-            continue
-        cached = _whole(usage, "cache_read_input_tokens")
-        prompt = _whole(usage, "input_tokens") + _whole(usage, "cache_creation_input_tokens") + cached
-        call = ModelCall(
-            time_in(record.get("timestamp")), _name(message), prompt, cached, _whole(usage, "output_tokens")
-        )
-        replies[str(message.get("id") or number)] = call
+def _at(event: Event) -> datetime | None:
+    return event.timestamp or time_in(None if event.origin is None else event.origin.time)
+
+
+def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
+    replies: dict[str | int, ModelCall] = {}
+    for event in events:
+        usage = _inner(event.meta, "usage")
+        if usage:
+            call = ModelCall(_at(event), _name(event.meta), _prompt(usage), _cached(usage), _completion(usage))
+            replies[str(event.meta["reply"]) if "reply" in event.meta else event.id] = call
     yield from replies.values()
 
 
-def _of_codex(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model."""
     model, seen = UNNAMED, None
-    for record in records:
-        payload = record.get("payload")
-        if not isinstance(payload, dict):
+    for event in events:
+        if isinstance(event, SystemMessage):
+            model = event.meta.get("model", model)
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
-        if record.get("type") == "turn_context":
-            model = _name(payload)
-        info = payload.get("info") if payload.get("type") == "token_count" else None
+        if event.name == "turn_context":
+            model = _name(event.data)
+        info = event.data.get("info") if event.name == "token_count" else None
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(last, dict) and info.get("total_token_usage") != seen:
             seen = info.get("total_token_usage")  # the same count is often written twice
-            yield ModelCall(time_in(record.get("timestamp")), model, _prompt(last), _cached(last), _completion(last))
+            yield ModelCall(_at(event), model, _prompt(last), _cached(last), _completion(last))
 
 
-def _of_langchain(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
-    """Read ``usage_metadata`` of each message, which has the tokens that were cached among those of the prompt."""
-    for record in records:
-        data = _inner(record, "data")
-        usage = _inner(data, "usage_metadata")
-        if usage:
-            model = str(_inner(data, "response_metadata").get("model_name") or UNNAMED)
-            cached = _whole(_inner(usage, "input_token_details"), "cache_read")
-            yield ModelCall(None, model, _whole(usage, "input_tokens"), cached, _whole(usage, "output_tokens"))
-
-
-def _of_openhands_v0(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
-    """Count differences: ``llm_metrics`` accumulates."""
+def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Count differences: the metrics accumulate."""
     model, before = UNNAMED, ModelCall(None, UNNAMED)
-    for record in records:
-        response = _inner(record, "tool_call_metadata", "model_response")
-        model = _name(response) if response.get("model") else model
-        usage = _inner(record, "llm_metrics", "accumulated_token_usage")
+    for event in events:
+        model = event.meta.get("model", model)
+        usage = _inner(event.meta, "accumulated")
         if not usage:
             continue
-        cost = _accumulated_cost(_inner(record, "llm_metrics"))
+        cost = _cost(usage.get("cost")) or None
         total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
-        yield from _since(before, total, time_in(record.get("timestamp")))
+        yield from _since(before, total, _at(event))
         before = total
 
 
-def _of_openhands_v1(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Count differences: the state's ``stats`` accumulate, for each use of a model apart."""
     before: dict[str, ModelCall] = {}
-    for record in records:
-        key, value = record.get("key"), record.get("value")
+    for event in events:
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+            continue
+        key, value = event.data.get("key"), event.data.get("value")
         stats = value if key == "stats" else _inner(value, "stats") if key == "full_state" else {}
         for use, metrics in _inner(stats, "usage_to_metrics").items():
             usage, cost = _inner(metrics, "accumulated_token_usage"), _accumulated_cost(_inner(metrics))
             model = str(_inner(metrics).get("model_name") or UNNAMED)
             total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
-            yield from _since(before.get(use, ModelCall(None, model)), total, time_in(record.get("timestamp")))
+            yield from _since(before.get(use, ModelCall(None, model)), total, _at(event))
             before[use] = total
 
 
-_READERS: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], Iterator[ModelCall]]] = {
-    "claude-code": _of_claude_code,
+_READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
     "codex": _of_codex,
-    "langchain": _of_langchain,
     "openhands-v0": _of_openhands_v0,
     "openhands-v1": _of_openhands_v1,
 }

@@ -162,9 +162,9 @@ class SearchIndex:
                 case Entry():
                     pass  # texts stay where they are
                 case event:
-                    if isinstance(event, Redaction):
+                    if isinstance(event, Redaction) and not event.record:
                         removals.append(Removal(one.conversation, one.position, event.event_ids))
-                    if event.redacted is None:
+                    if event.redacted is None or event.redacted.record:
                         texts.append(indexed(one))
         return len(texts) if self.tables.apply(texts, removals, unread, position, after=after) else None
 

@@ -29,9 +29,3 @@ def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> d
         summary_offset=offset,
         llm_response_id="response-1",
     )
-
-
-def rest(event):
-    """What is kept of a record beside its event, but for the order of its keys."""
-    kept = {key: value for key, value in (event.origin.rest or {}).items() if key != "order"}
-    return kept or None

@@ -237,3 +237,30 @@ def test_a_salvaged_and_a_restored_store_have_the_redaction(foldlog: Any, tmp_pa
             for conversation in "cd":
                 (event,) = store.events(conversation, 2, 3)
                 assert event.redacted is not None
+
+
+def test_a_redaction_takes_the_records_that_repeat_the_content(tmp_path: Path):
+    """A record of V0 repeats the response of the model, and so do those of its parallel calls and their results."""
+    secret = "the password is swordfish"
+    call = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": json.dumps({"command": secret})}}
+    response = {"id": "r1", "choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
+    about = {"function_name": "run", "tool_call_id": "c1", "model_response": response, "total_calls_in_response": 1}
+    records = [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}},
+        {"id": 1, "source": "agent", "action": "run", "args": {"command": secret}, "tool_call_metadata": about},
+        {"id": 2, "source": "agent", "observation": "run", "content": "ok", "cause": 1, "tool_call_metadata": about},
+        {"id": 3, "source": "agent", "action": "message", "args": {"content": "done", "log": f"I ran {secret}."}},
+    ]
+    with api.open(tmp_path / "v0.db") as histories:
+        history = histories["c"]
+        history.append_records(records, format="openhands-v0")
+        history.redact(1, reason="asked to", by="me")
+        exported = list(encode(history.events(), "openhands-v0"))
+        assert secret not in json.dumps(exported)
+        assert secret not in repr([event.origin for event in history.events()])
+        assert exported[0] == records[0]
+        result, last = list(history.events(2, 4))
+        assert (result.content, last.content) == ("ok", "done")
+        assert result.redacted is not None
+        assert result.redacted.record
+        assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())

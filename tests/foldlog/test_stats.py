@@ -21,11 +21,11 @@ from foldlog.eventstore import (
     codec,
     open_store,
 )
-from foldlog.formats import Decoder, UnusableFormat, decode
+from foldlog.formats import decode
 from foldlog.projections import Views
 from foldlog.reports.bars import bar, curve
 from foldlog.reports.stats import CondensationFigures, ModelFigures, collect_stats
-from foldlog.reports.usage import calls_of_records
+from foldlog.reports.usage import calls_of_imported
 from tests.condensers.openai_server import OpenAIServer, Text
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -161,6 +161,15 @@ V1 = [
 ]
 
 
+USUAL = {
+    "claude-code": {"type": "assistant"},
+    "codex": {"type": "event_msg"},
+    "openhands-v0": {"action": "run", "args": {}},
+    "openhands-v1": {"kind": "ConversationStateUpdateEvent"},
+    "swe-agent": {"role": "user", "agent": "main"},
+}
+
+
 @pytest.mark.parametrize(
     "format, records, calls, prompt, cached, completion, cost",
     [
@@ -174,7 +183,12 @@ V1 = [
 def test_the_usage_of_imported_records_is_counted_once(format, records, calls, prompt, cached, completion, cost):
     hostile = [7, None, {"message": 3}, {"message": {"usage": {"input_tokens": -3}}}, {"payload": {"info": "x"}}]
     hostile += [{"llm_metrics": {"accumulated_token_usage": []}}, {"key": "stats", "value": {"usage_to_metrics": 3}}]
-    found = [call for call in calls_of_records([*records, *hostile], format) if call.model != "(not named)"]
+    events = decode(
+        [{**USUAL[format], **record} if isinstance(record, dict) else record for record in [*records, *hostile]],
+        format,
+        findings=lambda finding: None,
+    )
+    found = [call for call in calls_of_imported(events, format) if call.model != "(not named)"]
     assert sum(call.calls for call in found) == calls
     assert sum(call.prompt_tokens for call in found) == prompt
     assert sum(call.cached_tokens for call in found) == cached
@@ -269,52 +283,6 @@ def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlo
     assert ["event 590" in findings[0], findings[1:]] == [
         True,
         [
-            "conversation 'ours': its imported usage is not counted: event 590 cannot be read",
             "conversation 'ours': the sizes of its View are not counted: not every event from 500 on can be read",
         ],
     ]
-
-
-def test_the_usage_of_a_history_whose_last_event_cannot_be_read_is_a_finding(tmp_path):
-    usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
-    record = {"type": "ai", "data": {"content": "m", "type": "ai", "usage_metadata": usage}}
-    with open_histories(tmp_path / "a.db") as histories:
-        for _ in range(4):
-            histories["ours"].append_records([record], format="langchain")
-    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
-        connection.execute("UPDATE events SET body = 'x' WHERE id = 3")
-    with open_histories(tmp_path / "a.db") as histories:
-        stats = histories["ours"].stats()
-    assert "conversation 'ours': its imported usage is not counted: event 3 cannot be read" in stats.findings
-    assert (stats.events.total(), sum(one.calls for one in stats.models.values())) == (3, 3)
-
-
-@pytest.mark.parametrize("formats", [("openai-chat", "codex"), ("codex", "openai-chat")])
-def test_the_usage_of_a_history_of_two_formats_is_a_finding(formats):
-    counts = {"total_token_usage": {"input_tokens": 9}, "last_token_usage": {"input_tokens": 9, "output_tokens": 1}}
-    records = {
-        "openai-chat": {"role": "user", "content": "hi"},
-        "codex": {"type": "event_msg", "payload": {"type": "token_count", "info": counts}},
-    }
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        for format in formats:
-            history.append(Decoder(format, history).events(records[format]))
-        stats = history.stats()
-    first, second = formats
-    problem = f"event 1 was imported from {second!r}, others from {first!r}"
-    assert stats.findings == [f"conversation 'c': its imported usage is not counted: {problem}"]
-    assert stats.events.total() == 2
-
-
-@pytest.mark.parametrize("error", [ValueError("I/O operation on closed file"), UnusableFormat("of the caller")])
-def test_an_error_of_the_caller_or_of_counting_is_raised(error):
-    def told(count):
-        if count < 500:
-            raise error
-
-    record = {"type": "ai", "data": {"content": "m", "type": "ai"}}
-    with open_store("memory:") as store:
-        store.ingest("c", list(decode([record] * 600, "langchain")))
-        with pytest.raises(type(error), match=str(error)):
-            collect_stats(store, ["c"], told, views=Views(store))

@@ -6,10 +6,9 @@ prompt_snapshot  the system prompt and the tools, when they are new
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from foldlog.eventstore import Content, SystemMessage
+from foldlog.eventstore import Content
 from foldlog.formats.claude_code.blocks import part_of
 
 _TOOL = ("name", "description", "schema")
@@ -33,12 +32,6 @@ def words_of(record: dict[str, Any]) -> Content:
     return tuple(parts)
 
 
-def predicted_words(content: Content) -> dict[str, Any]:
-    """Predict the other fields of a line with these words."""
-    texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-    return {"type": "attachment", "rendered": [{"content": text} for text in texts], "renderedRole": "system"}
-
-
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
     """Return the system prompt and the tools of a snapshot, in OpenAI's shape; None for any other line, or if both are
     empty.
@@ -54,14 +47,6 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
     return (text, shaped) if text.strip() or shaped else None
 
 
-def predicted_prompt(event: SystemMessage) -> dict[str, Any]:
-    """Predict the other fields of a line with this system prompt and these tools."""
-    attachment: dict[str, Any] = {"type": "prompt_snapshot", "systemPrompt": [event.content]}
-    if event.tools:
-        attachment["tools"] = _written(event.tools)
-    return {"type": "attachment", "attachment": attachment}
-
-
 def _is_tool(tool: Any) -> bool:
     return type(tool) is dict and tuple(tool) == _TOOL
 
@@ -69,8 +54,3 @@ def _is_tool(tool: Any) -> bool:
 def _shaped(tool: dict[str, Any]) -> dict[str, Any]:
     function = {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
     return {"type": "function", "function": function}
-
-
-def _written(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    functions = [tool["function"] for tool in tools]
-    return [{"name": f["name"], "description": f["description"], "schema": f["parameters"]} for f in functions]

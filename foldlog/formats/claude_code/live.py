@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from foldlog.eventstore import Action, Event, Observation
-from foldlog.formats.calls import OpenCalls
+from foldlog.eventstore import Event, SystemMessage
+from foldlog.formats.claude_code.blocks import THINKING, kind_of
 from foldlog.formats.claude_code.branches import SAID, Branch, is_side
 from foldlog.formats.claude_code.compaction import Earlier, ShownMembers
 from foldlog.formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog.formats.claude_code.switches import Switches
 from foldlog.formats.claude_code.titles import Titles
+from foldlog.formats.claude_code.writing import NAME
 from foldlog.formats.format import Options, Past
 
+_LINES_OF_A_RESPONSE = 100
+_LAST_EVENTS = 256
+"""The number of last events that are searched for the line before the first one."""
 _FIRST_EVENTS = 50
 """This many first events usually tell whether a session is that of a sub-agent."""
 
@@ -27,26 +33,37 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         self._past = past
         self._is_first = True
         self._is_whole = options.first_id == 0
-        self._calls = OpenCalls(past)
-
-    def restart(self, next_id: int) -> None:
-        self._before = self._before.renewed(next_id)
+        self._has_response = False
 
     def events(self, record: Any) -> list[Event]:
         if type(record) is dict:
             self._begin(record)
-            if not self._is_whole and not self._past.replays and self._needs_all(record):
+            if not self._is_whole and self._needs_all(record):
                 self._read_all()
-        events = super().events(record)
-        for event in events:
-            if type(event) is Action and event.call_id is not None:
-                self._calls.open(event.call_id, event)
-            elif type(event) is Observation and event.call_id is not None:
-                self._calls.close(event.call_id)
-        return events
+        return super().events(record)
 
-    def find_call(self, call_id: str) -> tuple[int, str] | None:
-        return self._calls.first(call_id)
+    def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
+        """Read the last lines, where the first response may have begun there."""
+        thinking: list[dict[str, Any]] = []
+        records = () if self._has_response else islice(self._past.newest_records(), _LINES_OF_A_RESPONSE)
+        self._has_response = True
+        for record, _ in records:
+            if record.get("type") != "assistant":
+                continue
+            message = record.get("message")
+            if type(message) is not dict or message.get("id") != response_id:
+                break
+            content = message.get("content")
+            for block in reversed(content) if type(content) is list else ():
+                if kind_of(block) == "tool_use":
+                    return tuple(reversed(thinking))
+                if kind_of(block) in THINKING:
+                    thinking.append(block)
+        return tuple(reversed(thinking))
+
+    def _earlier_prompt(self) -> Any:
+        prompts = [event for event in self._past.view() if isinstance(event, SystemMessage)]
+        return (prompts[-1].content, prompts[-1].tools) if prompts else None
 
     def _begin(self, record: dict[str, Any]) -> None:
         """Find out to which agent the session belongs, at the first line that tells."""
@@ -60,7 +77,13 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         self._switches = Switches(side=side, names_parents=False)
         if first_id:
             self._standing = ShownMembers(Earlier(self._past, first_id))
-            self._switches.begin(first_id, self._standing.copy(), self._past.last_source_id)
+            last = next((event.origin.id for event in self._last_events() if event.origin is not None), None)
+            self._switches.begin(first_id, self._standing.copy(), last)
+
+    def _last_events(self) -> Iterator[Event]:
+        """Yield the last imported events with an id of their source, among the last events."""
+        last = islice(self._past.newest_first(), _LAST_EVENTS)
+        return (each for each in last if each.origin is not None and each.origin.format == NAME and each.origin.id)
 
     def _began_on_side(self) -> bool:
         for stop in (_FIRST_EVENTS, None):

@@ -14,16 +14,10 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 
 class Line(NamedTuple):
-    """The type and the payload of a line. ``bare``: the line itself is the payload."""
+    """The type and the payload of a line."""
 
     type: str
     payload: Any
-    bare: bool = False
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The line as it would be written today."""
-        return {"type": self.type, "payload": self.payload}
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
@@ -31,11 +25,11 @@ def line_of(record: dict[str, Any]) -> Line | None:
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES
-        return Line("response_item", record, bare=True) if is_bare else Line(kind, record.get("payload"))
+        return Line("response_item", record) if is_bare else Line(kind, record.get("payload"))
     if is_session(record):
-        return Line("session_meta", record, bare=True)
+        return Line("session_meta", record)
     state = record.get("record_type")
-    return Line(state, record, bare=True) if type(state) is str else None
+    return Line(state, record) if type(state) is str else None
 
 
 def is_session(record: dict[str, Any]) -> bool:

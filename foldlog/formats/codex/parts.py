@@ -49,6 +49,16 @@ def text_of(parts: Any) -> str:
     return "".join(texts_in(parts))
 
 
-def images_in(parts: Any) -> list[str]:
-    found = (part.get("image_url") for part in parts if type(part) is dict) if type(parts) is list else ()
-    return [url for url in found if type(url) is str]
+def place_of_summary(history: list[Any], message: str) -> int | None:
+    """Return the index of the summary in a replacement history: the last message with one text that ends with
+    ``message``.
+    """
+    if not message:
+        return None
+    for place in range(len(history) - 1, -1, -1):
+        item = history[place]
+        if type(item) is dict and item.get("type") == "message":
+            content = item.get("content")
+            if type(content) is list and len(content) == 1 and text_of(content).endswith(message):
+                return place
+    return None

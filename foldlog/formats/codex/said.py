@@ -6,12 +6,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from foldlog.eventstore import CondensationAction, Content, Event, Message, SystemMessage
-from foldlog.formats.codex.writing import NAME, is_base
+from foldlog.formats.codex.writing import NAME
 from foldlog.formats.format import Past
-from foldlog.formats.record import rest_of
+from foldlog.formats.packing import events_of, place_of, unpack
 
 _MESSAGES = 20
 """The number of earlier texts that are searched for instructions."""
+
+
+BASE = {"instructions": "base"}
+"""What ``meta`` says of the base instructions of a session."""
+
+
+def is_base(event: Event) -> bool:
+    """Return whether ``event`` is the base instructions of a session."""
+    return isinstance(event, SystemMessage) and event.meta.get("instructions") == BASE["instructions"]
 
 
 class Said:
@@ -70,13 +79,22 @@ def texts_of(content: Content) -> list[str]:
 
 def _texts_back(newest_first: Iterator[Event]) -> Iterator[str]:
     """Yield the texts that the events said, the last one first, back to the last replacement history with its items."""
-    is_replacement = False
+    items: int | None = None
     for event in newest_first:
-        rest = rest_of(event, NAME)
-        if is_replacement and "item" not in rest:
+        if items == 0:
             return
-        is_replacement = is_replacement or (isinstance(event, CondensationAction) and "history" in rest)
+        if items is not None:
+            items -= 1
         if event.origin is None or event.origin.format != NAME or is_base(event):
             continue
-        if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
+        if isinstance(event, CondensationAction) and _replaces(event):
+            items = place_of(event)
+        elif isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
             yield from reversed(texts_of(event.content))
+
+
+def _replaces(condensation: CondensationAction) -> bool:
+    """Return whether a compaction has a replacement history; its items are earlier events of its record."""
+    if place_of(condensation):
+        return True
+    return events_of(condensation) == 1 and type(unpack([condensation])["payload"].get("replacement_history")) is list

@@ -6,7 +6,7 @@ from array import array
 from enum import IntEnum
 
 from foldlog.eventstore import Event, Message, SystemMessage, summary_id
-from foldlog.formats.codex.writing import is_base
+from foldlog.formats.codex.said import is_base
 from foldlog.formats.format import Past
 
 

@@ -5,7 +5,6 @@
     naming.py the name of a history
     readers.py     the records of one history: lines, an array, a folder with a record a file
     scanner.py     a JSON document of any length, value by value
-    json_text.py   JSON text to values
     found.py       one history that was found at a path, or the reason for finding none
 
 No file here knows a format: ``Recognize`` finds the format of a record.

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog.formats.files.found import Found, supported
-from foldlog.formats.files.json_text import TOO_LONG, UnreadableJson
 from foldlog.formats.files.naming import Names
 from foldlog.formats.files.readers import Array, Held, Located, elements
 from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
+from foldlog.formats.json_text import TOO_LONG, UnreadableJson
 from foldlog.formats.record import ImportFinding, described
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")

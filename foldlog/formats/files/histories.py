@@ -21,11 +21,11 @@ from typing import Any
 from foldlog.formats.files import found
 from foldlog.formats.files.containers import container_at, history_in, history_of
 from foldlog.formats.files.found import Found, NotAHistory, supported
-from foldlog.formats.files.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog.formats.files.naming import Names
 from foldlog.formats.files.readers import Array, Files, Held, JsonLines, Located, RecordReader, elements
 from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
+from foldlog.formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog.formats.record import ImportFinding
 
 _NOTHING = "holds no event of a format that is known here"

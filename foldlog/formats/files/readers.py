@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from foldlog.formats.files.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog.formats.files.scanner import CUT, Broken, Scanner
+from foldlog.formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 
 
 class Located(NamedTuple):

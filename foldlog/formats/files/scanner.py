@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, BinaryIO
 
-from foldlog.formats.files.json_text import (
+from foldlog.formats.json_text import (
     DEPTH_MAX,
     RECORD_SIZE_MAX,
     TOO_DEEP,

@@ -16,7 +16,6 @@ Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes as `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +30,7 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
-from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of, value_of
+from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of
 from foldlog.formats.record import NotAnEvent, described
 
 NAME = "google-adk"
@@ -110,23 +109,22 @@ def _event(part: dict[str, Any], common: dict[str, Any], source: Any, response_i
     return Annotation(name=name, data=part, source=source, shown=True, stays_with_next=stays, **common)
 
 
-def _predicted(events: Sequence[Event], event_id: Any) -> dict[str, Any]:
-    """Predict the ADK event that these events came from, from their fields."""
-    first, record = events[0], dict[str, Any]()
-    is_agent = getattr(first, "source", None) == "agent" and not isinstance(first, SystemMessage)
-    if not (isinstance(first, Annotation) and not first.shown):
-        record["content"] = {"parts": [_part(event) for event in events], "role": "model" if is_agent else "user"}
-    record |= {"invocation_id": "", "author": "agent" if is_agent or isinstance(first, Observation) else "user"}
-    record |= {"actions": _NO_ACTIONS, "node_info": {"path": ""}}
-    if event_id is not None:
-        record["id"] = event_id
-    if first.timestamp is not None:
-        record["timestamp"] = first.timestamp.timestamp()
+def _written(event: Event) -> dict[str, Any]:
+    """Return the ADK event of an event."""
+    is_agent = getattr(event, "source", None) == "agent" and not isinstance(event, SystemMessage)
+    record: dict[str, Any] = {
+        "content": {"parts": [_part(event)], "role": "model" if is_agent else "user"},
+        "invocation_id": "",
+        "author": "agent" if is_agent or isinstance(event, Observation) else "user",
+        "actions": _NO_ACTIONS,
+        "node_info": {"path": ""},
+    }
+    if event.timestamp is not None:
+        record["timestamp"] = event.timestamp.timestamp()
     return record
 
 
 def _part(event: Event) -> dict[str, Any]:
-    imported = event.origin is not None
     match event:
         case Message() | SystemMessage() | CondensationSummary():
             if isinstance(event.content, str):
@@ -136,17 +134,14 @@ def _part(event: Event) -> dict[str, Any]:
                     return {"inline_data": {"data": image[0], "mime_type": image[1]}}
             return {"text": "".join(part.get("text", "") for part in event.content)}
         case Action():
-            call_id = event.call_id if imported else event.call_id or f"call_{event.id}"
-            call = {"id": call_id, "args": event.arguments, "name": event.tool}
+            call = {"id": event.call_id or f"call_{event.id}", "args": event.arguments, "name": event.tool}
             return {"function_call": {key: value for key, value in call.items() if value is not None}}
         case Observation():
-            call_id = event.call_id if imported or event.cause is None else event.call_id or f"call_{event.cause}"
-            result = value_of(event.content, imported=imported)
-            outcome = result if imported else {"error" if event.is_error else "result": result}
+            call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
+            result = event.content if isinstance(event.content, str) else list(event.content)
+            outcome = {"error" if event.is_error else "result": result}
             response = {"id": call_id, "name": event.tool, "response": outcome}
             return {"function_response": {key: value for key, value in response.items() if value is not None}}
-        case Annotation(data=dict() as data):
-            return data
     return {}
 
 
@@ -155,6 +150,6 @@ FORMAT = InParts(
     accepts=accepts,
     matches=lambda record: accepts(record) and type(record.get("actions")) is dict,
     events=_events,
-    predicted=_predicted,
+    written=_written,
     source_id=lambda record: record.get("id") if type(record) is dict else None,
 ).format()

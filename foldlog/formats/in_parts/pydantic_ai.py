@@ -18,7 +18,6 @@ Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from foldlog.eventstore import (
@@ -32,7 +31,7 @@ from foldlog.eventstore import (
     Origin,
     SystemMessage,
 )
-from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of, value_of
+from foldlog.formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of
 from foldlog.formats.record import NotAnEvent, described, joined_text, read_time, time_text
 from foldlog.projections.messages.turns import arguments_of
 
@@ -135,16 +134,12 @@ def _shown_item(item: Any) -> dict[str, Any]:
     return {"type": "text", "text": text_of(item)}
 
 
-def _predicted(events: Sequence[Event], entry_id: Any) -> dict[str, Any]:
-    """Predict the message that these events came from, from their fields."""
-    first = events[0]
-    is_response = getattr(first, "source", None) == "agent" and not isinstance(first, SystemMessage)
-    record: dict[str, Any] = {} if entry_id is None else {"entry_id": entry_id, "parent_id": None}
-    is_empty = isinstance(first, Annotation) and not first.shown
-    record["parts"] = [] if is_empty else [_part(event) for event in events]
-    record |= _AFTER_PARTS["response" if is_response else "request"]
+def _written(event: Event) -> dict[str, Any]:
+    """Return the message of an event."""
+    is_response = getattr(event, "source", None) == "agent" and not isinstance(event, SystemMessage)
+    record = {"parts": [_part(event)], **_AFTER_PARTS["response" if is_response else "request"]}
     if is_response:
-        record["timestamp"] = time_text(first.timestamp, first.origin)
+        record["timestamp"] = time_text(event.timestamp, event.origin)
     return record
 
 
@@ -156,28 +151,19 @@ def _part(event: Event) -> dict[str, Any]:
             return {"content": joined_text(event.content), **time, **other, "part_kind": "system-prompt"}
         case Message(source="agent"):
             return {"content": joined_text(event.content), **_UNSAID, "citations": None, "part_kind": "text"}
-        case Message(source="environment") if event.origin is not None:
-            return {"content": event.content, "tool_name": None, **time, "part_kind": "retry-prompt"}
         case Message() | CondensationSummary():
             content = event.content if isinstance(event.content, str) else [_item(part) for part in event.content]
             return {"content": content, **time, "part_kind": "user-prompt"}
         case Action():
-            arguments = event.arguments if event.origin is not None else arguments_of(event)
-            call = {"tool_name": event.tool, "args": arguments, "tool_call_id": event.call_id or f"call_{event.id}"}
+            call_id = event.call_id or f"call_{event.id}"
+            call = {"tool_name": event.tool, "args": arguments_of(event), "tool_call_id": call_id}
             return {**call, "tool_kind": None, **_UNSAID, "part_kind": "tool-call"}
         case Observation():
-            call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
-            call = {
-                "tool_name": event.tool,
-                "content": value_of(event.content, imported=event.origin is not None),
-                "tool_call_id": call_id,
-                "tool_kind": None,
-            }
+            answered = event.call_id or (None if event.cause is None else f"call_{event.cause}")
+            result = event.content if isinstance(event.content, str) else list(event.content)
+            told = {"tool_name": event.tool, "content": result, "tool_call_id": answered, "tool_kind": None}
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
-            return {**call, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}
-        case Annotation():
-            data = event.data if isinstance(event.data, dict) else {}
-            return {**data, "part_kind": event.name}
+            return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}
     return {}
 
 
@@ -195,6 +181,6 @@ FORMAT = InParts(
     accepts=accepts,
     matches=lambda record: accepts(record) and bool(record["parts"]),
     events=_events,
-    predicted=_predicted,
+    written=_written,
     source_id=lambda record: record.get("entry_id") if type(record) is dict else None,
 ).format()

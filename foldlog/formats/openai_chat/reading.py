@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import force_setattr
-
 from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, SystemMessage
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.format import Past
-from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.openai_chat.dialect import Dialect, Marks, OpenAI
+from foldlog.formats.openai_chat.dialect import Dialect, OpenAI
 from foldlog.formats.openai_chat.lookalikes import lookalike_of
-from foldlog.formats.openai_chat.writing import predicted
 from foldlog.formats.record import NotAnEvent, described, read_time, text_or_empty
 
 
@@ -29,15 +25,12 @@ class OpenAIChatDecoder:
     ) -> None:
         self._dialect: Dialect = dialect or OpenAI()
         self._findings = findings
-        self._key_order = KeyOrder("content", "thought")
         self._next_id = first_id
         self._open_calls = OpenCalls(past)
         self._open_functions = OpenCalls()
 
-    def restart(self, next_id: int) -> None:
-        self._key_order = KeyOrder("content", "thought")
+    def skip_to(self, next_id: int) -> None:
         self._next_id = next_id
-        self._dialect.restart()
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next message: one, or one for each call that it makes or answers.
@@ -52,19 +45,12 @@ class OpenAIChatDecoder:
         foreign = None if self._findings is None else lookalike_of(record)
         if foreign is not None and self._findings is not None:
             self._findings.append(f"is a message of {foreign}; it is kept, and calls and results in it are not shown")
-        marks: Marks = {}
-        self._dialect.mark(record, marks)
-        events = self._built(role, record, marks)
-        message = self._dialect.predicted(predicted(events, marks) or {}, events, marks)
-        difference = self._key_order.difference(message, record)
-        origin = events[0].origin
-        if origin is not None and (marks or difference):
-            force_setattr(origin, "rest", {**marks, **difference})  # no other code has it before it is returned
+        events = self._built(role, record)
         self._next_id += len(events)
         self._dialect.remember(record)
         return events
 
-    def _built(self, role: str, record: dict[str, Any], marks: Marks) -> list[Event]:
+    def _built(self, role: str, record: dict[str, Any]) -> list[Event]:
         timestamp, time = read_time(record.get("timestamp"))
         fields: dict[str, Any] = {
             "id": self._next_id,
@@ -76,54 +62,61 @@ class OpenAIChatDecoder:
             case "system" | "developer":
                 return [SystemMessage(content=content, **fields)]
             case "tool" | "function":
-                return self._observations(role, record, content, fields, marks)
+                return self._observations(role, record, content, fields)
             case "assistant":
-                calls = _calls(record, marks)
-                if calls:
-                    return self._actions(calls, record, content, fields, marks)
+                calls = record.get("tool_calls")
+                if type(calls) is list and calls and all(type(call) is dict for call in calls):
+                    return self._actions(calls, record, content, fields)
+                function = record.get("function_call")
+                if type(function) is dict and not calls:
+                    return [self._function(function, record, content, fields)]
         source = self._dialect.speaker(record)
         thinking = _thinking(record.get("thinking_blocks")) if source == "agent" else ()
         return [Message(content=content, source=source, thinking=thinking, **fields)]
 
     def _actions(
-        self, calls: list[Any], record: dict[str, Any], thought: Content, fields: dict[str, Any], marks: Marks
+        self, calls: list[Any], record: dict[str, Any], thought: Content, fields: dict[str, Any]
     ) -> list[Event]:
-        if len(calls) > 1:
-            marks["calls"] = len(calls)
         actions: list[Event] = []
         for place, call in enumerate(calls):
-            function = call if "function" in marks else call.get("function")
-            function = function if type(function) is dict else {}
-            arguments, call_id = function.get("arguments"), call.get("id")
+            function = call.get("function")
+            call_id = call.get("id")
             action = Action(
                 **{
                     **fields,
                     "id": self._next_id + place,
                     "origin": Origin(format=self._dialect.format) if place else fields["origin"],
                 },
-                tool=text_or_empty(function.get("name")),
-                arguments=arguments if type(arguments) is str or type(arguments) is dict else None,
-                call_id=call_id if type(call_id) is str and "function" not in marks else None,
+                **_called(function if type(function) is dict else {}),
+                call_id=call_id if type(call_id) is str else None,
                 response_id=f"message-{self._next_id}",
                 thought="" if place else thought,
                 thinking=() if place else _thinking(record.get("thinking_blocks")),
             )
-            if "function" in marks:
-                self._open_functions.open(action.tool, action)
-            elif action.call_id is not None:
+            if action.call_id is not None:
                 self._open_calls.open(action.call_id, action)
             actions.append(action)
         return actions
 
-    def _observations(
-        self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any], marks: Marks
-    ) -> list[Event]:
+    def _function(
+        self, function: dict[str, Any], record: dict[str, Any], thought: Content, fields: dict[str, Any]
+    ) -> Action:
+        """Return the call of a message of the time before there were tools."""
+        action = Action(
+            **fields,
+            **_called(function),
+            response_id=f"message-{self._next_id}",
+            thought=thought,
+            thinking=_thinking(record.get("thinking_blocks")),
+        )
+        self._open_functions.open(action.tool, action)
+        return action
+
+    def _observations(self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any]) -> list[Event]:
         call_ids, tool = self._dialect.answers(record), text_or_empty(record.get("name"))
         if not call_ids:
             cause, called = (self._open_functions.close(tool) if role == "function" else None) or (None, "")
             return [Observation(content=content, tool=tool or called, cause=cause, **fields)]
-        if len(call_ids) > 1:
-            marks["answers"] = len(call_ids)
         observations: list[Event] = []
         for place, call_id in enumerate(call_ids):
             cause, called = self._open_calls.close(call_id) or (None, "")
@@ -142,16 +135,13 @@ class OpenAIChatDecoder:
         return observations
 
 
-def _calls(message: dict[str, Any], marks: Marks) -> list[dict[str, Any]]:
-    """Return the readable calls of an assistant's message."""
-    calls = message.get("tool_calls")
-    if type(calls) is list and calls and all(type(call) is dict for call in calls):
-        return calls
-    function = message.get("function_call")
-    if type(function) is dict and not calls:
-        marks["function"] = True
-        return [function]
-    return []
+def _called(function: dict[str, Any]) -> dict[str, Any]:
+    """Return the tool and the arguments of a call."""
+    arguments = function.get("arguments")
+    return {
+        "tool": text_or_empty(function.get("name")),
+        "arguments": arguments if type(arguments) is str or type(arguments) is dict else None,
+    }
 
 
 def _content(value: Any) -> Content:

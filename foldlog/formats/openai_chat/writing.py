@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from foldlog.eventstore import (
@@ -22,65 +23,54 @@ from foldlog.eventstore import (
     UnknownEvent,
 )
 from foldlog.formats.format import name_left_out
-from foldlog.formats.key_order import KeyOrder
-from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
-from foldlog.formats.record import rest_of, time_text
+from foldlog.formats.openai_chat.dialect import Dialect, OpenAI
 
 _ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
 class OpenAIChatEncoder:
-    """Events of one history to messages, as ``OpenAIChatDecoder`` read them."""
+    """Events of one history to messages: parallel calls are one message."""
 
     def __init__(self, dialect: Dialect | None = None) -> None:
         self._dialect: Dialect = dialect or OpenAI()
-        self._key_order = KeyOrder("content", "thought")
-        self._group: list[Event] = []
-        self._rest: dict[str, Any] = {}
+        self._calls: list[Event] = []
         self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
         """Return the messages that are complete with ``event``."""
-        complete = []
-        if self._group and not self._continues(event):
-            complete = self.end()
-        if not self._group:
-            self._rest = rest_of(event, self._dialect.format)
-        self._group.append(event)
-        imported = event.origin is not None and event.origin.format == self._dialect.format
-        one = 1 if imported or type(event) is not Action else None  # calls of ours may be still to come
-        awaited = self._rest.get("calls" if type(event) is Action else "answers", one)
-        if len(self._group) == awaited:
-            complete += self.end()
-        return complete
+        if self._continues(event):
+            self._calls.append(event)
+            return []
+        complete = self.end()
+        if isinstance(event, Action):
+            self._calls = [event]
+            return complete
+        return [*complete, *self._written([event])]
 
-    def restart(self, next_id: int) -> None:
-        self._key_order = KeyOrder("content", "thought")
-        self._dialect.restart()
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        self._dialect.remember(record)
 
     def _continues(self, event: Event) -> bool:
-        first = self._group[0]
-        if type(event) is Observation:
-            return type(first) is Observation
-        return type(event) is Action and type(first) is Action and event.response_id == first.response_id is not None
+        if not self._calls or not isinstance(event, Action):
+            return False
+        first = self._calls[0]
+        return isinstance(first, Action) and event.response_id == first.response_id is not None
 
     def end(self) -> list[Any]:
-        """Return the messages that are left at the end: until then, further calls of one response may come."""
-        group, self._group = self._group, []
-        if not group:
-            return []
-        marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
-        if isinstance(group[0], CondensationAction) and group[0].metadata.get("outcome") != "declined":
+        """Return the message of the last calls: until then, further calls of one response may come."""
+        calls, self._calls = self._calls, []
+        return self._written(calls) if calls else []
+
+    def _written(self, events: list[Event]) -> list[Any]:
+        event = events[0]
+        if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined":
             self.left_out["condensation"] += 1
-        if (name := name_left_out(group[0])) is not None:
+        if (name := name_left_out(event)) is not None:
             self.left_out[name] += 1
-        predicted_message = predicted(group, marks)
-        if predicted_message is None:
+        message = _message(events)
+        if message is None:
             return []
-        message = self._dialect.predicted(predicted_message, group, marks)
-        origin = group[0].origin
-        if origin is not None and origin.format == self._dialect.format:
-            message = self._key_order.record(message, self._rest, group)
+        message = self._dialect.written(message, events)
         self._dialect.remember(message)
         return [message]
 
@@ -89,8 +79,8 @@ def _given(content: Content) -> str | list[dict[str, Any]]:
     return content if isinstance(content, str) else list(content)
 
 
-def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
-    """Predict the message of ``events`` from their fields; None if no message has this content."""
+def _message(events: list[Event]) -> dict[str, Any] | None:
+    """Return the message of ``events``; None if no message has this content."""
     event = events[0]
     message: dict[str, Any] = {}
     match event:
@@ -98,11 +88,7 @@ def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
             message["role"], message["content"] = "assistant", _given(event.thought) or None
             if event.thinking:
                 message["thinking_blocks"] = list(event.thinking)
-            calls = [_predicted_call(call) for call in events if isinstance(call, Action)]
-            if "function" in marks:
-                message["function_call"] = calls[0]["function"]
-            else:
-                message["tool_calls"] = calls
+            message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
         case Observation():
             message["role"], message["content"] = "tool", _given(event.content)
             if event.tool:
@@ -121,15 +107,10 @@ def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
             return None
         case Retraction() | Redaction() | UnknownEvent():
             return None
-    if event.origin is not None and event.origin.format == NAME and event.origin.id is not None:
-        message["id"] = event.origin.id
-    time = time_text(event.timestamp, event.origin)
-    if time is not None and event.origin is not None and event.origin.format == NAME:
-        message["timestamp"] = time
     return message
 
 
-def _predicted_call(action: Action) -> dict[str, Any]:
+def _call(action: Action) -> dict[str, Any]:
     call: dict[str, Any] = {"type": "function", "function": {"name": action.tool, "arguments": action.arguments}}
     if action.call_id is not None:
         call["id"] = action.call_id

@@ -39,6 +39,8 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV0Decoder:
+    if options.past is not None:
+        return OpenHandsV0Decoder(first_id=options.first_id, past=options.past)
     outside = () if options.as_history else outside_history(records)
     return OpenHandsV0Decoder(as_history=options.as_history, outside=outside)
 
@@ -50,5 +52,5 @@ FORMAT = Format(
     decoder=_decoder,
     encoder=OpenHandsV0Encoder,
     looks_ahead=True,
-    not_live="the observation of a delegate decides that the records before it are not shown",
+    live=True,
 )

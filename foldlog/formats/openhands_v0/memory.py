@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import msgspec
-
 from foldlog.eventstore import Content
 from foldlog.formats.record import text_or_empty
 
@@ -58,27 +56,6 @@ def _said(content: Any) -> Content:
     return content if type(content) is str and content.strip() else ""
 
 
-def parsed(arguments: str) -> dict[str, Any]:
-    """Return the arguments in the text of a call; empty if it is not a JSON object."""
-    try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {}
-    return value if type(value) is dict else {}
-
-
-class Telling(NamedTuple):
-    """A text that holds the content of a record from character ``start`` to ``end``."""
-
-    text: str
-    start: int
-    end: int
-
-
-def _around(before: str, content: str, after: str) -> Telling:
-    return Telling(f"{before}{content}{after}", len(before), len(before) + len(content))
-
-
 def final_words(args: dict[str, Any], metadata: Any) -> str:
     """Return the part of its last action that the model is shown besides the call: its thought and its text."""
     thought, final = text_or_empty(args.get("thought")), text_or_empty(args.get("final_thought"))
@@ -100,7 +77,7 @@ def done_by_user(name: str, args: dict[str, Any]) -> str:
     return ""
 
 
-def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> Telling:
+def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
     """Return what the model is told of an observation; for a command also where it ran and how it ended."""
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
@@ -109,7 +86,7 @@ def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) 
         after = text_or_empty(metadata.get("suffix")) + _ending(metadata)
     if name == "run" and by_user:
         before = f"{_USER_GOT}{before}"
-    return _around(before, content, after)
+    return f"{before}{content}{after}"
 
 
 def _ending(metadata: dict[str, Any]) -> str:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog.eventstore import Forgotten
-
-Spans = dict[str, list[int]]
-"""For each long text in ``extras``, by its path: the characters of the told text that hold it, as start and end."""
+from foldlog.eventstore import Forgotten, Observation
+from foldlog.formats.format import Past
 
 _FACTS = (
     ("repo_name", "Repository"),
@@ -30,12 +28,24 @@ _INSTRUCTIONS = (
 class Recollection:
     """The knowledge that was recalled in one history. Each piece is told once, and again after it is forgotten."""
 
-    def __init__(self) -> None:
-        self._told: dict[str, Any] = {}
+    def __init__(self, past: Past | None = None) -> None:
+        self._past = past
+        self._later: dict[str, Any] = {}
 
-    def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, Spans]:
-        """Return the text of one observation, and the spans of the long texts of ``extras`` in it."""
-        text = _Text()
+    @property
+    def _told(self) -> dict[str, Any]:
+        """The ids of the records that told each piece, those before the first record by the View there."""
+        past, self._past = self._past, None
+        for event in () if past is None else past.view():
+            pieces = event.extras.get("microagent_knowledge") if isinstance(event, Observation) else None
+            for piece in pieces if type(pieces) is list else ():
+                if type(piece) is dict and "content" in piece and piece["content"] is None and event.origin is not None:
+                    self._later[str(piece.get("name"))] = event.origin.id
+        return self._later
+
+    def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
+        """Return the text of one observation, and ``extras`` without the long texts in it."""
+        text = _Text(extras)
         if extras.get("recall_type") == "workspace_context":
             _tell_workspace(extras, text)
         knowledge = extras.get("microagent_knowledge")
@@ -44,8 +54,10 @@ class Recollection:
             if content and name not in self._told:
                 self._told[name] = source_id
                 text.add(f"Knowledge about {name}" + (f", called for by the word {trigger!r}:" if trigger else ":"))
-                text.quote(f"microagent_knowledge/{place}/content", content)
-        return text.said, text.spans
+                text.add(content)
+                text.extras["microagent_knowledge"] = pieces = list(text.extras["microagent_knowledge"])
+                pieces[place] = {**piece, "content": None}
+        return text.said, text.extras
 
     def forget(self, forgotten: Forgotten) -> None:
         """Mark the knowledge in these records as forgotten, so that it is told again."""
@@ -65,51 +77,21 @@ def _tell_workspace(extras: dict[str, Any], text: _Text) -> None:
     for key, label in _INSTRUCTIONS:
         if _text(extras, key):
             text.add(f"{label}:")
-            text.quote(key, extras[key])
+            text.add(extras[key])
+            text.extras[key] = None
 
 
 class _Text:
-    """A text that is made line by line, and remembers the spans of its quotes."""
+    """A text that is made line by line, and the extras that it does not hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, extras: dict[str, Any]) -> None:
         self.said = ""
-        self.spans: Spans = {}
+        self.extras = dict(extras)
 
     def add(self, line: str) -> None:
         self.said += f"\n{line}" if self.said else line
-
-    def quote(self, path: str, text: str) -> None:
-        start = len(self.said) + 1
-        self.add(text)
-        self.spans[path] = [start, start + len(text)]
 
 
 def _text(owner: Any, key: str) -> str:
     value = owner.get(key) if type(owner) is dict else None
     return value if type(value) is str else ""
-
-
-def without_texts(extras: dict[str, Any], spans: Spans) -> dict[str, Any]:
-    """Return ``extras`` without the texts that the told text holds."""
-    return _mapped(extras, dict.fromkeys(spans))
-
-
-def with_texts(extras: dict[str, Any], spans: Spans, said: str) -> dict[str, Any]:
-    """Return ``extras`` with the texts at ``spans`` of the told text."""
-    return _mapped(extras, {path: said[start:end] for path, (start, end) in spans.items()})
-
-
-def _mapped(extras: dict[str, Any], texts: dict[str, Any]) -> dict[str, Any]:
-    """Return ``extras`` with other texts at these paths. Pieces of knowledge are copied; all other values are
-    shared.
-    """
-    mapped = dict(extras)
-    for path, text in texts.items():
-        key, _, rest = path.partition("/")
-        if not rest:
-            mapped[key] = text
-            continue
-        place = int(rest.partition("/")[0])
-        pieces = mapped[key] = list(mapped[key])
-        pieces[place] = {**pieces[place], "content": text}
-    return mapped

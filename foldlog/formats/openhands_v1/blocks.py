@@ -49,9 +49,3 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
         else:
             blocks.append(dict(part))
     return blocks
-
-
-def split(content: Content, last: int) -> tuple[Content, Content]:
-    """Return content without its ``last`` parts, and these parts."""
-    parts = parts_of(content)
-    return (parts[:-last], parts[-last:]) if last else (content, ())

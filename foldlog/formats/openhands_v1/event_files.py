@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
-from foldlog.formats import Encoder
-from foldlog.formats.files.json_text import parse
-from foldlog.formats.live import begins_segment
+from foldlog.formats.json_text import parse
+from foldlog.formats.live import recorded
 from foldlog.formats.openhands_v1.writing import NAME
+from foldlog.formats.packing import events_of, place_of
 
 if TYPE_CHECKING:
     from foldlog.history import History
@@ -45,14 +45,12 @@ class EventFiles:
         self._heads: tuple[list[int], list[str | None]] = ([], [])
         """The ids of the events that moved the head, each with its target."""
         self._events: dict[str, int] = {}
-        self._begins = [0]
-        self._texts: dict[str, str] = {}
 
     def catch_up(self) -> None:
         """Read the events that were appended since. Cost: these events."""
         version = self._history.version()
         if version > self.version:
-            self._take(self._history.events(self.version, version), Encoder(NAME) if self.version == 0 else None)
+            self._take(self._history.events(self.version, version))
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
         """Add the events of this object's append, unless events of other writers came before them."""
@@ -64,20 +62,17 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event; None if there is no such event. Cost: when a part of the log is read first, the
-        events of its segment; for imported events, all events.
-        """
+        """Return the text of an event; None if there is no such event. Cost: the events of its record."""
         self.catch_up()
         event_id = self._events.get(source_id)
         if event_id is None:
             return None
-        if source_id not in self._texts:
-            place = bisect_right(self._begins, event_id)
-            stop = self._begins[place] if place < len(self._begins) else event_id + 1
-            encoder = Encoder(NAME)
-            for event in self._history.events(self._begins[place - 1], stop):
-                self._keep(event, encoder)
-        return self._texts.pop(source_id)  # the SDK keeps what it has read
+        (event,) = self._history.events(event_id, event_id + 1)
+        first = event_id - place_of(event)
+        (begin,) = self._history.events(first, first + 1)
+        return next(
+            json_text(record) for record, _ in recorded(NAME, self._history.events(first, first + events_of(begin)))
+        )
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
         """Append events, all or none, after all events of other writers. The first one continues the branch that it
@@ -145,13 +140,9 @@ class EventFiles:
         version = 0 if head is None else self._events[head] + 1
         return (Retraction(version=version, reason="the head of the conversation was moved"),)
 
-    def _take(self, events: Iterable[Event], encoder: Encoder | None = None) -> None:
+    def _take(self, events: Iterable[Event]) -> None:
         for event in events:
             source_id = source_id_of(event)
-            if begins_segment(event, NAME):
-                self._begins.append(event.id)
-            if encoder is not None:
-                self._keep(event, encoder)
             if isinstance(event, Retraction):
                 ids, heads = self._heads
                 place = bisect_right(ids, event.version - 1)
@@ -170,12 +161,6 @@ class EventFiles:
         self._head = head
         self._heads[0].append(event_id)
         self._heads[1].append(head)
-
-    def _keep(self, event: Event, encoder: Encoder) -> None:
-        source_id = source_id_of(event)
-        for record in encoder.records(event):
-            if source_id is not None:
-                self._texts[source_id] = json_text(record)
 
 
 def source_id_of(event: Event) -> str | None:

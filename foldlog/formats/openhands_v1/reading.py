@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from foldlog.eventstore import (
     Action,
@@ -32,7 +31,8 @@ from foldlog.formats.format import Past
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
 from foldlog.formats.openhands_v1.branches import Branches, Place, Trunk
 from foldlog.formats.openhands_v1.standing import StandingIds
-from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
+from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
+from foldlog.formats.recent import Recent
 from foldlog.formats.record import NotAnEvent, described, read_time, text_or_empty
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
@@ -45,6 +45,8 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
+_CAUSES_MAX = 10_000
+"""An action waits for its result during this many events; after that the two are not paired."""
 _LOOKS_BACK = frozenset(("Condensation", PROMPT_UPDATE))
 """Kinds of records that may refer to events of any age."""
 
@@ -57,14 +59,16 @@ class OpenHandsV1Decoder:
 
     def __init__(self, *, branches: Branches | None = None, first_id: int = 0, past: Past | None = None) -> None:
         self._branches = branches
-        self._before = EventsBefore(first_id)
+        self._next_id = first_id
+        self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
+        self._callers: Recent[str, int] = Recent(_CAUSES_MAX)
         self._standing = StandingIds(keeps_notes=branches is not None)
         self._record_number = -1
         self._calls = OpenCalls(past)
-        self._past = past if first_id else None
+        self._past = self._unread = past if first_id else None
 
-    def restart(self, next_id: int) -> None:
-        self._before = EventsBefore(next_id)
+    def skip_to(self, next_id: int) -> None:
+        self._next_id = next_id
 
     def events(self, record: Any) -> list[Event]:
         """Return the event of the next record. Before it may come a retraction of the branch that it leaves, and a
@@ -83,7 +87,7 @@ class OpenHandsV1Decoder:
         left = self._branches.before(record)
         switch = [] if left is None else self._gone_to(left)
         events = self._read(kind, record)
-        active = self._branches.after(record, self._record_number, self._before.next_id, self._standing)
+        active = self._branches.after(record, self._record_number, self._next_id, self._standing)
         return [*switch, *events, *([] if active is None else self._gone_to(active))]
 
     def _gone_to(self, place: Place) -> list[Event]:
@@ -93,43 +97,39 @@ class OpenHandsV1Decoder:
         was_requested = self._standing.awaits_condensation
         self._standing = StandingIds(place.notes_from_root, requested=place.requested)
         origin = Origin(format=NAME)
-        events: list[Event] = [Retraction(id=self._before.next_id, version=place.version, origin=origin)]
+        events: list[Event] = [Retraction(id=self._next_id, version=place.version, origin=origin)]
         if was_requested and not self._standing.awaits_condensation:
             reason = "the source left the branch that requested it"
             events.append(
                 CondensationAction(
-                    id=self._before.next_id + 1,
-                    origin=Origin(format=NAME, rest={"replaces": True}),
+                    id=self._next_id + 1,
+                    origin=Origin(format=NAME),
                     forgotten_event_ids=(),
                     metadata={"outcome": "declined", "reason": reason},
                 )
             )
-        for event in events:
-            self._before.add(event, None)
+        self._next_id += len(events)
         return events
 
     def _read(self, kind: str, record: dict[str, Any]) -> list[Event]:
         """Return the events of a record itself."""
         if kind in _LOOKS_BACK:
             self._look_back()
-        before = self._before
         replaced = self._replaced() if kind == PROMPT_UPDATE else []
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("id"), time=time)
         source = record.get("source")
         fields: dict[str, Any] = {
-            "id": before.next_id,
+            "id": self._next_id,
             "timestamp": timestamp,
             "origin": origin,
             "source": (_SOURCES.get(source) if type(source) is str else None) or _USUAL_SOURCE.get(kind, "environment"),
             "shown": True,
         }
-        marks: Marks = {}
-        event = self._built(kind, record, fields, marks)
-        difference = before.key_order.difference(predicted(event, marks, before), record)
-        if marks or difference:
-            force_setattr(origin, "rest", {**marks, **difference})  # no other code has it before it is returned
-        before.add(event, origin.id)
+        event = self._built(kind, record, fields)
+        self._next_id += 1
+        if type(origin.id) is str and type(event) is not Annotation:  # most events are bookkeeping
+            self._event_ids[origin.id] = event.id
         if event.shown and type(origin.id) is str:
             self._standing.note("came", origin.id, event.id)
         self._follow(event)
@@ -139,10 +139,11 @@ class OpenHandsV1Decoder:
         if isinstance(event, Action):
             if event.call_id is not None:
                 self._calls.open(event.call_id, event)
+                self._callers[event.call_id] = event.id
         elif isinstance(event, Observation):
             if event.call_id is not None and event.shown:
                 self._standing.note("answered", event.call_id)
-                if event.cause is not None or self._before.caller(event.call_id) is not None:
+                if event.cause is not None or self._callers.get(event.call_id) is not None:
                     self._calls.close(event.call_id)
         elif isinstance(event, SystemMessage) and event.shown:
             self._standing.note("prompt", event_id=event.id)
@@ -153,9 +154,9 @@ class OpenHandsV1Decoder:
 
     def _look_back(self) -> None:
         """Read from the View the events before the first record that a record may name."""
-        if self._past is None or self._past.replays:
+        past, self._unread = self._unread, None
+        if past is None:
             return
-        past, self._past = self._past, None
         view, prompt, forgettable = past.view(), None, dict[str, list[int]]()
         for event in view:
             source_id = None if event.origin is None else event.origin.id
@@ -179,28 +180,26 @@ class OpenHandsV1Decoder:
         if standing.prompt is None or standing.awaits_condensation:
             return []
         event = CondensationAction(
-            id=self._before.next_id,
-            origin=Origin(format=NAME, rest={"replaces": True}),
+            id=self._next_id,
+            origin=Origin(format=NAME),
             forgotten_event_ids=(standing.prompt,),
             metadata={"reason": "the system prompt was updated"},
         )
-        self._before.add(event, None)
+        self._next_id += 1
         return [event]
 
-    def _built(self, kind: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
+    def _built(self, kind: str, record: dict[str, Any], fields: dict[str, Any]) -> Event:
         match kind:
             case "MessageEvent" if (call_id := _answers(record)) is not None:
-                return self._told(call_id, record, fields, marks)
+                return self._told(call_id, record, fields)
             case "MessageEvent":
-                return _message(record, fields, marks)
+                return _message(record, fields)
             case "ActionEvent":
-                return _action(record, fields, marks)
+                return _action(record, fields)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
-                return self._observation(kind, record, fields, marks)
+                return self._observation(kind, record, fields)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
-                if kind == PROMPT_UPDATE:
-                    marks["kind"] = kind
-                return _system(record, fields, marks)
+                return _system(record, fields)
             case "CondensationSummaryEvent":
                 return CondensationSummary(content=text_or_empty(record.get("summary")), **fields)
             case "Condensation":
@@ -211,15 +210,15 @@ class OpenHandsV1Decoder:
         data = {key: value for key, value in record.items() if key not in taken}
         return Annotation(name=kind, data=data, **{**fields, "shown": False})
 
-    def _observation(self, kind: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Observation:
+    def _observation(self, kind: str, record: dict[str, Any], fields: dict[str, Any]) -> Observation:
         call_id = record.get("tool_call_id")
         call_id = call_id if type(call_id) is str else None
-        cause = self._before.event_id(record.get("action_id"))
+        action_id = record.get("action_id")
+        cause = self._event_ids.get(action_id) if type(action_id) is str else None
         fields["cause"] = self._caller(call_id) if cause is None else cause
         fields["call_id"] = call_id
         fields["tool"] = text_or_empty(record.get("tool_name"))
         if kind != "ObservationEvent":
-            marks["kind"] = kind
             answer = text_or_empty(record.get(ANSWERS[kind]))
             if kind == "UserRejectObservation" and not answer.strip():
                 answer = REJECTED
@@ -227,25 +226,31 @@ class OpenHandsV1Decoder:
         observation = record.get("observation")
         if type(observation) is not dict:
             return Observation(content="", **fields)
-        content, extras = _observed(observation, marks)
+        content, extras = _observed(observation)
         return Observation(content=content, extras=extras, is_error=observation.get("is_error") is True, **fields)
 
     def _caller(self, call_id: str | None) -> int | None:
         """Return the last action with this call id."""
-        caller = self._before.caller(call_id)
+        caller = None if call_id is None else self._callers.get(call_id)
         if caller is not None or call_id is None:
             return caller
         earlier = self._calls.first(call_id)
-        return None if earlier is None else earlier[0]
+        if earlier is not None:
+            return earlier[0]
+        return next((event.id for event in self._earlier(call_id) if isinstance(event, Action)), None)
 
-    def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
+    def _earlier(self, call_id: str) -> Iterator[Event]:
+        """Yield the last events before the first record that have this call id, the last one first."""
+        last = () if self._past is None else islice(self._past.newest_first(), _CAUSES_MAX)
+        return (event for event in last if isinstance(event, Action | Observation) and event.call_id == call_id)
+
+    def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any]) -> Event:
         """Return what a tool's message says. OpenHands-Tab writes such a message after the observation, with the same
         content.
         """
-        if self._standing.is_answered(call_id):
-            return _message(record, {**fields, "shown": False}, marks)
+        if self._is_answered(call_id):
+            return _message(record, {**fields, "shown": False})
         said = record["llm_message"]
-        marks["kind"] = "MessageEvent"
         return Observation(
             content=content_of(said.get("content")),
             tool=text_or_empty(said.get("name")),
@@ -253,6 +258,11 @@ class OpenHandsV1Decoder:
             cause=self._caller(call_id),
             **fields,
         )
+
+    def _is_answered(self, call_id: str) -> bool:
+        if self._callers.get(call_id) is not None or self._standing.is_answered(call_id):
+            return self._standing.is_answered(call_id)
+        return isinstance(next(self._earlier(call_id), None), Observation)
 
     def _condensation(self, record: dict[str, Any], fields: dict[str, Any]) -> CondensationAction:
         """Return the condensation in our ids: every earlier event with a forgotten id, and the summary of X for
@@ -298,42 +308,36 @@ def _answers(record: dict[str, Any]) -> str | None:
     return call_id if type(call_id) is str else None
 
 
-def _message(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Message:
+def _message(record: dict[str, Any], fields: dict[str, Any]) -> Message:
     said = record.get("llm_message")
     said = said if type(said) is dict else {}
     content = content_of(said.get("content"))
     extended = content_of(record.get("extended_content"))
     if extended:
-        parts = parts_of(extended)
-        content = (*parts_of(content), *parts)
-        marks["extended"] = len(parts)
+        content = (*parts_of(content), *parts_of(extended))
     if type(record.get("source")) is not str:
         role = said.get("role")
         fields["source"] = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
     return Message(content=content, **fields)
 
 
-def _system(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> SystemMessage:
+def _system(record: dict[str, Any], fields: dict[str, Any]) -> SystemMessage:
     content = content_of([record.get("system_prompt")])
     context = content_of([record.get("dynamic_context")])
     if context:
-        parts = parts_of(context)
-        content = (*parts_of(content), *parts)
-        marks["extended"] = len(parts)
+        content = (*parts_of(content), *parts_of(context))
     tools = record.get("tools")
     return SystemMessage(content=content, tools=tuple(tools) if type(tools) is list else (), **fields)
 
 
-def _action(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Action:
+def _action(record: dict[str, Any], fields: dict[str, Any]) -> Action:
     call = record.get("tool_call")
     call = call if type(call) is dict else {}
     arguments = call.get("arguments")
     function = call.get("function")
     if type(arguments) is not str and type(function) is dict:
-        marks["nested"] = True
         arguments = function.get("arguments")
     if type(arguments) is not str:
-        marks.pop("nested", None)
         done = record.get("action")
         arguments = {key: value for key, value in done.items() if key != "kind"} if type(done) is dict else None
     call_id, response_id, thinking = (
@@ -356,22 +360,17 @@ _TEXT_KEYS = ("content", "output", "stdout", "message")
 """The fields in which tools of different releases put the text for the model."""
 
 
-def _observed(observation: dict[str, Any], marks: Marks) -> tuple[Content, dict[str, Any]]:
+def _observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
     """Return the content of an observation, and the rest of the observation."""
     for key in _TEXT_KEYS:
         value = observation.get(key)
         if type(value) is str or (type(value) is list and _is_blocks(value)):
-            if key != "content":
-                marks["text"] = key
-            if type(value) is str:
-                marks["plain"] = True
             content = value if type(value) is str else content_of(value)
             return content, {name: item for name, item in observation.items() if name != key}
     try:
         content = msgspec.json.encode(observation).decode()
     except (ValueError, RecursionError):
         return "", observation  # text that is not Unicode has no JSON form
-    marks["text"] = ""
     return content, {}
 
 

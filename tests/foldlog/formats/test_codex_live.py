@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 import foldlog
-from foldlog.eventstore import Annotation, CondensationAction, InvalidEvent, Message, Observation, SystemMessage
-from foldlog.formats import Decoder, Encoder, decode, encode, live
+from foldlog.eventstore import CondensationAction, InvalidEvent, Message, Observation, SystemMessage
+from foldlog.formats import Decoder, Encoder, decode, encode
 from foldlog.projections import View
 from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text, told
 from tests.foldlog.formats.test_live import forget_decoders
@@ -24,14 +21,6 @@ ABORTED = told("turn_aborted", reason="interrupted")
 def histories():
     with foldlog.open("memory:") as opened:
         yield opened
-
-
-def meanings(events):
-    """The events without the differences to the records before, which depend on where a segment begins: an annotation
-    holds what the one before it did not say.
-    """
-    bare = [replace(event, origin=replace(event.origin, rest=None)) for event in events]
-    return [replace(event, data=None) if isinstance(event, Annotation) else event for event in bare]
 
 
 def append_one_by_one(histories, records, restarts):
@@ -85,15 +74,15 @@ def rollout(steps):
     return records
 
 
-@given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)), st.sampled_from([2, 3, 128]))
+@given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)))
 @examples(250)
-def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts, segment):
+def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
     records = rollout(steps)
     whole = list(decode(records, CODEX))
-    with mock.patch.object(live, "SEGMENT_RECORDS", segment), foldlog.open("memory:") as histories:
+    with foldlog.open("memory:") as histories:
         history = append_one_by_one(histories, records, restarts)
         events = list(history.events())
-        assert meanings(events) == meanings(whole)
+        assert events == whole
         assert [(event.id, type(event)) for event in history.view()] == [
             (event.id, type(event)) for event in View.from_events(whole)
         ]
@@ -112,7 +101,7 @@ def test_a_call_that_was_rolled_back_is_not_aborted_later(histories):
     records = [*said("go"), call("a"), told("thread_rolled_back", num_turns=1), *said("again"), ABORTED]
     whole = list(decode(records, CODEX))
     assert not any(isinstance(event, Observation) for event in whole)
-    assert meanings(append_one_by_one(histories, records, restarts={2}).events()) == meanings(whole)
+    assert list(append_one_by_one(histories, records, restarts={2}).events()) == whole
 
 
 def test_instructions_of_another_process_are_not_shown_again(histories):
@@ -125,7 +114,7 @@ def test_instructions_of_another_process_are_not_shown_again(histories):
     assert [event.content for event in history.view()] == ["You are", "So far", "Be kind"]
 
 
-def test_an_append_looks_back_no_further_than_the_last_segment(histories, monkeypatch):
+def test_an_append_looks_back_no_further_than_it_must(histories, monkeypatch):
     history = histories["c1"]
     history.append_records([BASE, *said(*map(str, range(2_000))), context("Be kind")], format=CODEX)
     forget_decoders(histories)
@@ -140,13 +129,12 @@ def test_an_append_looks_back_no_further_than_the_last_segment(histories, monkey
     monkeypatch.setattr(type(history), "events", events)
     monkeypatch.setattr(type(history), "at", lambda self, version: pytest.fail("the View was read"))
     history.append_records([*said("new"), call("a"), output("a")], format=CODEX)
-    assert 0 < len(read) <= 256
-    read.clear()
+    assert read == []
     monkeypatch.undo()
     monkeypatch.setattr(type(history), "events", events)
     forget_decoders(histories)
     history.append_records([context("new instructions")], format=CODEX)
-    assert len(read) <= 256 + 20 + 1, "it looks for them in the last twenty texts"
+    assert len(read) <= 20 + 3, "it looks for them in the last twenty texts"
 
 
 def test_events_of_ours_between_the_records_are_forgotten_with_them(histories):

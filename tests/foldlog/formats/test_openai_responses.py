@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
-from foldlog.formats import NotAnEvent, decode, encode
+from foldlog.formats import Encoder, NotAnEvent, decode, encode
 from foldlog.formats.format import Options
 from foldlog.formats.openai_responses import FORMAT
 from foldlog.projections import View, well_formed
@@ -71,7 +71,7 @@ def test_any_part_of_a_history_can_be_written():
         history.append_records(ITEMS[:4], format="openai-responses")
         history.append_records(ITEMS[4:], format="openai-responses")
         for start in range(len(ITEMS)):
-            encoder = FORMAT.encoder()
+            encoder = Encoder(FORMAT)
             assert [item for event in history.events(start) for item in encoder.records(event)] == ITEMS[start:]
 
 

@@ -17,7 +17,6 @@ from foldlog.eventstore import (
     codec,
 )
 from foldlog.formats import UnknownFormat, decode, encode
-from tests.foldlog.records import rest
 
 V0 = "openhands-v0"
 
@@ -146,7 +145,6 @@ def test_a_range_with_a_summary_is_one_too():
     event = one({**action("condensation", **args, summary="S", summary_offset=4), "message": "Summary: S"})
     assert (event.forgotten_events_start_id, event.forgotten_events_end_id) == (9, 74)
     assert (event.summary, event.summary_offset, event.shown) == ("S", 4, False)
-    assert rest(event) == {"in": {"args": {"set": {"forgotten_event_ids": None}}}}
 
 
 @pytest.mark.parametrize(
@@ -258,7 +256,7 @@ def test_pairs_of_the_oldest_files_come_back_as_pairs():
 
 def test_a_pair_that_lost_a_half_in_the_store_is_not_exported_as_if_it_were_whole():
     events = read([action("run", 0), observation("run", 1)])
-    with pytest.raises(ValueError, match="lacks its last 1 events"):
+    with pytest.raises(ValueError, match="begins a record of 2 events, and 1 of them"):
         list(encode(events[:1], V0))
 
 

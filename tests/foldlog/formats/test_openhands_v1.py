@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from foldlog.eventstore import (
     Action,
@@ -357,7 +358,8 @@ def test_a_log_is_read_again_only_where_it_branches():
     assert branching.times == straight.times + 1
     assert [str(finding).partition(":")[0] for finding in found] == ["record 1"]
     whole = OpenHandsV1Decoder(branches=Branches())
-    assert events == [event for record in branching if "kind" in record for event in whole.events(record)]
+    read = [event for record in branching if "kind" in record for event in whole.events(record)]
+    assert [replace(event, origin=None) for event in events] == [replace(event, origin=None) for event in read]
     assert seen(events) == ["a", "b", "c", "e"]
 
 

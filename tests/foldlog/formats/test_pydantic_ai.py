@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage, codec
-from foldlog.formats import NotAnEvent, decode, detect, encode
+from foldlog.formats import Encoder, NotAnEvent, decode, detect, encode
 from foldlog.formats.format import Options
 from foldlog.formats.in_parts.pydantic_ai import FORMAT
 from foldlog.projections import well_formed
@@ -78,10 +78,10 @@ def test_messages_without_ids_and_in_part_are_read_and_written():
     events = read(*MESSAGES)
     starts = [event.id for event in events if event.origin.id is not None]
     for number, start in enumerate(starts):
-        encoder = FORMAT.encoder()
+        encoder = Encoder(FORMAT)
         part = [message for event in events[start:] for message in encoder.records(event)]
         assert part[: len(starts) - number] == MESSAGES[number : len(starts)]
-    with pytest.raises(ValueError, match="the last record has 4 parts, and 2 of them are here"):
+    with pytest.raises(ValueError, match="begins a record of 4 events, and 2 of them are here"):
         written(*events[:4])
 
 

@@ -37,6 +37,9 @@ class Encoder:
     def records(self, event):
         return [{"says": event.content}]
 
+    def follow(self, events, record):
+        pass
+
     def end(self):
         return []
 

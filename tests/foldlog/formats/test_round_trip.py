@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import foldlog
 from foldlog.eventstore import Annotation, codec
-from foldlog.formats import Encoder, decode, encode, live
+from foldlog.formats import Encoder, decode, encode
 from foldlog.formats.registry import format_named
 from tests.how_many import examples
 
@@ -572,8 +571,7 @@ def test_anything_that_is_no_event_is_a_finding_and_the_rest_is_read(format, dat
 def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, data):
     """Decoders begin anew at any record, and events of ours come in between."""
     records = json.loads(text(data.draw(st.lists(FORMATS[format], max_size=8))))
-    segment = data.draw(st.sampled_from([2, 128]))
-    with mock.patch.object(live, "SEGMENT_RECORDS", segment), foldlog.open("memory:") as histories:
+    with foldlog.open("memory:") as histories:
         history = histories["c1"]
         for record in records:
             history.append_records([record], format=format)

@@ -23,16 +23,17 @@ ids = (
 @given(st.lists(ids, max_size=20))
 def test_each_id_comes_back_with_its_type(given_ids):
     kept = SourceIds()
-    for source_id in given_ids:
-        kept.add(source_id)
-    back = [kept[number] for number in range(len(given_ids))]
+    for number, source_id in enumerate(given_ids, 7):
+        kept.add(number, source_id)
+    assert kept[6] is None
+    back = [kept[number] for number in range(7, 7 + len(given_ids))]
     assert back == given_ids
     assert list(map(type, back)) == list(map(type, given_ids))
 
 
 def test_a_uuid_takes_seventeen_bytes():
     kept = SourceIds()
-    for _ in range(10_000):
-        kept.add(str(uuid.uuid4()))
+    for number in range(10_000):
+        kept.add(number, str(uuid.uuid4()))
     assert kept._others == {}
     assert sys.getsizeof(kept._slots) < 20 * 10_000

@@ -10,7 +10,7 @@ import pytest
 
 from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources, sources
 from foldlog.formats.files.histories import histories
-from foldlog.formats.files.json_text import RECORD_SIZE_MAX
+from foldlog.formats.json_text import RECORD_SIZE_MAX
 from foldlog.projections import View
 from tests.how_many import some
 

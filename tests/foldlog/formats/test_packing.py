@@ -1,0 +1,90 @@
+"""A record comes back from its events alone, whatever it holds."""
+
+import math
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from foldlog.eventstore import Action, InvalidEvent, Message, Origin, codec
+from foldlog.formats import packing
+from foldlog.formats.registry import FORMATS
+
+LONG = 'the same words, once more: "quoted", \\slashed\\, é, \n' * 40
+SAMPLES = {
+    "openhands-v0": "7a3674e11da1",
+    "openhands-v1": "b1257ddb21a8",
+    "openai-responses": "1b78f1c946ff",
+    "langchain": "6be9e5c60c91",
+    "openai-chat": "fd4acc339e2e",
+    "claude-code": "0f552fc4710f",
+    "codex": "1ddb7d150f5f",
+    "swe-agent": "312fc4094b13",
+    "pydantic-ai": "23a694580de1",
+    "google-adk": "9d13590f2c48",
+}
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.just(LONG),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=8), inside, max_size=4),
+    max_leaves=12,
+)
+
+
+def packed(record, *events):
+    packing.keep(record, events, "openai-chat")
+    stored = [codec.encode(event) for event in events]
+    return [codec.decode(each.kind, each.schema, each.body, place) for place, each in enumerate(stored)]
+
+
+def message(content="hi"):
+    return Message(source="user", content=content, origin=Origin(format="openai-chat"))
+
+
+@given(values, st.sampled_from(["hi", LONG, "\ud800", ({"type": "text", "text": LONG},)]))
+def test_any_json_comes_back_as_it_was(record, content):
+    assert repr(packing.unpack(packed(record, message(content)))) == repr(record)
+
+
+@pytest.mark.parametrize(
+    "record", [{"a": math.inf, "b": -0.0}, {"a": "\ud800", "b": 2**80}, {"\x01": "\x01\x02" + LONG}]
+)
+def test_what_strict_json_cannot_hold_comes_back_too(record):
+    assert repr(packing.unpack(packed(record, message(LONG)))) == repr(record)
+
+
+def test_a_long_text_of_the_event_costs_a_byte_and_the_values_of_a_call_too():
+    call = Action(tool="run", arguments='{"command": "' + "x1 " * 400 + '"}', origin=Origin(format="openai-chat"))
+    record = {"role": "assistant", "args": {"command": "x1 " * 400}, "raw": call.arguments}
+    (event,) = packed(record, call)
+    assert len(event.origin.rest) < 120
+    (event,) = packed({"role": "user", "content": LONG, "text": LONG}, message(LONG))
+    assert len(event.origin.rest) < 100
+
+
+def test_the_events_of_a_record_say_where_it_is():
+    first, second, third = packed({"x": 1}, *(message(str(number)) for number in range(3)))
+    assert (first.origin.rest[1], second.origin.rest, third.origin.rest) == (3, 1, 2)
+    assert [packing.events_of(event) for event in (first, second, third)] == [3, 0, 0]
+    assert [packing.place_of(event) for event in (first, second, third)] == [0, 1, 2]
+
+
+def test_a_record_whose_event_was_changed_is_named():
+    (event,) = packed({"role": "user", "content": LONG}, message(LONG))
+    with pytest.raises(packing.NotUnpacked, match="event 0: the record that it was imported from cannot be unpacked"):
+        packing.unpack([replace(event, content=LONG[1:])])
+    later = replace(event.origin, rest="2" + event.origin.rest[1:])
+    with pytest.raises(packing.NotUnpacked, match="needs sample '2' of openai-chat"):
+        packing.unpack([replace(event, origin=later)])
+
+
+def test_what_is_not_json_is_refused():
+    with pytest.raises(InvalidEvent, match="the record is not JSON"):
+        packing.keep({"x": {1, 2}}, [message()], "openai-chat")
+
+
+def test_every_sample_stays_as_it_is():
+    """Stored records need it. A better sample gets the next digit, beside this one."""
+    sizes = {name: sha256(packing._sample(name, "1")).hexdigest()[:12] for name in FORMATS}
+    assert sizes == SAMPLES
