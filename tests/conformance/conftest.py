@@ -27,7 +27,10 @@ def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
         if request.param == "memory":
             opened.append(MemoryRecorder())
         elif request.param == "postgresql":
-            opened.append(recorder_and_settings(request.getfixturevalue("postgres_url")())[0])
+            url = request.getfixturevalue("postgres_url")().replace(
+                "patience_s=10", "patience_s=60"
+            )  # for a busy machine
+            opened.append(recorder_and_settings(url)[0])
         else:
             opened.append(SQLiteRecorder(str(tmp_path / f"{len(opened)}.db")))
         return opened[-1]

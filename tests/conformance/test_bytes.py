@@ -114,7 +114,7 @@ def kept(recorder: Recorder, table: str = "attachments") -> int:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
     assert isinstance(recorder, PostgresRecorder)
     with psycopg.connect(**recorder._parameters) as server:
-        statement = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(recorder._schema, table))
+        statement = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(recorder.schema, table))
         counted = server.execute(statement).fetchone()
         assert counted is not None
         return int(counted[0])
