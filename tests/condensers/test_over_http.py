@@ -76,9 +76,9 @@ def store():
         yield opened
 
 
-def history() -> list:
+def history(first: int = 2) -> list:
     events = [SystemMessage(content="be an agent"), Message(source="user", content="count")]
-    for n in range(2, 14, 2):
+    for n in range(first, first + 12, 2):
         events.append(Action(tool="count", arguments={"to": n}, call_id=f"c{n}", response_id=f"r{n}"))
         events.append(Observation(tool="count", call_id=f"c{n}", content=f"counted to {n}"))
     return events
@@ -115,7 +115,7 @@ def test_the_summarizer_sees_tool_arguments_and_results_and_its_summary_before(s
     first = str(server.requests[0].body["messages"])
     assert '"to":4' in first.replace(" ", "").replace("\\", "")
     assert "counted to 4" in first
-    store.append("c1", history()[2:], expected_version=ANY_VERSION)
+    store.append("c1", history(14)[2:], expected_version=ANY_VERSION)
     condense.handle("c1")
     assert "what happened, in short" in str(server.requests[1].body["messages"])
 
