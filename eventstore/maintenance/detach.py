@@ -10,7 +10,7 @@ import time
 from functools import partial
 
 from foldlog.eventstore.errors import CorruptEvent
-from foldlog.eventstore.events import Detached
+from foldlog.eventstore.events import ATTRIBUTES, Detached
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import links_of
@@ -55,6 +55,8 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
         return stop
     for part in writing.past:
         for newest in transaction.records(part.key, None, 0, _PROJECTIONS_MAX):
+            if newest.projection == ATTRIBUTES:
+                continue  # lists keep one record, that of the fork
             shared = [record for record in writing.records(newest.projection) if record.version <= begins]
             writing.put_records(newest.projection, shared)
     writing.keep_past(links_of(database, transaction, found), begins)

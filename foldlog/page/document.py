@@ -53,8 +53,11 @@ class PageFold:
         counted: CountedTokens | None = None,
         *,
         redactions: int = 0,
+        key: int = 0,
     ) -> None:
         self.conversation = conversation
+        self.key = key
+        """The number of the conversation in its store: another one may use its id again."""
         self.redactions = redactions
         """The number of redacted events when this fold began: the fold is right while that number stays."""
         self.borders = tuple(borders)

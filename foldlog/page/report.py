@@ -67,13 +67,13 @@ def new_fold(store: Store, conversation: str, limit: int | None = None, model: C
     fork.
     """
 
-    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border], int]:
+    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border], int, int]:
         retractions = (event for event in snapshot.structural_events() if isinstance(event, Retraction))
-        return [target(event) for event in retractions], snapshot.lineage, snapshot.redactions
+        return [target(event) for event in retractions], snapshot.lineage, snapshot.redactions, snapshot.key
 
-    targets, borders, redactions = store.query(conversation, known)
+    targets, borders, redactions, key = store.query(conversation, known)
     counted = None if model is None else CountedTokens(model)
-    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions)
+    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions, key=key)
 
 
 def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:

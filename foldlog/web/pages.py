@@ -81,8 +81,8 @@ class Pages:
     def _caught_up(self, conversation: str) -> PageFold:
         lock, fold = self._folds.get(conversation) or self._entry(conversation)
         try:
-            past = self._store.query(conversation, lambda reading: (reading.redactions, reading.lineage))
-            if past != (fold.redactions, fold.borders):
+            past = self._store.query(conversation, lambda reading: (reading.key, reading.redactions, reading.lineage))
+            if past != (fold.key, fold.redactions, fold.borders):
                 fold = self._begun_again(conversation, lock)  # it holds content that was erased, or a parent's name
             fold.take(self._store.log(conversation, fold.version))
         except LookupError:  # a retraction to a version that was not kept: begin again, knowing it

@@ -1,0 +1,245 @@
+"""Every cell of the table of what follows the ledger: what applied an entry equals what is made anew after it.
+
+A test makes one change with five derived things beside it: the search index, an audit database, a list by attribute, a
+copy and a live page. Each was up to date before the change, and is brought up to date after it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import foldlog
+from foldlog import Message
+from foldlog.eventstore import KeyRing, Store, open_store, restore_store
+from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.erase import erase as erase_from
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.reports.audit_database import update
+from foldlog.search import SearchIndex, SearchRefused
+from foldlog.web.pages import Pages
+
+KEYS = KeyRing([SecretStr("11" * 32)])
+OTHER_KEYS = KeyRing([SecretStr("22" * 32), SecretStr("11" * 32)])
+Change = Callable[["Place"], None]
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=f"word {text}")
+
+
+class Place:
+    """A store, and what is derived from it."""
+
+    def __init__(self, url: str, keys: KeyRing | None, folder: Path) -> None:
+        self.url, self.keys, self.folder = url, keys, folder
+        self.histories = foldlog.open(url, keys=keys)
+        self.keys_of_target = keys
+        self.target = open_store(f"sqlite:///{folder}/target.db", keys=keys)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.pages = Pages(self.histories.store)
+        self.index: SearchIndex | None = None
+        with suppress(SearchRefused):
+            self.index = SearchIndex(self.histories.store)
+
+    @property
+    def store(self) -> Store:
+        return self.histories.store
+
+    def open_again(self, keys: KeyRing | None) -> None:
+        """Open the store anew, with these keys, and go on with what was derived."""
+        self.close()
+        self.keys = keys
+        self.histories = foldlog.open(self.url, keys=keys)
+        self.target = open_store(f"sqlite:///{self.folder}/target.db", keys=self.keys_of_target)
+        self._begin()
+
+    def living(self) -> list[str]:
+        return [row.id for row in self.store.iter_conversations() if row.erased_at is None]
+
+    def follow(self) -> dict[str, Any]:
+        """Bring everything up to date, and return what it holds."""
+        self.copy()
+        update(self.store, self.folder / "audit.db")
+        return {
+            "search": self.found(),
+            "audit": self.audited("audit.db"),
+            "list": self.listed(),
+            "copy": self.copied(),
+            "page": {name: self.page(self.pages, name) for name in self.living()},
+        }
+
+    def anew(self) -> dict[str, Any]:
+        """Make everything anew, and return what it holds."""
+        fresh = self.folder / "fresh.db"
+        fresh.unlink(missing_ok=True)
+        update(self.store, fresh)
+        if self.index is not None:
+            self.index.rebuild()
+        living = self.living()
+        return {
+            "search": self.found(),
+            "audit": self.audited("fresh.db"),
+            "list": sorted(name for name in living if self.histories[name].attributes().get("user") == "u"),
+            "copy": {name: self.events(self.store, name) for name in living},
+            "page": {name: self.page(Pages(self.store), name) for name in living},
+        }
+
+    def found(self) -> list[tuple[str, int, str]] | None:
+        if self.index is None:
+            return None
+        return sorted((hit.conversation, hit.id, hit.snippet) for hit in self.index.search("word", limit=1_000))
+
+    def audited(self, name: str) -> dict[str, list[Any]]:
+        with closing(sqlite3.connect(self.folder / name)) as connection:
+            return {
+                "events": connection.execute(
+                    "SELECT conversation, id, kind, text FROM events ORDER BY 1, 2"
+                ).fetchall(),
+                "conversations": connection.execute(
+                    "SELECT id, version, erased_at FROM conversations ORDER BY 1"
+                ).fetchall(),
+                "revisions": connection.execute("SELECT conversation, version FROM revisions ORDER BY 1, 2").fetchall(),
+            }
+
+    def listed(self) -> list[str]:
+        return sorted(one.id for one in self.histories.list({"user": "u"}, age_max_s=0).conversations)
+
+    def copy(self) -> None:
+        """Copy what is new. A copy is never erased by its source: it says so, and is erased by hand here."""
+        refused = [moved for moved in copy_store(self.store, self.target, jobs=1) if moved.problem is not None]
+        for moved in refused:
+            assert moved.problem is not None
+            assert "the source erased it, and the target did not" in moved.problem
+            erase_from(self.target, moved.conversation, reason="the source did")
+        if refused:
+            assert [moved.problem for moved in copy_store(self.store, self.target, jobs=1) if moved.problem] == []
+        assert list(compare_stores(self.store, self.target)) == []
+
+    def copied(self) -> dict[str, list[Any]]:
+        living = [row.id for row in self.target.iter_conversations() if row.erased_at is None]
+        return {name: self.events(self.target, name) for name in living}
+
+    def events(self, store: Store, name: str) -> list[Any]:
+        return [(event.id, type(event).__name__, getattr(event, "content", None)) for event in store.events(name)]
+
+    def page(self, pages: Pages, name: str) -> Any:
+        document = pages.history(name)
+        return document, pages.gists(name, 0, 100)
+
+    def close(self) -> None:
+        if self.index is not None:
+            self.index.close()
+        self.histories.close()
+        self.target.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url")())
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/history.db"
+
+
+@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
+def place(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Place]:
+    place = Place(url, request.param, tmp_path)
+    for name in ("a", "b"):
+        history = place.histories.create(name, {"user": "u", "name": name})
+        history.append([said(f"{number}") for number in range(4)])
+    place.histories["a"].fork(at=3, id="fork")
+    place.histories["fork"].append(said("of the fork"))
+    yield place
+    place.close()
+
+
+def retract(place: Place) -> None:
+    place.histories["a"].retract(3)
+
+
+def redact(place: Place) -> None:
+    for event_id in (1, 2):
+        place.histories["a"].redact(event_id, reason="asked for")
+
+
+def redact_attributes(place: Place) -> None:
+    place.histories["a"].redact(0, reason="asked for")
+
+
+def erase(place: Place) -> None:
+    place.histories.erase("b", reason="asked for")
+
+
+def erase_and_detach(place: Place) -> None:
+    place.histories.erase("a", reason="asked for", detach_forks=True)
+
+
+def use_the_id_again(place: Place) -> None:
+    erase(place)
+    place.histories.create("b", {"user": "u"}, replace_erased=True).append(said("in the second one"))
+
+
+def use_the_id_for_a_fork(place: Place) -> None:
+    erase(place)
+    place.store.fork("a", 2, "b", replace_erased=True)
+
+
+def fork(place: Place) -> None:
+    place.histories["fork"].fork(at=4, id="another")
+
+
+def leave_the_parent(place: Place) -> None:
+    detach(place.store.database, "fork")
+
+
+def change_the_key(place: Place) -> None:
+    if place.url != "memory:":
+        place.open_again(OTHER_KEYS)
+        assert [each.problem for each in rekey(place.store)] == [None] * 3
+
+
+def decrypt(place: Place) -> None:
+    if place.keys is not None and place.url != "memory:":
+        assert [each.problem for each in rekey(place.store, decrypt=True)] == [None] * 3
+        place.open_again(None)
+
+
+def restore(place: Place) -> None:
+    if not place.url.startswith("sqlite"):
+        return
+    backup = f"{place.folder}/backup"
+    back_up(place.store, backup)
+    erase(place)
+    redact(place)
+    place.histories["a"].append(said("that is lost"))
+    place.follow()
+    place.close()
+    for name in ("target.db", "target.db-wal", "target.db-shm"):
+        (place.folder / name).unlink(missing_ok=True)  # a copy that has more than its source is another history
+    restore_store(place.url, backup, keys=place.keys)
+    place.open_again(place.keys)
+    place.histories["a"].append(said("that comes after"))
+
+
+CHANGES: list[Change] = [
+    retract, redact, redact_attributes, erase, erase_and_detach, use_the_id_again, use_the_id_for_a_fork, fork,
+    leave_the_parent, change_the_key, decrypt, restore,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_has_applied_an_entry_equals_what_is_made_anew(place: Place, change: Change):
+    place.follow()
+    change(place)
+    followed = place.follow()
+    assert followed == place.anew()
