@@ -232,8 +232,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
 
     Each event has a new salt of its own. Cost: one hash and one checksum of each body.
     """
-    name, salt, event_id, updated_at = conversation.id, conversation.salt, conversation.version, conversation.updated_at
-    head, before, turns = conversation.head, conversation.shown, conversation.structural
+    _, name, _, salt, event_id, updated_at, head, before, turns, *_ = conversation
     if head is None:
         head = seed(name, salt)
     if event_id == conversation.parent_version:
@@ -248,8 +247,8 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         event_id += 1
         before += shown
         turns += structural
-    rows = with_checksums(checksum_seed(name), columns)
-    return rows, conversation.grown(rows[-1])
+    left = conversation.ending(event_id, recorded_at, head, before, turns)
+    return with_checksums(checksum_seed(name), columns), left
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

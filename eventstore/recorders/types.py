@@ -137,9 +137,12 @@ class Conversation(NamedTuple):
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
-        event_id, _, _, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = last
-        ends = event_id + 1, recorded_at, proof[:HEAD_BYTES], shown_before + shown, structural_before + structural
-        return _new(Conversation, (*self[:4], *ends, *self[9:]))
+        shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
+        return self.ending(last.id + 1, last.recorded_at, last.head, shown, structural)
+
+    def ending(self, version: int, updated_at: int, head: bytes, shown: int, structural: int) -> Conversation:
+        """Return the conversation with another end."""
+        return _new(Conversation, (*self[:4], version, updated_at, head, shown, structural, *self[9:]))
 
 
 class Record(NamedTuple):
