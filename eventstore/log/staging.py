@@ -10,15 +10,19 @@ import time
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.changes import Finished
 from foldlog.eventstore.recorders.errors import IntegrityError
-
-__all__ = ["REST_S", "delete_rows", "discard_staged", "staged", "staged_keys"]
 
 CHUNK = 1_000
 """The number of rows that one transaction deletes."""
 REST_S = 0.005
 """The pause between two transactions, in which other writers get the write lock."""
-_PAGE = 1_000
+IMPORT = "import"
+BACKUP = "backup"
+ERASE = "erase"
+DETACH = "detach"
+REKEY = "rekey"
+"""The operations that may be left unfinished."""
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
@@ -31,7 +35,7 @@ def staged(transaction: Transaction, database: Database, key: int) -> WriteTrans
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
     """Return the keys of the staged conversations with an id: imports that are running, or were killed."""
-    return [found.key for found in reader.conversations(conversation, _PAGE, staged=True) if found.id == conversation]
+    return [each.key for each in reader.unfinished() if each[1:3] == (conversation, IMPORT)]
 
 
 def discard_staged(recorder: Recorder, conversation: str) -> None:
@@ -43,4 +47,20 @@ def discard_staged(recorder: Recorder, conversation: str) -> None:
 def delete_rows(recorder: Recorder, key: int) -> None:
     """Delete a staged conversation, or the rows of an erased one. Cost: the rows, in small transactions."""
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
+        time.sleep(REST_S)
+
+
+def discard_copies(recorder: Recorder, key: int) -> None:
+    """Discard what a detachment that is not complete has copied to a fork. Cost: the copied rows."""
+
+    def some(transaction: Transaction) -> bool:
+        transaction.conversation(key)  # on a server, other writers wait from here on
+        if all(each.operation != DETACH for each in transaction.unfinished(key)):
+            return True
+        is_done = transaction.delete(key, CHUNK)
+        if is_done:
+            transaction.change(key, Finished())
+        return is_done
+
+    while not recorder.transact(some):
         time.sleep(REST_S)

@@ -4,7 +4,8 @@ verify, row_checks, damage               check heads, checksums and indices; nam
 copy, copy_store                         copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone
 redact, redaction_receipts               erase the content of one event; check that each receipt has its event
-rekey                                    re-encrypt and re-compress with the current settings
+rekey, reform                            re-encrypt and re-compress with the current settings, a conversation at a time
+unfinished                               what operations of several transactions left: finish it first
 new_file                                 make a file that only its owner can read, under a random name
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
 detach                                   give a fork a copy of its past, so that the parent can be erased

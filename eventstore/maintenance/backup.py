@@ -6,17 +6,20 @@ A PostgreSQL server has its own tools for both.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
 from foldlog.eventstore.log.database import Database, translated
-from foldlog.eventstore.log.staging import delete_rows
-from foldlog.eventstore.maintenance.damage import staged_conversations
-from foldlog.eventstore.maintenance.new_file import new_beside, sync
+from foldlog.eventstore.log.staging import BACKUP, IMPORT, REKEY
+from foldlog.eventstore.maintenance.new_file import held, new_beside, sync
+from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verdicts
-from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import StillRead
 from foldlog.eventstore.store import Store
 
@@ -40,6 +43,7 @@ class Vacuumed(NamedTuple):
     """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were removed. ``bytes_pending``
     says whether bytes of erased events may still be in the file. ``space_returned`` is False if a reader that was
     opened before is still open: the file is rewritten in the log, and shrinks at a vacuum after that reader has ended.
+    Of a store that is not a file, the sizes are 0.
     """
 
     discarded: int
@@ -57,18 +61,21 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     Cost: the whole store, read twice.
     """
     database = store.database
-    recorder, _ = _of_file(database, "backed up", "pg_dump does it")
+    recorder = database.recorder
+    if recorder.path is None:
+        raise InvalidOption("only a store in a SQLite file can be backed up; on a PostgreSQL server pg_dump does it")
     target = Path(path)
     if target.exists():
         raise InvalidOption(f"{path} exists already; give the backup a name of its own")
     part = None
     try:
         part = new_beside(target)
-        with translated(), contextlib.closing(recorder.copy_to(str(part), on_progress)) as copy:
-            made = list(verdicts(Database(copy, database.settings)))
-        sync(part)
-        part.rename(target)
-        sync(target.parent)
+        with translated(), held(part), _left(database, part):
+            with contextlib.closing(recorder.copy_to(str(part), on_progress)) as copy:
+                made = list(verdicts(Database(copy, database.settings)))
+            sync(part)
+            part.rename(target)
+            sync(target.parent)
     except OSError as error:
         raise StoreUnavailable(f"cannot write the backup {path}: {error.strerror or error}") from error
     finally:
@@ -84,10 +91,25 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     )
 
 
+@contextlib.contextmanager
+def _left(database: Database, part: Path) -> Iterator[None]:
+    """Note in the store that this file is being written, so that it is found and removed if this process is killed."""
+    if not database.recorder.writable:
+        yield
+        return
+    key = -secrets.randbits(62)
+    _finish(database)
+    database.recorder.transact(lambda transaction: transaction.change(key, Left(BACKUP, os.path.abspath(part))))
+    try:
+        yield
+    finally:
+        database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+
+
 def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
-    """Remove the remains of killed imports, complete interrupted erasures, and return the space of deleted rows to the
-    file system. Where bytes of erased, redacted or re-encrypted events were pending, none is left in the file and its
-    log.
+    """Complete interrupted erasures, remove what killed imports, detachments and backups left, and return the space of
+    deleted rows to the file system. Where bytes of erased, redacted or re-encrypted events were pending, none is left
+    in the file and its log.
 
     Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are pending, the call waits up
     to ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole
@@ -95,11 +117,11 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
     """
     database = store.database
     with translated():
-        recorder, path = _of_file(database, "vacuumed", "VACUUM does it")
+        recorder, path = database.recorder, database.recorder.path
         before = _size(path)
-        stale = _stale(recorder, database.now() - _STALE_US)
-        for key in (*map(int, recorder.value("left_of_erased").split()), *stale):
-            delete_rows(recorder, key)
+        discarded = _finish(database)
+        if path is None:
+            return Vacuumed(discarded, before, before, not recorder.compact(patience_s), space_returned=True)
         pending = recorder.value("bytes_pending") != ""
         returned = True
         try:
@@ -110,22 +132,33 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
                 still_read.unfinished = True
                 raise still_read from error
             returned = False
-        return Vacuumed(len(stale), before, _size(path), recorder.value("bytes_pending") != "", returned)
+        return Vacuumed(discarded, before, _size(path), recorder.value("bytes_pending") != "", returned)
+
+
+def _finish(database: Database) -> int:
+    """Finish what is not complete. Return the number of discarded imports. A rekey needs its key: it goes on when it is
+    run again, or where an operation meets it.
+    """
+    recorder = database.recorder
+    stale = _stale(recorder, database.now() - _STALE_US)
+    for each in recorder.query(lambda reader: reader.unfinished()):
+        if each.operation != REKEY and (each.operation != IMPORT or each.key in stale):
+            finish(database, each)
+    return len(stale)
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:
     """Return the keys of staged conversations to which nothing was added after a moment."""
-    return [found.key for found in staged_conversations(recorder) if (found.updated_at or found.created_at) < before]
+
+    def stale(reader: Reader) -> list[int]:
+        staged = [reader.conversation(each.key) for each in reader.unfinished() if each.operation == IMPORT]
+        return [each.key for each in staged if each is not None and (each.updated_at or each.created_at) < before]
+
+    return recorder.query(stale)
 
 
-def _of_file(database: Database, done: str, instead: str) -> tuple[Recorder, str]:
-    """Return the recorder and its file."""
-    recorder = database.recorder
-    if recorder.path is None:
-        raise InvalidOption(f"only a store in a SQLite file can be {done}; on a PostgreSQL server {instead}")
-    return recorder, recorder.path
-
-
-def _size(path: str) -> int:
-    """Return the size of the database with its log, in bytes."""
-    return sum(Path(file).stat().st_size for file in (path, f"{path}-wal") if Path(file).exists())
+def _size(path: str | None) -> int:
+    """Return the size of the database with its log, in bytes; 0 where it is not a file."""
+    return (
+        0 if path is None else sum(Path(file).stat().st_size for file in (path, f"{path}-wal") if Path(file).exists())
+    )

@@ -137,17 +137,5 @@ def _name_after(recorder: Recorder, after: str | None) -> str | None:
         return None
 
 
-def staged_conversations(recorder: Recorder) -> list[Conversation]:
-    """Return the imports that are running or were killed."""
-    found: list[Conversation] = []
-    start = ""
-    while True:
-        page = recorder.query(partial(_conversations, start=start, limit=_PAGE, staged=True))
-        found += (each for each in page if each.key not in {known.key for known in found[-_PAGE:]})
-        if len(page) < _PAGE or page[-1].id == start:
-            return found
-        start = page[-1].id  # several imports may have one id
-
-
-def _conversations(reader: Reader, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
-    return reader.conversations(start, limit, staged=staged)
+def _conversations(reader: Reader, start: str, limit: int) -> Sequence[Conversation]:
+    return reader.conversations(start, limit)

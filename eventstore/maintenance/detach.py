@@ -15,9 +15,11 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
-from foldlog.eventstore.log.staging import REST_S
+from foldlog.eventstore.log.staging import DETACH, REST_S
 from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.unfinished import Met, on_finished
 from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import Finished, Left
 
 _CHUNK = 1_000
 _PROJECTIONS_MAX = 1_000
@@ -26,33 +28,32 @@ _PROJECTIONS_MAX = 1_000
 def detach(database: Database, fork: str) -> None:
     """Copy the events that a fork shares under its own key, in small transactions, then leave the parent.
 
-    A detachment that was stopped resumes when it is run again. Raises ``CorruptEvent`` where a shared event is damaged.
-    Cost: the shared events.
+    No reader sees the copies before that. A detachment that was stopped goes on when it is run again; another operation
+    that meets it discards the copies. Raises ``CorruptEvent`` where a shared event is damaged. Cost: the shared events.
     """
-    copied: int | None = 0
-    while copied is not None:
-        copied = database.recorder.transact(partial(_copy_on, database=database, fork=fork, start=copied))
+    while on_finished(database, partial(_copy_on, database=database, fork=fork)):
         time.sleep(REST_S)
 
 
-def _copy_on(transaction: Transaction, database: Database, fork: str, start: int) -> int | None:
-    """Copy the next events from ``start`` on. Return the next id to copy; None once the fork has left its parent."""
+def _copy_on(transaction: Transaction, database: Database, fork: str) -> bool:
+    """Copy the next events. Return False once the fork has left its parent."""
     found = not_erased(database.find(transaction, fork))
     if found is None or found.parent is None:
-        return None
-    begins = found.begins
+        return False
+    left = transaction.unfinished(found.key)
+    if left and left[0].operation != DETACH:
+        raise Met(left[0])
+    start, begins = int(left[0].state) if left else 0, found.begins
     stop = min(start + _CHUNK, begins)
-    there = {row.id for row in transaction.rows(found.key, start, stop, _CHUNK)}
     writing = WriteTransaction(transaction, found, database)
     if start < stop:
         rows = writing.rows(start, stop, stop - start)
         if [row.id for row in rows] != list(range(start, stop)):
             raise CorruptEvent(fork, start, f"this event, or one up to {stop - 1}, is missing")
-        missing = [sound(fork, row) for row in rows if row.id not in there]
-        if missing:
-            writing.insert_past(with_checksums(checksum_seed(fork), missing))
+        writing.insert_past(with_checksums(checksum_seed(fork), [sound(fork, row) for row in rows]))
+        transaction.change(found.key, Left(DETACH, str(stop)))
         writing.end()
-        return stop
+        return True
     for part in writing.past:
         for newest in transaction.records(part.key, None, 0, _PROJECTIONS_MAX):
             if newest.projection == ATTRIBUTES:
@@ -61,7 +62,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
             writing.put_records(newest.projection, shared)
     writing.keep_past(links_of(database, transaction, found), begins)
     writing.place_past(begins)
-    parent = found.parent_id or ""
-    enter(transaction, found, Detached(parent=parent, version=begins), database.now())
+    transaction.change(found.key, Finished())
+    enter(transaction, found, Detached(parent=found.parent_id or "", version=begins), database.now())
     writing.end()
-    return None
+    return False

@@ -22,9 +22,11 @@ from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, listed
-from foldlog.eventstore.log.staging import delete_rows, discard_staged
+from foldlog.eventstore.log.staging import ERASE, delete_rows
 from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.unfinished import finish_all
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.changes import Left
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
@@ -135,7 +137,7 @@ def _erased(
     done = f"conversation {conversation!r} is erased for every reader"
     try:
         delete_rows(recorder, erased.key)
-        discard_staged(recorder, conversation)
+        finish_all(database, conversation)
     except RecorderError as error:
         raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
     gone = complete and purge(recorder, patience_s, done)
@@ -171,6 +173,7 @@ def _mark(
         raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
     transaction.set_value("removals", uuid4().hex)
+    transaction.change(found.key, Left(ERASE))
     return enter_erasure(transaction, found, erasure)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 
+PART = ".part"
 _NAME_MAX = 100
 """A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
 
@@ -28,10 +32,33 @@ def new_beside(path: Path) -> Path:
 def made_beside(path: Path) -> tuple[int, str]:
     """Make and open an empty file of mode 0600 with a random name in the folder of ``path``."""
     try:
-        return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)  # of mode 0600
+        return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=PART, dir=path.parent)  # of mode 0600
     except OSError as error:
         error.filename = str(path)  # the caller knows no other name
         raise
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock that tells others, also after a crash, whether somebody still writes this file."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def is_abandoned(path: str) -> bool:
+    """Return whether a file of ``new_beside`` is there, and no process holds it."""
+    with contextlib.suppress(FileNotFoundError, BlockingIOError):
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        finally:
+            os.close(opened)
+    return False
 
 
 def sync(path: Path | str) -> None:

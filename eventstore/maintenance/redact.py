@@ -44,6 +44,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.erase import living_forks, purge
+from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
@@ -126,15 +127,8 @@ def redact(
     database = store.database
     what = _What(database, reason, by, with_summaries)
     with translated():
-        done = database.recorder.transact(
-            partial(_redact, conversation=conversation, ids=[event_id], what=what, records=records)
-        )
-        redacted = {(conversation, each) for each in done.receipts}
-        for name in dict.fromkeys(each.conversation for each in done.quotes if with_summaries):
-            ids = [each.event_id for each in done.quotes if each.conversation == name]
-            if name != conversation:
-                more = database.recorder.transact(partial(_redact, conversation=name, ids=ids, what=what))
-                redacted.update((name, each) for each in more.receipts)
+        work = partial(_redact_all, conversation=conversation, event_id=event_id, what=what, records=records)
+        done, redacted = on_finished(database, work)
         gone = complete and purge(database.recorder, _PATIENCE_S, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
         newest = int(database.recorder.value("last_position")) if position is None else position
@@ -164,6 +158,21 @@ class _What(NamedTuple):
     with_summaries: bool
 
 
+def _redact_all(
+    transaction: Transaction, conversation: str, event_id: int, what: _What, records: Sequence[int]
+) -> tuple[_Done, set[tuple[str, int]]]:
+    """Redact an event; with summaries, also those of its forks that may quote it. Return the outcome for the event, and
+    the conversations and ids of all that is redacted.
+    """
+    done = _redact(transaction, conversation, [event_id], what, records)
+    redacted = {(conversation, each) for each in done.receipts}
+    for name in dict.fromkeys(each.conversation for each in done.quotes if what.with_summaries):
+        if name != conversation:
+            ids = [each.event_id for each in done.quotes if each.conversation == name]
+            redacted.update((name, each) for each in _redact(transaction, name, ids, what).receipts)
+    return done, redacted
+
+
 def _redact(
     transaction: Transaction, conversation: str, ids: Sequence[int], what: _What, records: Sequence[int] = ()
 ) -> _Done:
@@ -172,6 +181,7 @@ def _redact(
     """
     database = what.database
     found = find_existing(database, transaction, conversation)
+    check_finished(transaction, found.key)
     writing = WriteTransaction(transaction, found, database)
     for each in ids:
         _check_summary(writing, found, each)
@@ -181,6 +191,7 @@ def _redact(
     forks = [*forks_that_share(database, transaction, found.key, first.id)]
     quotes = [Quote(conversation, each, _is_redacted(writing, each)) for each in own]
     for fork in forks:
+        check_finished(transaction, fork.key)
         reading = ReadTransaction(transaction, fork, database)
         shared = [(each, event) for each, event in _events(writing, [*ids, *own]) if each < fork.begins]
         their_own = (each for each in _quotes(reading, shared) if each >= fork.begins)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.past import Link, follows
 from foldlog.eventstore.log.row import Chain, border, link_of, sound_rows
 from foldlog.eventstore.log.seal import DAMAGED, Limit, RowCodec
 from foldlog.eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from foldlog.eventstore.maintenance.redaction_receipts import KIND, Receipts
-from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Row
 
@@ -58,12 +57,12 @@ def salt_of(found: Conversation, codec: RowCodec) -> bytes:
     return found.salt if codec.data_key is None else codec.data_key.salt
 
 
-def start_of(database: Database, found: Conversation, salt: bytes, links: Sequence[Link]) -> Start:
+def start_of(reader: Reader, found: Conversation, salt: bytes, links: Sequence[Link]) -> Start:
     """Return where the rows of a conversation begin: for a fork, after its parent's last shared event."""
     if found.parent is None:
         return Start(0, follows(found.id, salt, links, 0, None)[0], (0, 0))
-    parent, begins = found.parent, found.begins
-    rows = database.recorder.query(lambda reader: reader.rows(parent, begins - 1, begins, 1))
+    begins = found.begins
+    rows = reader.rows(found.parent, begins - 1, begins, 1)
     if not rows or type(rows[0].proof) is not bytes:
         return Start(begins, None, None)
     last = rows[0]

@@ -17,8 +17,9 @@ from foldlog.eventstore.log.generation import tombstones_before
 from foldlog.eventstore.log.past import Link, Segment, decode_past, past_of
 from foldlog.eventstore.log.row import PLAIN, NotAsWritten, is_redacted
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.log.staging import BACKUP
 from foldlog.eventstore.maintenance.damage import Unlisted, raise_unless_damage, readable_conversations
+from foldlog.eventstore.maintenance.new_file import is_abandoned
 from foldlog.eventstore.maintenance.redaction_receipts import KIND, Receipts
 from foldlog.eventstore.maintenance.row_checks import MISSING, Pass, of_all, salt_of, start_of
 from foldlog.eventstore.maintenance.row_checks import VerifyFinding as VerifyFinding
@@ -115,10 +116,15 @@ def verdicts(
 def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     try:
-        return [of_all(problem) for problem in recorder.check()]
+        left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
+        return [of_all(problem) for problem in (*recorder.check(), *map(_of_a_part, filter(is_abandoned, left)))]
     except RecorderError as error:
         raise_unless_damage(error)
         return [of_all(str(error))]
+
+
+def _of_a_part(path: str) -> str:
+    return f"a backup was interrupted, and {path} is a copy of what the store held then; 'foldlog vacuum' deletes it"
 
 
 def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool = True) -> Verdict:
@@ -181,16 +187,8 @@ def _of_an_erased(
     database: Database, found: Conversation, kept: Iterable[tuple[int, bytes]]
 ) -> Iterator[VerifyFinding]:
     assert found.erasure is not None
-    left = database.recorder.query(
-        lambda reader: (
-            reader.rows(found.key, 0, 2**62, 1),
-            reader.records(found.key, None, 0, 1),
-            reader.recalled(found.key, "", 1),
-            found.visible and staged_keys(reader, found.id),
-        )
-    )
-    if any(left):
-        yield of_all("its erasure was interrupted; run 'foldlog erase ID --reason TEXT' for it again")
+    if database.recorder.query(lambda reader: reader.unfinished(found.key)):
+        yield of_all("its erasure is not complete; run 'foldlog vacuum' to complete it")
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
             yield of_all(f"its tombstone is of another history than the published head at version {version}")
@@ -233,7 +231,8 @@ def _pass_over(
 ) -> Pass:
     """Check the rows of a conversation up to ``stop``."""
     links = _copied(database, found)
-    over = Pass(codec, database, salt, dict(heads), start_of(database, found, salt, links), links)
+    start = database.recorder.query(lambda reader: start_of(reader, found, salt, links))
+    over = Pass(codec, database, salt, dict(heads), start, links)
     over.over(database.recorder, found.key, stop)
     return over
 

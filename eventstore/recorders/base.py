@@ -23,6 +23,7 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    Unfinished,
 )
 
 T = TypeVar("T")
@@ -53,12 +54,13 @@ class Reader(Protocol):
         anything if that is not the present one; then the work is run again.
         """
 
-    def conversations(
-        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
-    ) -> Sequence[Conversation]:
-        """Return published conversations, or staged ones, with ids from ``start`` on, in the order of their ids' UTF-8
-        bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
+    def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
+        """Return published conversations with ids from ``start`` on, in the order of their ids' UTF-8 bytes.
+        ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
+
+    def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
+        """Return the operations that are not complete, or the one on the conversation with this key."""
 
     def rows(
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
@@ -129,8 +131,8 @@ class Transaction(Reader, Protocol):
     """
 
     def begin(self, new: Beginning) -> Conversation:
-        """Begin a conversation. ``IntegrityError``, here or at the commit, where its id is taken, or where the
-        conversation that it replaces is not erased, or was replaced already.
+        """Begin a conversation; a staged one is unfinished as an ``import``. ``IntegrityError``, here or at the commit,
+        where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
@@ -154,9 +156,9 @@ class Transaction(Reader, Protocol):
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or an erased conversation. Return whether all are gone, with the
-        data kept beside them; then a staged conversation itself is deleted too. Any other conversation is left as it
-        is.
+        """Delete at most ``limit`` rows of a staged or an erased conversation, or the past that a fork holds copies of
+        (``PastRows``). Return whether all are gone, with the data kept beside them; then nothing is unfinished on a
+        staged or an erased conversation, and a staged one itself is deleted too. Any other is left as it is.
         """
 
     def set_value(self, name: str, value: str) -> None:
@@ -215,8 +217,7 @@ class Recorder(Protocol):
         the position of a projection of the eventsourcing library; ``trackings``, the names and positions of all, as a
         JSON list of pairs.
 
-        Of a file: ``left_of_erased``, the keys of erased conversations whose erasure was interrupted; ``epochs``, for
-        each epoch its first position and the last one before it (``sqlite.epochs``).
+        Of a file: ``epochs``, for each epoch its first position and the last one before it (``sqlite.epochs``).
 
         Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap
         to poll; and ``era``, the era of write transactions (``Reader.era``) as the last commit of this process left it.

@@ -105,9 +105,20 @@ class MoreRedactions(NamedTuple):
     events: int
 
 
+class Left(NamedTuple):
+    """The transaction leaves this operation on the conversation unfinished, in the place of any other one."""
+
+    operation: str
+    state: str = ""
+
+
+class Finished(NamedTuple):
+    """No operation on the conversation is unfinished."""
+
+
 Change = (
     NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | RememberedKey
-    | ForgottenKey | NewRecords | NewListing | Erasure
+    | ForgottenKey | NewRecords | NewListing | Left | Finished | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
 salt and key are deleted at once, and ``delete`` removes the rest.

@@ -77,6 +77,17 @@ class PlacedRow(NamedTuple):
     is_entry: bool = False
 
 
+class Unfinished(NamedTuple):
+    """An operation of several transactions that is not complete: it still runs, or it was killed. ``key`` is that of
+    the conversation with this id; an operation on the store has a negative one, and no id.
+    """
+
+    key: int
+    conversation: str
+    operation: str
+    state: str
+
+
 class Ancestor(NamedTuple):
     """A conversation that a part of a fork's past is stored under, and the version at which the fork leaves it.
     ``parent`` is its own parent.

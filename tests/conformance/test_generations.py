@@ -24,7 +24,6 @@ from foldlog.eventstore.log.generation import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
-from foldlog.eventstore.maintenance.damage import staged_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, verify
@@ -190,7 +189,7 @@ def test_lists_find_the_new_one_and_nothing_of_the_old(histories: Histories):
     assert histories.list({"user": "old"}, age_max_s=0).conversations == ()
     assert [one.id for one in histories.list({"user": "new"}, age_max_s=0).conversations] == ["c1"]
     assert list(histories) == ["c1"]
-    assert staged_conversations(histories.store.database.recorder) == []
+    assert histories.store.database.recorder.query(lambda reader: reader.unfinished()) == []
 
 
 def test_a_new_generation_is_encrypted_by_itself(recorder: Recorder):

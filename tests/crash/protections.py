@@ -388,7 +388,7 @@ if self._is_staged:
     ),
     "stale": Protection(
         "an import that lives is not taken for dead",
-        "eventstore.maintenance:vacuum",
+        "eventstore.maintenance.backup:_finish",
         Instead("_STALE_US", "stale = _stale(recorder, database.now())"),
         "tests/eventstore/test_maintenance.py -k spares_those_that_live",
     ),
@@ -478,8 +478,8 @@ if self._is_staged:
     ),
     "bytes-pending": Protection(
         "an erasure that was cut short leaves a mark, and vacuum completes it",
-        "eventstore.maintenance:vacuum",
-        Instead("left_of_erased", "for key in stale:"),
+        "eventstore.maintenance.backup:_finish",
+        Gone("finish"),
         "tests/eventstore/test_erased_bytes.py -k vacuum_completes",
     ),
     "search-erased-bytes": Protection(

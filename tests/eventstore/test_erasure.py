@@ -175,7 +175,7 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
             store.events("secret")
         assert [type(one.event) for one in store.follow() if one.conversation == "secret"] == [Erased]
         (unfinished,) = next(v for v in verify(store) if v.conversation == "secret").findings
-        assert "its erasure was interrupted" in str(unfinished)
+        assert "its erasure is not complete" in str(unfinished)
         erase(store, "secret", reason="asked to")
         assert all(verdict.findings == () for verdict in verify(store))
         vacuum(store)

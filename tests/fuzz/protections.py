@@ -213,29 +213,26 @@ PROTECTIONS = {
     ),
     "read-back": Protection(
         "a new form that does not read the same is not written",
-        "eventstore:_Change._check",
+        "eventstore:_Change._replace",
         Never("back"),
         f"{_REKEY} -k taken_back and memory",
     ),
     "rekey-chain": Protection(
         "only what its head is of is encrypted",
-        "eventstore:_Change._change_rows",
+        "eventstore:_Change._rows",
         Part("take"),
         f"{_REKEY} -k not_what_its_head and memory",
     ),
     "rekey-ends": Protection(
         "a change ends when every row is changed",
-        "eventstore:_Change.run",
-        Part("damaged"),
+        "eventstore:_Change._rows",
+        Instead("goes_on", "goes_on = self._codec.data_key is not None and mark.pending_until"),
         f"{_REKEY} -k not_what_its_head and memory",
     ),
     "decrypt": Protection(
         "nothing becomes plain text unless it is asked for",
-        "eventstore:_Change.run",
-        Instead(
-            "data_key",
-            "target = RowCodec(codec.conversation, None if self._decrypt or not self.key else codec.data_key)",
-        ),
+        "eventstore:_Change.__init__",
+        Instead("_target", "self._target = RowCodec(codec.conversation, None)"),
         f"{_REKEY} -k every_form_becomes and memory",
     ),
     "bombs": Protection(
@@ -285,7 +282,7 @@ PROTECTIONS = {
     "staged": Protection(
         "imports that are going on are erased too",
         "eventstore:_erased",
-        Gone("discard_staged"),
+        Gone("finish_all"),
         _ERASURE,
     ),
     "audit": Protection(

@@ -8,6 +8,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -23,10 +24,9 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.log.seal import NOTHING_PENDING
 from foldlog.eventstore.log.writing import project
 from foldlog.eventstore.maintenance import erase as erasure
-from foldlog.eventstore.maintenance import rekey as rekeying
+from foldlog.eventstore.maintenance import reform as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -189,15 +189,13 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
     with open_store(url, keys=ring) as sealing, open_store(url, keys=ring) as appending, contextlib.ExitStack() as end:
         database = sealing.database
         key = _key_of(sealing, "c1")
-        with database.recorder.read() as reader:
-            change = rekeying._Change(database, _found(reader.conversation(key)), decrypt=False)
 
         def slowly(transaction: Transaction) -> object:
             transaction.conversation(key)
             append = in_thread(lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION))
             end.enter_context(append)
             until(lambda: waiters(postgres_server))
-            return change._begin(transaction)
+            return rekeying.begin(transaction, database, key, decrypt=False)
 
         database.recorder.transact(slowly)
         end.close()
@@ -261,22 +259,23 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
     with open_store(url, keys=KeyRing([NEW])) as encrypting:
         database = encrypting.database
         key = _key_of(encrypting, "c1")
-        with database.recorder.read() as reader:
-            change = rekeying._Change(database, _found(reader.conversation(key)), decrypt=False)
-        change._found, codec = _found(database.recorder.transact(change._begin))
-        target = codec._replace(mark=NOTHING_PENDING)
+        database.recorder.transact(lambda transaction: rekeying.begin(transaction, database, key, decrypt=False))
+        step = partial(rekeying._step, database=database, key=key, size=9)
+        while (state := database.recorder.transact(step).state) is not None and state.part == "rows":
+            pass
         with contextlib.ExitStack() as end:
 
             def encrypt_slowly(transaction: Any) -> None:
                 make = transaction.change
 
                 def put_late(*records: Any) -> None:
+                    transaction.change = make
                     erasing = end.enter_context(in_thread(lambda: erase_rows(plain, key)))
                     until(lambda: waiters(postgres_server) or not erasing.is_alive())
                     make(*records)
 
                 transaction.change = put_late
-                change._change_some_records(transaction, codec, target, "p", -1)
+                step(transaction)
 
             database.recorder.transact(encrypt_slowly)
         with database.recorder.read() as reader:

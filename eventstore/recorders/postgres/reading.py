@@ -29,6 +29,7 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    Unfinished,
     utf8,
 )
 
@@ -59,15 +60,15 @@ class PostgresReader:
         ]
         return found._replace(lineage=tuple(lineage))
 
-    def conversations(
-        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
-    ) -> Sequence[Conversation]:
+    def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
         if forks_of is not None:
             found = self._ask("forks", bigint(forks_of), utf8(start), bigint(limit))
         else:
-            statement = "staged_conversations" if staged else "conversations"
-            found = self._ask(statement, utf8(start), bigint(limit))
+            found = self._ask("conversations", utf8(start), bigint(limit))
         return [conversation_of(columns) for columns in found]
+
+    def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
+        return [Unfinished(each, *map(to_text, texts)) for each, *texts in self._ask("unfinished", optional(key))]
 
     def rows(
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None

@@ -113,6 +113,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             None if fork is None else bigint(fork.border.id + 1),
             optional(replaces),
         )
+        if staged:
+            self._write("leave_unfinished", bigint(key), b"import", b"")
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # no other transaction can see it
         return new.under(key)
@@ -131,6 +133,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._check_staged(key)
         self._write("hide_replaced_tombstone", bigint(key))
         self._write("publish", bigint(key))
+        self._write("finish", bigint(key))
         return self._place_first(key, size)
 
     def _place_first(self, key: int, size: int) -> int:
@@ -147,7 +150,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         if self.ask("is_erased", bigint(key)):
             return self._expunge(key, limit)
         if not self._is_staged(key):
-            return True
+            return self._delete_copies(key, limit)
         if not self._expunge(key, limit):
             return False
         self._write("delete_conversation", bigint(key))
@@ -194,6 +197,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 self._write("forget_key", bigint(key), utf8(idempotency_key))
             case changes.MoreRedactions(count):
                 self._write("count_redactions", bigint(key), bigint(count))
+            case changes.Finished():
+                self._write("finish", bigint(key))
+            case changes.Left(operation, state):
+                self._write("leave_unfinished", bigint(key), utf8(operation), utf8(state))
             case Erasure():
                 self._erase(key, change)
 
@@ -223,6 +230,16 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._write("detach_all", bigint(key))
         self._write("forget_keys", bigint(key))
         self._write("forget_records", bigint(key))
+        self._write("finish", bigint(key))
+        return True
+
+    def _delete_copies(self, key: int, limit: int) -> bool:
+        if not self._lock_by_key(key):
+            return True
+        if not self._delete("delete_copies", key, limit):
+            return False
+        self._write("detach_copies", bigint(key))
+        self._write("delete_unattached", bigint(key))
         return True
 
     def _remember(self, key: int, idempotency_key: str, recalled: RecalledKey, again: bool) -> None:

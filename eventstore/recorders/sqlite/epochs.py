@@ -39,5 +39,8 @@ def begin_where_copied(connection: sqlite3.Connection, inode: int) -> int | None
 
 
 def mark_copy(connection: sqlite3.Connection) -> None:
-    """Mark this file as a copy: its first writer then begins an epoch, even if the file gets the inode of its store."""
+    """Mark this file as a copy: its first writer then begins an epoch, even if the file gets the inode of its store.
+    The operations on the store are not those of the copy.
+    """
+    connection.execute(SQL["finish_all"])
     connection.execute(SQL["set_file"], (_A_COPY,))

@@ -26,6 +26,7 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    Unfinished,
     as_rows,
     utf8,
 )
@@ -64,8 +65,6 @@ class SQLiteReader:
             return str(self._last_position())
         if name == "trackings":
             return json.dumps([(as_text(name), position) for name, position in self._execute(SQL["trackings"])])
-        if name == "left_of_erased":
-            return " ".join([str(key) for (key,) in self._execute(SQL["left_of_erased"])])
         if name == "epochs":
             return " ".join([f"{first} {last}" for first, last in self._execute(SQL["epochs"])])
         if name == "key_ids":
@@ -102,14 +101,15 @@ class SQLiteReader:
             answer.execute(question, (key,))
         return tuple(lineage)
 
-    def conversations(
-        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
-    ) -> Sequence[Conversation]:
+    def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
         if forks_of is not None:
             rows = self._execute(SQL["forks"], (forks_of, utf8(start), limit))
         else:
-            rows = self._execute(SQL["staged_conversations" if staged else "conversations"], (utf8(start), limit))
+            rows = self._execute(SQL["conversations"], (utf8(start), limit))
         return [self._found(row) for row in rows.fetchall()]
+
+    def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
+        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._execute(SQL["unfinished"], (key,))]
 
     def rows(
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None

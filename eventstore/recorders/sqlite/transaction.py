@@ -34,6 +34,8 @@ _TOGETHER = 20
 _eras = count(1)
 _body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
+_STAGED = (0, 0)
+"""The state of a staged conversation: not visible, and not erased."""
 
 
 class SQLiteTransaction(SQLiteReader):
@@ -74,6 +76,8 @@ class SQLiteTransaction(SQLiteReader):
         self.inserted = True
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
+        if staged:
+            self._execute(SQL["leave_unfinished"], (key, b"import", b""))
         return new.under(key)
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
@@ -97,6 +101,7 @@ class SQLiteTransaction(SQLiteReader):
         replaces = self._execute(SQL["replaces"], (key,)).fetchone()
         if replaces is not None:
             self._hide_tombstone(replaces[0])
+        self._execute(SQL["finish"], (key,))
         return self._place_first(key, size)
 
     def _place_first(self, key: int, size: int) -> int:
@@ -130,6 +135,10 @@ class SQLiteTransaction(SQLiteReader):
                 self._list_as(key, at, version, digests)
             case changes.Grown():
                 self._execute(SQL["grow_fork"], (key,))
+            case changes.Finished():
+                self._execute(SQL["finish"], (key,))
+            case changes.Left(operation, state):
+                self._execute(SQL["leave_unfinished"], (key, utf8(operation), utf8(state)))
             case _:
                 self._remake(key, change)
 
@@ -164,11 +173,15 @@ class SQLiteTransaction(SQLiteReader):
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
-        visible, erased = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
-        if visible and not erased:
-            return True
-        if erased:
+        visible, erased = state = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
+        if state != _STAGED:
             self._leave_bytes()
+        if visible and not erased:
+            if self._execute(SQL["delete_copies"], (key, key, limit)).rowcount == limit:
+                return False
+            self._execute(SQL["detach_copies"], (key, key))
+            self._execute(SQL["delete_unattached"], (key,))
+            return True
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
         if self._execute(SQL["delete_attachments"], (key, limit)).rowcount == limit:
@@ -176,6 +189,7 @@ class SQLiteTransaction(SQLiteReader):
         self._execute(SQL["detach_all"], (key,))
         self._execute(SQL["forget_keys"], (key,))
         self._execute(SQL["delete_all_records"], (key,))
+        self._execute(SQL["finish"], (key,))
         if not erased:
             self._execute(SQL["delete_conversation"], (key,))
         return True
@@ -236,7 +250,7 @@ class SQLiteTransaction(SQLiteReader):
         return position if type(position) is int else self._last_position() + 1  # which raises what is wrong
 
     def _check_staged(self, key: int) -> None:
-        if self._execute(SQL["state"], (key,)).fetchone() != (0, 0):
+        if self._execute(SQL["state"], (key,)).fetchone() != _STAGED:
             raise IntegrityError(
                 f"conversation number {key} is not staged any more: its import was discarded, or is published already"
             )

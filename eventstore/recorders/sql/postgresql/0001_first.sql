@@ -50,7 +50,6 @@ CREATE TABLE {schema}.conversations (
 -- An id may be longer than an entry of an index: it is found by its digest, and sorted by its first bytes, then the rest.
 CREATE UNIQUE INDEX conversations_by_id ON {schema}.conversations (sha256(id)) WHERE visible;
 CREATE INDEX conversations_in_order ON {schema}.conversations (substring(id, 1, 256)) WHERE visible;
-CREATE INDEX conversations_in_staging ON {schema}.conversations (sha256(id)) WHERE NOT visible;
 CREATE INDEX conversations_by_parent ON {schema}.conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
@@ -89,6 +88,14 @@ CREATE TABLE {schema}.publications (
     size           bigint NOT NULL
 );
 CREATE INDEX publications_by_conversation ON {schema}.publications (conversation, first_id);
+
+-- Operations of several transactions that are not complete, with the state of each: at most one on a conversation. A
+-- negative number stands for an operation on the store.
+CREATE TABLE {schema}.unfinished (
+    conversation bigint PRIMARY KEY,
+    operation    bytea NOT NULL,
+    state        bytea NOT NULL
+);
 
 CREATE TABLE {schema}.idempotency_keys (
     conversation bigint NOT NULL,

@@ -141,16 +141,6 @@ SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
--- name: staged_conversations
-SELECT {conversation_columns}
-FROM (
-    SELECT * FROM {schema}.conversations
-    WHERE NOT visible AND erased_at IS NULL AND id >= $1::bytea
-    ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
-) c
-{last_events}
-ORDER BY substring(c.id, 1, 256), c.id
-
 -- name: is_erased
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at IS NOT NULL
 
@@ -394,6 +384,35 @@ UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
 -- name: insert_publication
 INSERT INTO {schema}.publications (first_position, conversation, first_id, size)
 VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint)
+
+-- name: unfinished
+SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
+FROM {schema}.unfinished u LEFT JOIN {schema}.conversations c ON c.key = u.conversation
+WHERE $1::bigint IS NULL OR u.conversation = $1::bigint ORDER BY u.conversation
+
+-- name: leave_unfinished
+INSERT INTO {schema}.unfinished (conversation, operation, state) VALUES ($1::bigint, $2::bytea, $3::bytea)
+ON CONFLICT (conversation) DO UPDATE SET operation = excluded.operation, state = excluded.state
+
+-- name: finish
+DELETE FROM {schema}.unfinished WHERE conversation = $1::bigint
+
+-- Rows of its parent that a fork has under its own key: those of a detachment that is not complete.
+-- name: delete_copies
+WITH gone AS (
+    DELETE FROM {schema}.events WHERE conversation = $1::bigint AND id IN (
+        SELECT id FROM {schema}.events WHERE conversation = $1::bigint AND id < (
+            SELECT parent_version FROM {schema}.conversations WHERE key = $1::bigint AND parent IS NOT NULL
+        ) ORDER BY id LIMIT $2::bigint
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+
+-- name: detach_copies
+DELETE FROM {schema}.attached WHERE conversation = $1::bigint AND event < (
+    SELECT parent_version FROM {schema}.conversations WHERE key = $1::bigint AND parent IS NOT NULL
+)
 
 -- name: delete_rows
 WITH gone AS (

@@ -34,7 +34,6 @@ CREATE TABLE conversations (
     redactions     INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX conversations_by_id ON conversations (id) WHERE visible;
-CREATE INDEX conversations_in_staging ON conversations (id) WHERE NOT visible;
 CREATE INDEX conversations_by_position ON conversations (first_position) WHERE first_position IS NOT NULL;
 CREATE INDEX conversations_by_parent ON conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON conversations (key_id) WHERE visible AND key_id IS NOT NULL;
@@ -71,6 +70,14 @@ WHEN old.position > (SELECT value FROM store WHERE name = 'positions_given')
 BEGIN
     UPDATE store SET value = old.position WHERE name = 'positions_given';
 END;
+
+-- Operations of several transactions that are not complete, with the state of each: at most one on a conversation. A
+-- negative number stands for an operation on the store.
+CREATE TABLE unfinished (
+    conversation INTEGER PRIMARY KEY,
+    operation    TEXT NOT NULL,
+    state        TEXT NOT NULL
+) STRICT;
 
 CREATE TABLE idempotency_keys (
     conversation INTEGER NOT NULL,

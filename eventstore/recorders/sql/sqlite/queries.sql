@@ -36,11 +36,6 @@ ORDER BY c.id LIMIT ?
 -- name: id_from
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
--- name: staged_conversations
-{conversation_found} {last_of_each}
-WHERE NOT c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT)
-ORDER BY c.id LIMIT ?
-
 -- name: conversation_id
 SELECT id FROM conversations WHERE key = ?
 
@@ -181,17 +176,33 @@ UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE ke
 -- name: any_conversation
 SELECT 1 FROM conversations LIMIT 1
 
--- name: left_of_erased
-SELECT c.key FROM conversations c WHERE c.erased_at IS NOT NULL AND (
-    EXISTS (SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key)
-    OR EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.conversation = c.key)
-    OR EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
-    OR EXISTS (SELECT 1 FROM attachments a WHERE a.conversation = c.key)
-    OR EXISTS (SELECT 1 FROM attached d WHERE d.conversation = c.key)
-)
-
 -- name: state
 SELECT visible, erased_at IS NOT NULL FROM conversations WHERE key = ?
+
+-- name: unfinished
+SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
+FROM unfinished u LEFT JOIN conversations c ON c.key = u.conversation
+WHERE u.conversation = coalesce(?, u.conversation) ORDER BY u.conversation
+
+-- name: leave_unfinished
+INSERT OR REPLACE INTO unfinished (conversation, operation, state) VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))
+
+-- name: finish_all
+DELETE FROM unfinished WHERE conversation < 0
+
+-- name: finish
+DELETE FROM unfinished WHERE conversation = ?
+
+-- Rows of its parent that a fork has under its own key: those of a detachment that is not complete.
+-- name: delete_copies
+DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? AND id < (
+    SELECT parent_version FROM conversations WHERE key = ? AND parent IS NOT NULL
+) ORDER BY id DESC LIMIT ?)
+
+-- name: detach_copies
+DELETE FROM attached WHERE conversation = ? AND event < (
+    SELECT parent_version FROM conversations WHERE key = ? AND parent IS NOT NULL
+)
 
 -- name: delete_rows
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id DESC LIMIT ?)

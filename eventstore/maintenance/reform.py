@@ -1,0 +1,285 @@
+"""Change the form in which one conversation is stored: its key, its compression.
+
+Each transaction reads the state of the change, changes a part, and leaves the state (``maintenance.unfinished``): first
+the key, so that new events are encrypted, then the rows, then the records and idempotency keys beside them. Until the
+end, the conversation's mark says which rows may still be in the old form. Heads do not change.
+
+Before a row is changed, it is compared with its place in the hash chain, and its new form with its former one: a row
+that would not read the same is never replaced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.errors import CorruptEvent, StoreUnusable
+from foldlog.eventstore.events import KeyChanged
+from foldlog.eventstore.log.compression import Compression
+from foldlog.eventstore.log.database import Database, encrypted, start_after
+from foldlog.eventstore.log.ledger import enter
+from foldlog.eventstore.log.past import decode_past, past_under
+from foldlog.eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
+from foldlog.eventstore.log.staging import REKEY, REST_S
+from foldlog.eventstore.maintenance.row_checks import HashChain, salt_of, start_of
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, NewRecords, RememberedKey
+from foldlog.eventstore.recorders.types import Conversation, Row
+
+_ROWS_FIRST, _ROWS_MAX = 16, 200
+_BYTES = 2 * 2**20
+"""The approximate number of bytes that one transaction changes."""
+_KEYS = 500
+
+
+class _State(msgspec.Struct, frozen=True):
+    """How far the change is: in ``part`` up to the row or record ``next``, of the projection or key ``name``. Rows are
+    changed up to ``until``. ``sound``: none of them was damaged.
+    """
+
+    decrypt: bool
+    compression: Compression | None
+    until: int
+    part: Literal["rows", "records", "keys", "end"] = "rows"
+    next: int = 0
+    name: str = ""
+    sound: bool = True
+
+
+class _Done(NamedTuple):
+    """What one transaction did, and the state that it left; None at the end."""
+
+    state: _State | None
+    rows: int = 0
+    damaged: tuple[int, ...] = ()
+    size: int = 0
+    key: bool = False
+
+
+class Reformed(NamedTuple):
+    """How many rows this process changed, which damaged ones stay as they are, and whether it removed the key."""
+
+    rows: int
+    damaged: tuple[int, ...]
+    key: bool
+
+
+def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
+    """Begin to store a conversation with the settings of this process; with ``decrypt``, as plain text. Return whether
+    it got another key. Raises ``CorruptEvent`` if its mark does not fit, and ``KeyUnavailable``.
+    """
+    found = transaction.conversation(key)
+    if found is None or found.erasure is not None:
+        return False
+    codec, replaces = database.codec_of(found), found.sealed_key
+    keys, compression = database.settings.keys, database.settings.compression
+    data_key, mark, changed = codec.data_key, codec.mark, False
+    if keys is not None and not (decrypt and data_key is None):
+        if data_key is None:
+            found, data_key, mark = encrypted(found, keys)
+            changed = True
+        elif found.key_id != keys.current and not decrypt:
+            found = found._replace(key_id=keys.current, sealed_key=keys.wrap(found.id, data_key.secret))
+            changed = True
+    if decrypt and data_key is not None:
+        mark = mark._replace(pending_from=0, pending_until=found.version)
+    if changed:
+        transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key, replaces))
+        found = past_under(transaction, found, codec.data_key, data_key)
+        enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
+    if data_key is not None and mark != codec.mark:
+        transaction.change(found.key, NewMark(mark_of(data_key, found, mark)))
+    begins = found.begins  # what a fork shares belongs to its parent
+    all_rows = decrypt or compression is not None
+    first = begins if all_rows else max(mark.pending_from, begins)
+    until = found.version if all_rows else max(mark.pending_until, begins)
+    if first < until or mark.pending_until:
+        _leave(transaction, key, _State(decrypt, compression, until, next=first))
+    return changed and not decrypt
+
+
+def reform(database: Database, key: int) -> Reformed:
+    """Go on with the change of a conversation to its end. Where one of its rows is missing it ends with
+    ``CorruptEvent``.
+    """
+    rows, damaged, removed, size = 0, list[int](), False, _ROWS_FIRST
+    while True:
+        step = partial(_step, database=database, key=key, size=size)
+        try:
+            done = database.recorder.transact(step)
+        except CorruptEvent:
+            database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+            raise
+        rows, removed = rows + done.rows, removed or done.key
+        damaged += done.damaged
+        if done.state is None:
+            return Reformed(rows, tuple(damaged), removed)
+        size = max(size // 2, 1) if done.size > _BYTES else min(2 * size, _ROWS_MAX)
+        if done.rows:
+            time.sleep(REST_S)
+
+
+def _leave(transaction: Transaction, key: int, state: _State) -> None:
+    transaction.change(key, Left(REKEY, msgspec.json.encode(state).decode()))
+
+
+def _step(transaction: Transaction, database: Database, key: int, size: int) -> _Done:
+    found = transaction.conversation(key)
+    left = [each.state for each in transaction.unfinished(key) if each.operation == REKEY]
+    if found is None or not left:  # another process has ended it, or the conversation is erased
+        return _Done(None)
+    change = _Change(transaction, database, found, msgspec.json.decode(left[0], type=_State))
+    done = change.step(size)
+    if done.state is None:
+        transaction.change(key, Finished())
+    else:
+        _leave(transaction, key, done.state)
+    return done
+
+
+class _Change:
+    """The change of a conversation in one transaction."""
+
+    def __init__(self, transaction: Transaction, database: Database, found: Conversation, state: _State) -> None:
+        self._transaction, self._database, self._found, self._state = transaction, database, found, state
+        self._codec = codec = database.codec_of(found)
+        self._target = RowCodec(codec.conversation, None if state.decrypt else codec.data_key)
+
+    def step(self, size: int) -> _Done:
+        match self._state.part:
+            case "rows":
+                return self._rows(size)
+            case "records":
+                return _Done(self._records())
+            case "keys":
+                return _Done(self._keys())
+            case "end":
+                return self._end()
+
+    def _at(self, part: Literal["rows", "records", "keys", "end"], next: int = 0, name: str = "") -> _State:
+        return msgspec.structs.replace(self._state, part=part, next=next, name=name)
+
+    def _set_mark(self, mark: Mark) -> None:
+        if self._target.data_key is not None:
+            self._transaction.change(self._found.key, NewMark(mark_of(self._target.data_key, self._found, mark)))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _rows(self, size: int) -> _Done:
+        found, state, mark = self._found, self._state, self._codec.mark
+        start, stop = state.next, min(state.next + size, state.until)
+        if start >= stop:
+            goes_on = self._codec.data_key is not None and mark.pending_until and state.sound
+            return _Done(self._at("records", -1) if goes_on else None)
+        rows = self._transaction.rows(found.key, start, stop, stop - start)
+        chain = self._chain(start)
+        changed: list[tuple[Row, Row]] = []
+        damaged: list[int] = []
+        there = start
+        for stored, plain in zip(rows, self._codec.decoded(rows, self._database), strict=True):
+            if stored.id != there:
+                break
+            there += 1
+            if plain.encoding == DAMAGED or not chain.take(plain):
+                damaged.append(stored.id)
+                chain.head = None
+                continue
+            new = self._encoded(stored, plain, state.compression)
+            if new is not stored:
+                changed.append((plain, new))
+        if there != stop:
+            raise CorruptEvent(found.id, there, "it is missing")
+        self._replace(changed)
+        sound = state.sound and not damaged
+        if sound and mark.pending_from < stop <= mark.pending_until:
+            self._set_mark(mark._replace(pending_from=stop))
+        after = msgspec.structs.replace(state, next=stop, sound=sound)
+        return _Done(after, len(changed), tuple(damaged), sum(size_of(row.body) for row in rows))
+
+    def _chain(self, start: int) -> HashChain:
+        """Return the chain before the row ``start``. After a damaged row it is unknown, and the next row is trusted."""
+        found, salt = self._found, salt_of(self._found, self._codec)
+        links = decode_past(found.past, self._codec.data_key)
+        if start == found.begins:
+            head = start_of(self._transaction, found, salt, links).head
+        else:
+            rows = self._transaction.rows(found.key, start - 1, start, 1)
+            before = self._codec.decoded(rows, self._database)
+            head = before[0].head if before and before[0].encoding != DAMAGED else None
+        return HashChain(found.id, salt, links, head)
+
+    def _encoded(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
+        return self._target.encoded_again(stored, plain, self._codec, compression, self._database)
+
+    def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
+        """Write rows in their new form. Raises ``StoreUnusable`` unless they read as before."""
+        back = self._target.decoded([new for _, new in changed], self._database)
+        if any(
+            one._replace(checksum=0) != plain._replace(checksum=0)
+            for one, (plain, _) in zip(back, changed, strict=True)
+        ):
+            first, last = changed[0][0].id, changed[-1][0].id
+            raise StoreUnusable(
+                f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
+                f"they were not changed; run 'foldlog verify', and report this"
+            )
+        if changed:
+            self._transaction.change(self._found.key, NewForm([new for _, new in changed]))
+
+    # -- records and keys beside them ---------------------------------------------------------------------------------
+
+    def _records(self) -> _State:
+        key, state = self._found.key, self._state
+        names = [record.projection for record in self._transaction.records(key, None, 0, _ROWS_MAX)]
+        name = min((each for each in names if each >= state.name), default=None)
+        if name is None:
+            return self._at("keys")
+        page = self._transaction.records(key, name, state.next if name == state.name else -1, _ROWS_MAX)
+        decoded = [self._codec.decoded_record(name, record) for record in page]
+        sound = [self._target.encoded_record(name, record) for record in decoded if record is not None]
+        self._transaction.change(key, NewRecords(name, sound))
+        return self._at("records", page[-1].version, name) if page else self._at("records", -1, start_after(name))
+
+    def _keys(self) -> _State:
+        found, mark = self._found, self._codec.mark
+        page = self._transaction.recalled(found.key, self._state.name, _KEYS)
+        proved = 0
+        for name, recalled in page:
+            if not self._codec.is_proved(name, recalled):
+                problem = f"idempotency key {name!r} was changed without the key of the conversation"
+                raise CorruptEvent(found.id, recalled.first_id, problem)
+            if (recalled.proof is None) != (self._target.data_key is None):
+                again = RememberedKey(name, self._target.proved(name, recalled), again=True)
+                self._transaction.change(found.key, again)
+                proved += 1
+        if proved:
+            self._set_mark(mark._replace(keys=mark.keys + proved))
+        return self._at("keys", name=start_after(page[-1][0])) if page else self._at("end")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _end(self) -> _Done:
+        """End the change. Where many events were appended to a conversation that becomes plain, go on with these."""
+        transaction, found, codec, until = self._transaction, self._found, self._codec, self._state.until
+        if self._target.data_key is not None:
+            self._set_mark(Mark(codec.mark.keys))
+            return _Done(None)
+        assert codec.data_key is not None  # otherwise nothing was pending
+        if found.version - until > _ROWS_MAX:
+            mark = codec.mark._replace(pending_until=found.version)
+            transaction.change(found.key, NewMark(mark_of(codec.data_key, found, mark)))
+            return _Done(msgspec.structs.replace(self._at("rows", until), until=found.version))
+        some = transaction.rows(found.key, until, found.version, _ROWS_MAX)
+        plain = codec.decoded(some, self._database)
+        new = [(row, self._encoded(stored, row, None)) for stored, row in zip(some, plain, strict=True)]
+        self._replace(new)
+        past_under(transaction, found, codec.data_key, None)
+        transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
+        transaction.change(found.key, NewMark(None))
+        enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
+        return _Done(None, len(new), key=True)

@@ -1,0 +1,80 @@
+"""Operations of several transactions that are not complete: what an operation finds there, it finishes first.
+
+The state of each is a row of the store, written in the transaction that it describes. Each step reads it, so it does
+not matter whether the operation was killed or still runs in another process, which then goes on from there.
+
+    erase     rows of an erased conversation are deleted
+    import    rows that no reader sees yet (of an import, a copy, an archive) are discarded: run it again
+    detach    copies of the past of a fork are discarded: the fork still shares it, and can be detached again
+    rekey     goes on, with the settings that it was begun with
+    backup    the file of a backup that was killed is removed
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from foldlog.eventstore.errors import KeyUnavailable
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.staging import BACKUP, DETACH, REKEY, delete_rows, discard_copies
+from foldlog.eventstore.maintenance.new_file import PART, is_abandoned
+from foldlog.eventstore.maintenance.reform import reform
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import Finished
+from foldlog.eventstore.recorders.types import Unfinished
+
+T = TypeVar("T")
+
+
+class Met(Exception):
+    """A transaction has met an operation that is not complete. No caller of the store gets this error."""
+
+    def __init__(self, unfinished: Unfinished) -> None:
+        super().__init__(unfinished)
+        self.unfinished = unfinished
+
+
+def check_finished(transaction: Transaction, key: int) -> None:
+    """Raise ``Met`` where an operation on the conversation with this key is not complete."""
+    for each in transaction.unfinished(key):
+        raise Met(each)
+
+
+def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
+    """Run ``work`` in a write transaction. Each operation that it meets (``check_finished``) is finished first, then it
+    is run again.
+    """
+    while True:
+        try:
+            return database.recorder.transact(work)
+        except Met as met:
+            finish(database, met.unfinished)
+
+
+def finish(database: Database, unfinished: Unfinished) -> None:
+    """Finish an operation. Raises ``KeyUnavailable`` where its key is not given. Cost: what is left of it."""
+    key, name, operation, state = unfinished
+    if operation == REKEY:
+        try:
+            reform(database, key)
+        except KeyUnavailable as error:
+            raise KeyUnavailable(f"a 'foldlog rekey' of conversation {name!r} is not complete: {error}") from error
+    elif operation == DETACH:
+        discard_copies(database.recorder, key)
+    elif operation == BACKUP:
+        if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
+            return  # it still runs
+        Path(state).unlink(missing_ok=True)
+        database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+    else:
+        delete_rows(database.recorder, key)
+
+
+def finish_all(database: Database, conversation: str) -> None:
+    """Finish what is not complete on each conversation that has, or had, this id."""
+    for each in database.recorder.query(lambda reader: reader.unfinished()):
+        if each.conversation == conversation:
+            finish(database, each)
