@@ -43,7 +43,8 @@ zsh take it, `$'tab\\tx'`; `--json` has it as it is. An id that begins with a da
 `foldlog log -- -x`.
 
 Options of nearly every command, which are not repeated below: `--db STORE`, the store, a file such as `history.db` or a
-URL (else `FOLDLOG_DB`, else `foldlog.db`); `--json`, one JSON document; `--help`.
+URL (else `FOLDLOG_DB`, else `foldlog.db`); `--json`, one JSON document: [json-schema.json](json-schema.json) describes
+them; `--help`.
 """
 _COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)
 """Options that every command has, in a help."""

@@ -295,7 +295,16 @@ def has_found() -> bool:
 
 def emit(document: Any) -> None:
     """Print the one JSON document that ``--json`` promises."""
-    sys.stdout.write(f"{well_formed(json_text(document, indent=2))}\n")
+    sys.stdout.write(f"{well_formed(json_text(_plain(document), indent=2))}\n")
+
+
+def _plain(document: Any) -> Any:
+    """Return a document as maps and lists."""
+    if not hasattr(document, "__struct_fields__"):
+        return document
+    from msgspec import to_builtins
+
+    return to_builtins(document)
 
 
 class Listed(NamedTuple):
@@ -339,7 +348,7 @@ def _write_listed(listed: Listed, form: Callable[[str], str]) -> None:
         if isinstance(item, Listed):
             _write_listed(item, form)
         else:
-            write(json_text(item))
+            write(json_text(_plain(item)))
     write("\n]")
     for key, value in listed.tail().items():
         write(f", {json_text(key)}: {json_text(value)}")

@@ -5,7 +5,7 @@ sqlite_tables, postgres_tables    the tables of the index
 follow the index follows the store, run by the eventsourcing library
 """
 
-from foldlog.search.hits import Hit, SearchRefused
+from foldlog.search.hits import Hit, SearchRefused, hits_document
 from foldlog.search.index import SearchIndex, erase_from_index
 
-__all__ = ["Hit", "SearchIndex", "SearchRefused", "erase_from_index"]
+__all__ = ["Hit", "SearchIndex", "SearchRefused", "erase_from_index", "hits_document"]

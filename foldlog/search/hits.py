@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from foldlog import documents
 from foldlog.eventstore import EventStoreError, StoreUnavailable
 from foldlog.eventstore.recorders.sqlite import process_forks
 
@@ -216,3 +217,20 @@ def _unmarked(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         else:
             text += piece
     return text, tuple(highlights)
+
+
+def hits_document(words: str, hits: Iterable[Hit], unread: int) -> documents.Hits:
+    """Return the JSON document of a search."""
+    found = (
+        documents.Hit(
+            conversation=hit.conversation,
+            event=hit.id,
+            kind=hit.kind,
+            recorded_at=hit.recorded_at.isoformat(),
+            timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
+            snippet=hit.snippet,
+            highlights=tuple(hit.highlights),
+        )
+        for hit in hits
+    )
+    return documents.Hits(words=words, hits=tuple(found), unread=unread)

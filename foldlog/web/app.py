@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from anyio import sleep, to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from foldlog import documents
 from foldlog.condensers import CountsTokens
 from foldlog.eventstore import (
     ConversationErased,
@@ -79,7 +81,7 @@ def application(
         await to_thread.run_sync(conversations.close)
         await to_thread.run_sync(search.close)
 
-    def listed(request: Request) -> dict[str, Any]:
+    def listed(request: Request) -> documents.ServedPage:
         return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
     routes = [
@@ -139,7 +141,8 @@ def _status(error: EventStoreError) -> int:
 
 
 def _json(document: Any, status: int = 200) -> Response:
-    return Response(json_text(document), status, media_type="application/json")
+    plain = msgspec.to_builtins(document) if isinstance(document, documents.Document) else document
+    return Response(json_text(plain), status, media_type="application/json")
 
 
 def _id(request: Request) -> str:

@@ -12,10 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
+from foldlog.documents import ServedConversation, ServedPage
 from foldlog.eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import Views
-from foldlog.reports.overview import overview_of
+from foldlog.reports.overview import overview_of, row_fields
 from foldlog.reports.savings import Saving, is_declined, saving_of, total_of
 from foldlog.words.reasons import because
 
@@ -53,7 +56,7 @@ class ServedConversations:
         self._wanted.set()
         self._thread.join()
 
-    def list(self, start: int = 0, limit: int = LIMIT_MAX) -> dict[str, Any]:
+    def list(self, start: int = 0, limit: int = LIMIT_MAX) -> ServedPage:
         """Return the list, last active first: ``limit`` conversations after the first ``start``.
 
         Raises what ``Store.conversations`` raises.
@@ -63,11 +66,8 @@ class ServedConversations:
         with self._lock:
             rows = sorted(self._rows.values(), key=lambda row: row.updated_at, reverse=True)
             counted = sum(self._is_counted(row) for row in rows)
-            return {
-                "conversations": [self._document(row) for row in rows[start : start + min(limit, LIMIT_MAX)]],
-                "total": len(rows),
-                "counted": counted,
-            }
+            page = tuple(self._document(row) for row in rows[start : start + min(limit, LIMIT_MAX)])
+            return ServedPage(conversations=page, total=len(rows), counted=counted)
 
     def fleet(self) -> dict[str, Any]:
         """Return the figures over all conversations that are counted by now. ``counted`` of them are counted up to
@@ -87,12 +87,12 @@ class ServedConversations:
             key=lambda each: -(each[1].tokens_saved or 0),
         )
         everything = [saving for some in savings.values() for saving in some]
-        slow = [one for one in documents if one.get("open_ms", 0) >= _SLOW_MS]
-        slowest = sorted(slow, key=lambda one: -one["open_ms"])[:_SLOWEST]
+        slow = [one for one in documents if one.open_ms is not UNSET and one.open_ms >= _SLOW_MS]
+        slowest = sorted(slow, key=lambda one: -(one.open_ms or 0))[:_SLOWEST]
         return {
             "conversations": len(documents),
             "counted": counted,
-            "events": sum(one["events"] for one in documents),
+            "events": sum(one.version for one in documents),
             "bytes": None if self._path is None else os.path.getsize(self._path),
             "view_tokens": sum(one["tokens"] or 0 for one in figures),
             "tokens_are": "estimated" if self._model is None else "counted",
@@ -101,7 +101,7 @@ class ServedConversations:
             "reasons": [{"reason": reason, **total._asdict()} for reason, total in reasons if total.condensations],
             "slow_ms": _SLOW_MS,
             "slowest": [
-                {"id": one["id"], "title": one["title"], "open_ms": one["open_ms"], "events": one["events"]}
+                {"conversation": one.conversation, "title": one.title, "open_ms": one.open_ms, "version": one.version}
                 for one in slowest
             ],
         }
@@ -125,17 +125,10 @@ class ServedConversations:
     def _is_counted(self, row: ConversationRow) -> bool:
         return row.id in self._figures and self._figures[row.id][0] == row.version
 
-    def _document(self, row: ConversationRow) -> dict[str, Any]:
+    def _document(self, row: ConversationRow) -> ServedConversation:
         _, figures = self._figures.get(row.id, (0, {}))
-        return {
-            "id": row.id,
-            "events": row.version,
-            "created_at": row.created_at.isoformat(),
-            "updated_at": row.updated_at.isoformat(),
-            "title": None,
-            **({} if row.parent is None else {"parent": row.parent, "parent_version": row.parent_version}),
-            **{name: value for name, value in figures.items() if name != "condensed"},
-        }
+        counted = {name: value for name, value in figures.items() if name != "condensed"}
+        return ServedConversation(**row_fields(row), **{"title": None, **counted})
 
     def _count(self) -> None:
         while not self._ended:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
+from foldlog.documents import Hits
 from foldlog.eventstore import Store
-from foldlog.search import SearchIndex
+from foldlog.search import SearchIndex, hits_document
 
 _LIMIT_MAX = 1_000
 
@@ -19,26 +19,14 @@ class Search:
         self._lock = threading.Lock()
         self._index: SearchIndex | None = None
 
-    def found(self, words: str, limit: int) -> dict[str, Any]:
+    def found(self, words: str, limit: int) -> Hits:
         """Return the document of a search. Raises ``SearchRefused``, and ``InvalidArgument`` where there is no word."""
         with self._lock:
             if self._index is None:
                 self._index = SearchIndex(self._store)
             index = self._index
         hits = index.search(words, limit=min(limit, _LIMIT_MAX))
-        return {
-            "hits": [
-                {
-                    "conversation": hit.conversation,
-                    "event": hit.id,
-                    "kind": hit.kind,
-                    "time": None if hit.timestamp is None else hit.timestamp.isoformat(),
-                    "snippet": hit.snippet,
-                    "highlights": hit.highlights,
-                }
-                for hit in hits
-            ]
-        }
+        return hits_document(words, hits, index.unread)
 
     def close(self) -> None:
         with self._lock:

@@ -25,7 +25,7 @@ def refused(ran, *words):
 
 
 def conversations(foldlog):
-    return [(row["id"], row["version"]) for row in foldlog("list", "--json").document["conversations"]]
+    return [(row["conversation"], row["version"]) for row in foldlog("list", "--json").document["conversations"]]
 
 
 NO_HISTORY = {

@@ -164,7 +164,7 @@ def test_a_whole_folder_is_imported_in_one_command(foldlog, write):
     for number in range(3):
         write(f"many/deep/h{number}.jsonl", [said(0, f"history {number}")])
     assert foldlog("import", "many").status == 0
-    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == [
+    assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == [
         f"many/deep/h{number}" for number in range(3)
     ]
 
@@ -180,7 +180,11 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
     )
     foldlog("import", write("c.jsonl", [said(0, "hi")]))
     rows = foldlog("list", "--long", "--json").document["conversations"]
-    assert [(row["id"], row["title"]) for row in rows] == [("c", "hi"), ("s1", title["customTitle"]), ("s2", "First")]
+    assert [(row["conversation"], row["title"]) for row in rows] == [
+        ("c", "hi"),
+        ("s1", title["customTitle"]),
+        ("s2", "First"),
+    ]
     assert [row["format"] for row in rows] == ["openhands-v1", "claude-code", "claude-code"]
     assert "The " not in foldlog("list", "--short").out
     out = foldlog("list").out  # few conversations: a long list

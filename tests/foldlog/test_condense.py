@@ -312,7 +312,7 @@ def test_a_conversation_or_a_store_that_is_not_there(foldlog, work, tmp_path, co
         ran = foldlog(command, *arguments)
         assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
         assert "'nobody'" in ran.err
-    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == ["c1"]
+    assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == ["c1"]
     ran = foldlog(command, "c1", "--db", "sqlite:///no.db")
     assert (ran.status, "no.db" in ran.err, (tmp_path / "no.db").exists()) == (2, True, False)
 

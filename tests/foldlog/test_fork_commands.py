@@ -95,7 +95,7 @@ def test_the_export_of_a_fork_is_its_whole_history(foldlog, forks):
     ]  # fmt: skip
     foldlog("export", "g", "--output", "g.jsonl")
     assert foldlog("import", "g.jsonl", "--db", "other.db").status == 0
-    (name,) = (row["id"] for row in foldlog("list", "--db", "other.db", "--json").document["conversations"])
+    (name,) = (row["conversation"] for row in foldlog("list", "--db", "other.db", "--json").document["conversations"])
     again = foldlog("log", name, "--db", "other.db", "--json").document
     assert [event["content"] for event in again["events"]] == ["c0", "c1", "c2", "f3", "g4"]
 
@@ -163,7 +163,12 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
     assert not any(name.startswith(" ") for name in names("--sort", "events"))
     assert names("--match", "f") == ["f"]
     assert names("--limit", 3) == ["a", "c", "  b"]
-    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == [*"abcd", "empty", "f", "g"]
+    assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == [
+        *"abcd",
+        "empty",
+        "f",
+        "g",
+    ]
 
 
 def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks):

@@ -28,7 +28,7 @@ def lines(path, records):
 
 
 def ids(foldlog):
-    return [row["id"] for row in foldlog("list", "--json").document["conversations"]]
+    return [row["conversation"] for row in foldlog("list", "--json").document["conversations"]]
 
 
 @pytest.fixture

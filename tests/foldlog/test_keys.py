@@ -97,7 +97,7 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     ran = foldlog("import", five_messages, "--conversation", "c")
     assert (ran.status, ran.out) == (2, "")
     assert f"'c' would be stored as plain text, and others of this store are encrypted; {SET_IT}, or open" in ran.err
-    assert [one["id"] for one in foldlog("list", "--json").document["conversations"]] == ["b"]
+    assert [one["conversation"] for one in foldlog("list", "--json").document["conversations"]] == ["b"]
     plain = "sqlite:///foldlog.db?plain=allowed"
     assert foldlog("import", five_messages, "--conversation", "c", "--db", plain).status == 0
     assert foldlog("import", five_messages, "--conversation", "c").status == 0  # it is there

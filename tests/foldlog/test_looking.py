@@ -291,7 +291,7 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work, options, expected)
     if "activity" in options:
         with open_store("sqlite:///foldlog.db") as store:
             store.append("beta", Message(source="user", content="late"), expected_version=ANY_VERSION)
-    assert [row["id"] for row in foldlog("list", *options, "--json").document["conversations"]] == expected
+    assert [row["conversation"] for row in foldlog("list", *options, "--json").document["conversations"]] == expected
 
 
 def test_conversations_without_times_come_last_in_either_order(foldlog, work):
@@ -299,7 +299,7 @@ def test_conversations_without_times_come_last_in_either_order(foldlog, work):
     assert foldlog("import", "chat.json", "--conversation", "a").status == 0
     for options in ([], ["--reverse"], ["--limit", 9]):
         rows = foldlog("list", "--long", "--sort", "activity", *options, "--json").document["conversations"]
-        assert [row["id"] for row in rows][-1] == "a", options
+        assert [row["conversation"] for row in rows][-1] == "a", options
         assert len(rows) == 4
 
 
@@ -324,7 +324,9 @@ def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
     foldlog("attributes", "alpha-2", "--set", "title=7", "--set", "project=tides")
     foldlog("fork", "alpha-1", "fork", "--at", "7")
     assert titles() == ["the first", "hi", "other", "the first"]
-    assert "foldlog: the first" in foldlog("list", "--long").out
+    assert 'foldlog: the first  tags=["a"]' in foldlog("list", "--long").out
+    rows = foldlog("list", "project=tides", "--long", "--json").document["conversations"]
+    assert [row["attributes"] for row in rows] == [{"title": 7, "project": "tides"}]
     foldlog("attributes", "alpha-1", "--set", "title=")
     assert titles("--match", "alpha-1") == ["Please mend it"]
     assert 'attributes title=the first tags=["a"]' in foldlog("log", "alpha-1").out

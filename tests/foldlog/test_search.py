@@ -383,8 +383,8 @@ def test_the_command_shows_where_words_are(foldlog, five_messages):
     assert ran.out.startswith("five 3  user")
     assert ran.out.endswith("\n    message 3\n")
     [hit] = foldlog("search", "message 3", "--in", "fi", "--json").document["hits"]
-    assert (hit["conversation"], hit["id"], hit["snippet"], hit["highlights"]) == ("five", 3, "message 3", [[0, 9]])
-    assert foldlog("search", "three", "--kind", "condensation", "--json").document["hits"][0]["id"] == 5
+    assert (hit["conversation"], hit["event"], hit["snippet"], hit["highlights"]) == ("five", 3, "message 3", [[0, 9]])
+    assert foldlog("search", "three", "--kind", "condensation", "--json").document["hits"][0]["event"] == 5
     assert foldlog("search", "nothing").out == "No event has all these words.\n"
     filtered = foldlog("search", "message", "--kind", "user", "--until", "2001-01-01").out
     assert " ".join(filtered.split()) == "No event within --in, --kind, --since and --until has all these words."

@@ -115,7 +115,7 @@ def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store)
         """Yield the titles of both again and again: a thread finds them."""
         while True:
             listed = client.get("/api/conversations").json()["conversations"]
-            yield [one["title"] for one in listed if one["id"] in ("c", "f")]
+            yield [one["title"] for one in listed if one["conversation"] in ("c", "f")]
 
     assert next(filter(all, titles())) == ["the secret word"] * 2
     redact(store, "c", 0, reason="asked to", by="me")
@@ -151,11 +151,11 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
         return listed if listed["counted"] == listed["total"] == 3 else None
 
     listed = next(filter(None, (counted() for _ in range(10_000))))
-    usual = next(one for one in listed["conversations"] if one["id"] == "usual")
-    assert (usual["events"], usual["condensations"]) == (store.version("usual"), 2)
+    usual = next(one for one in listed["conversations"] if one["conversation"] == "usual")
+    assert (usual["version"], usual["condensations"]) == (store.version("usual"), 2)
     assert usual["title"] == "Find out why the build fails, and repair it."
     fleet = client.get("/api/fleet").json()
-    assert fleet["events"] == sum(one["events"] for one in listed["conversations"])
+    assert fleet["events"] == sum(one["version"] for one in listed["conversations"])
     assert (fleet["cost"], fleet["costs_recorded"]) == (pytest.approx(0.0123), 1)
     sizes = foldlog.Histories(store)["usual"].lifetimes().sizes
     saved = sum(sizes[event] - sizes[event + 1] for event in (42, 44))
@@ -203,7 +203,7 @@ def test_tokens_saved_are_of_one_measure_whatever_was_recorded(store):
     with asking(application(store, token=None)) as client:
         listed = {}
         while not (listed and all("open_ms" in row for row in listed.values())):
-            listed = {one["id"]: one for one in client.get("/api/conversations").json()["conversations"]}
+            listed = {one["conversation"]: one for one in client.get("/api/conversations").json()["conversations"]}
         one = listed["told"]
         fleet = client.get("/api/fleet").json()
         page = client.get("/api/history", params={"id": "told"}).json()
@@ -225,7 +225,7 @@ def test_the_list_counts_the_events_that_a_model_is_sent(client, store):
     )
     rows = {}
     while not (rows and all("open_ms" in row for row in rows.values())):
-        rows = {row["id"]: row for row in client.get("/api/conversations").json()["conversations"]}
+        rows = {row["conversation"]: row for row in client.get("/api/conversations").json()["conversations"]}
     assert (rows["waiting"]["sent_events"], rows["waiting"]["sent_summaries"]) == (1, 0)
     assert (rows["condensed"]["sent_events"], rows["condensed"]["sent_summaries"]) == (7, 1)
     for name, row in rows.items():
@@ -244,7 +244,7 @@ def test_every_list_counts_the_condensations_that_were_made(store):
     with asking(application(store, token=None)) as client:
         while client.get("/api/fleet").json()["counted"] < 4:
             pass
-        rows = {row["id"]: row for row in client.get("/api/conversations").json()["conversations"]}
+        rows = {row["conversation"]: row for row in client.get("/api/conversations").json()["conversations"]}
         fleet = client.get("/api/fleet").json()
         history = client.get("/api/history", params={"id": "some"}).json()
     assert rows["some"]["condensations"] == history["condensations"] == 2
@@ -305,11 +305,11 @@ def test_a_wrong_question_gets_a_reason(client, store, path, status, said):
 
 
 def test_conversations_come_in_pages_last_active_first(client, store):
-    whole = [one["id"] for one in client.get("/api/conversations").json()["conversations"]]
+    whole = [one["conversation"] for one in client.get("/api/conversations").json()["conversations"]]
     assert len(whole) == 3
     for start, limit in ((0, 2), (2, 2), (1, 0), (9, 5)):
         page = client.get("/api/conversations", params={"start": start, "limit": limit}).json()
-        assert [one["id"] for one in page["conversations"]] == whole[start : start + limit]
+        assert [one["conversation"] for one in page["conversations"]] == whole[start : start + limit]
         assert page["total"] == 3
 
 

@@ -48,7 +48,7 @@ def served(store, model=None):
         while listed["counted"] < listed["total"]:  # by a thread
             listed = client.get("/api/conversations").json()
         pages = {
-            one["id"]: of_page(client.get("/api/history", params={"id": one["id"]}).json())
+            one["conversation"]: of_page(client.get("/api/history", params={"id": one["conversation"]}).json())
             for one in listed["conversations"]
         }
         return listed["conversations"], client.get("/api/fleet").json(), pages
@@ -67,13 +67,14 @@ def of_page(history):
 
 def test_every_list_and_page_tells_the_same_tokens(url, foldlog):
     listed = {
-        one["id"]: one["tokens"] for one in foldlog("list", "--long", "--json", "--db", url).document["conversations"]
+        one["conversation"]: one["tokens"]
+        for one in foldlog("list", "--long", "--json", "--db", url).document["conversations"]
     }
     with package.open(url) as opened:
         expected = {name: opened[name].lifetimes().sizes[-1] for name in listed}
         rows, fleet, pages = served(opened.store)
         assert {name: view_tokens(opened[name].view()) for name in listed} == expected
-    assert {one["id"]: one["tokens"] for one in rows} == expected
+    assert {one["conversation"]: one["tokens"] for one in rows} == expected
     assert pages == expected
     assert listed == expected
     assert (fleet["view_tokens"], fleet["tokens_are"], fleet["counted_as"]) == (
@@ -91,14 +92,14 @@ def test_a_server_with_a_model_counts_with_it_in_the_list_too(url):
     with open_store(url) as store:
         rows, fleet, pages = served(store, model)
         views, counted = Views(store), CountedTokens(model)
-        expected = {one["id"]: view_tokens(views.current(one["id"]), counted) for one in rows}
+        expected = {one["conversation"]: view_tokens(views.current(one["conversation"]), counted) for one in rows}
         derived = views.lifetimes("sample", counted).sizes
         estimated = view_tokens(views.current("sample"))
-    assert {one["id"]: one["tokens"] for one in rows} == pages == expected
+    assert {one["conversation"]: one["tokens"] for one in rows} == pages == expected
     assert (fleet["tokens_are"], fleet["counted_as"]) == ("counted", "gpt-4o")
     assert expected["sample"] < estimated
     saved = sum(derived[at] - derived[at + 1] for at in (93, 152, 198, 240, 280))
-    assert next(one["tokens_saved"] for one in rows if one["id"] == "sample") == saved
+    assert next(one["tokens_saved"] for one in rows if one["conversation"] == "sample") == saved
 
 
 def test_the_tokens_of_a_view_are_those_of_the_events_that_it_sends():

@@ -79,7 +79,7 @@ def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("a\ud800b", Message(source="user", content="half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list", "--json").out)["conversations"]
-    assert listed["id"] == "a\\ud800b"
+    assert listed["conversation"] == "a\\ud800b"
     (tmp_path / "heads.json").write_text(foldlog("verify", "--print-heads", "--json").out)
     assert foldlog("verify", "--heads", "heads.json").status == 0
 

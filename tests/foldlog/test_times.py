@@ -47,7 +47,7 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
     ):
         assert [event["id"] for event in foldlog("log", "c", *options, "--json").document["events"]] == ids
         found = foldlog("search", "gauge", *options, "--json").document["hits"]
-        assert sorted(hit["id"] for hit in found) == [each for each in ids if each != 1]
+        assert sorted(hit["event"] for hit in found) == [each for each in ids if each != 1]
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
     assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
     assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]

@@ -117,7 +117,7 @@ def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
     assert b"3 of one" in (tmp_path / "audit.db").read_bytes()
     head = heads_of(store)["one"]
     receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", "audit.db", "--json").document
-    assert (receipt["conversation"], receipt["events"], receipt["reason"]) == ("one", 5, "asked to")
+    assert (receipt["conversation"], receipt["version"], receipt["reason"]) == ("one", 5, "asked to")
     assert receipt["head"] == head
     for file in tmp_path.iterdir():
         assert b"3 of one" not in file.read_bytes(), file
@@ -136,11 +136,11 @@ def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_remo
     assert ran.status == 0
     assert ran.document["bytes_pending"] is True
     assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
-    rows = {row["id"]: row for row in foldlog("list", "--json").document["conversations"]}
+    rows = {row["conversation"]: row for row in foldlog("list", "--json").document["conversations"]}
     assert rows["one"]["bytes_pending"] is True
     assert "bytes_pending" not in rows["two"]
     assert foldlog("vacuum", "--json").document["bytes_pending"] is False
-    assert not any("bytes_pending" in row for row in foldlog("list", "--json").document["conversations"])
+    assert not any(row["bytes_pending"] for row in foldlog("list", "--json").document["conversations"])
 
 
 def test_erase_needs_a_reason_and_a_history_that_is_there(foldlog, store):
@@ -331,7 +331,9 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     ran = foldlog("list", "--json")
     assert ran.status == 1
     assert unread in ran.err
-    assert [entry["id"] for entry in ran.document["conversations"]] == [f"c{n:02}" for n in range(12) if n != 4]
+    assert [entry["conversation"] for entry in ran.document["conversations"]] == [
+        f"c{n:02}" for n in range(12) if n != 4
+    ]
     ran = foldlog("verify", "--print-heads", "--json")
     assert (ran.status, len(ran.document["heads"])) == (1, 11)
     for command in ("stats", "export --all all.foldlog", "audit", "bench --rounds 1", "audit --repair"):
@@ -569,7 +571,7 @@ def test_tombstones_of_an_archive_come_only_where_they_are_asked_for(foldlog, wr
     assert left_out.status == 0
     assert "tombstones of erased conversations were left out" in left_out.err
     assert "--tombstones" in left_out.err
-    assert [row["id"] for row in foldlog("list", "--json", *target).document["conversations"]] == ["kept"]
+    assert [row["conversation"] for row in foldlog("list", "--json", *target).document["conversations"]] == ["kept"]
     assert foldlog("import", "all.foldlog", "--tombstones", *target).status == 0
     assert foldlog("import", "gone.jsonl", *target).status == 1
 

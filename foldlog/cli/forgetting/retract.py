@@ -11,6 +11,7 @@ from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.documents import Retracted
 from foldlog.histories import Histories
 from foldlog.words.gist import count
 
@@ -40,9 +41,8 @@ def run(
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
     if as_json:
-        terminal.emit(
-            {"conversation": conversation, "id": recorded.id, "to": to, "taken_back": version - to, "shown": shown}
-        )
+        done = Retracted(conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown)
+        terminal.emit(done)
         return DONE
     name = terminal.typed_id(conversation)
     terminal.console().print(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from foldlog import documents as documents_of
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -32,7 +33,7 @@ def run(
         version = _version(store, conversation, at)
         documents = _documents(store, conversation, name, version)
     if as_json:
-        terminal.emit({"conversation": conversation, "version": version, "documents": documents})
+        terminal.emit(documents_of.Documents(conversation=conversation, version=version, documents=documents))
         return DONE
     if not documents:
         none = f"{terminal.typed_id(conversation)} has no documents at version {version}."

@@ -26,6 +26,7 @@ from foldlog.histories import Histories
 from foldlog.words.gist import UNLIMITED, compact, count
 
 if TYPE_CHECKING:
+    from foldlog.documents import Conversation
     from foldlog.reports.overview import Overview
 
 _ROOMY = 80
@@ -129,7 +130,7 @@ def run(
         with terminal.working("reading conversations") if sort in _OF_LONG else nullcontext():
             lines = _chosen(rows, describe, sort, limit, reverse=reverse)
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", map(_as_json, lines))
+            terminal.emit_list({"db": db}, "conversations", map(_document, lines))
         elif page := list(islice(lines, _PAGE)):
             with paged():
                 _show(page, lines, tree=sort == "id" and not reverse)
@@ -199,24 +200,10 @@ def _number(figure: float | None) -> float:
     return -1 if figure is None else figure
 
 
-# -- for programs -----------------------------------------------------------------------------------------------------
+def _document(line: _Line) -> Conversation:
+    from foldlog.reports.overview import conversation_document
 
-
-def _as_json(line: _Line) -> dict[str, Any]:
-    row, more, _ = line
-    return {
-        "id": row.id,
-        "version": row.version,
-        "created_at": row.created_at.isoformat(),
-        "updated_at": row.updated_at.isoformat(),
-        "head": row.head,
-        "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
-        "erased_reason": row.erased_reason,
-        **({"bytes_pending": True} if row.bytes_pending else {}),
-        **({"unconfirmed": list(row.unconfirmed)} if row.unconfirmed else {}),
-        **({} if row.parent is None else {"parent": row.parent, "parent_version": row.parent_version}),
-        **({} if more is None else more._asdict()),
-    }
+    return conversation_document(line.row, line.more)
 
 
 # -- for people -------------------------------------------------------------------------------------------------------

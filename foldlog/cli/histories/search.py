@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -18,7 +18,7 @@ from foldlog.cli.selection import Kinds, Since, Until, selection
 from foldlog.cli.stores import events_total, open_existing, resolved
 from foldlog.cli.styles import STYLES
 from foldlog.eventstore import Store
-from foldlog.search import Hit, SearchIndex
+from foldlog.search import Hit, SearchIndex, hits_document
 from foldlog.words.gist import count
 
 _FOLLOWED_EVERY_S = 2.0
@@ -83,7 +83,7 @@ def run(
                     raise Refused(str(error)) from error
             unread = index.unread
     if as_json:
-        terminal.emit({"words": _line(words or []), "hits": [_document(hit) for hit in hits], "unread": unread})
+        terminal.emit(hits_document(_line(words or []), hits, unread))
     elif words:
         with paged():
             _show(hits, filtered=bool(within or kinds or since or until))
@@ -117,11 +117,6 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
             follower.run(_FOLLOWED_EVERY_S, lambda events: bars.update(bar, completed=events))
     terminal.note(f"{count(follower.view.events, 'event')} added to the index")
     return DONE
-
-
-def _document(hit: Hit) -> dict[str, Any]:
-    happened_at = None if hit.timestamp is None else hit.timestamp.isoformat()
-    return {**hit._asdict(), "timestamp": happened_at, "recorded_at": hit.recorded_at.isoformat()}
 
 
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:

@@ -6,6 +6,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
+from foldlog.documents import Vacuum
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.maintenance import Maintenance, Vacuumed
 from foldlog.words.gist import count
@@ -23,13 +24,13 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
         done = vacuumed(store)
     if as_json:
         terminal.emit(
-            {
-                "imports_discarded": done.discarded,
-                "bytes_before": done.bytes_before,
-                "bytes_after": done.bytes_after,
-                "bytes_pending": done.bytes_pending,
-                "space_returned": done.space_returned,
-            }
+            Vacuum(
+                imports_discarded=done.discarded,
+                bytes_before=done.bytes_before,
+                bytes_after=done.bytes_after,
+                bytes_pending=done.bytes_pending,
+                space_returned=done.space_returned,
+            )
         )
     else:
         left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""

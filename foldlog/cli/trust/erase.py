@@ -17,6 +17,7 @@ from foldlog.cli.maintenance.vacuum import bytes_stay_pending
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
+from foldlog.documents import Erased
 from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
 from foldlog.eventstore.arguments import reason_text
 from foldlog.eventstore.maintenance import erase as erasure
@@ -122,16 +123,16 @@ def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
         )
 
 
-def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> dict[str, object]:
-    return {
-        "conversation": tombstone.id,
-        "erased_at": _moment(tombstone),
-        "reason": tombstone.erased_reason,
-        "events": tombstone.version,
-        "head": tombstone.head,
-        "bytes_pending": tombstone.bytes_pending,
-        "unconfirmed": unconfirmed,
-    }
+def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> Erased:
+    return Erased(
+        conversation=tombstone.id,
+        version=tombstone.version,
+        head=tombstone.head,
+        erased_at=_moment(tombstone),
+        reason=tombstone.erased_reason,
+        bytes_pending=tombstone.bytes_pending,
+        unconfirmed=tuple(unconfirmed),
+    )
 
 
 def _moment(tombstone: ConversationRow) -> str:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import UNSET
 
 from foldlog.cli import terminal
 from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import events_total, listed, open_existing, resolved
+from foldlog.documents import Head
 from foldlog.eventstore import ConversationRow, from_microseconds
 from foldlog.maintenance import Maintenance, Published, Verdict
 from foldlog.words.gist import count
@@ -78,9 +80,8 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
     return DONE
 
 
-def _head(row: ConversationRow) -> dict[str, object]:
-    generation = {"generation": row.generation} if row.generation else {}
-    return {"conversation": row.id, "version": row.version, "head": row.head, **generation}
+def _head(row: ConversationRow) -> Head:
+    return Head(conversation=row.id, version=row.version, head=row.head, generation=row.generation or UNSET)
 
 
 class _Found:

@@ -5,8 +5,8 @@ import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
 const COLUMNS = [
-  ["title", "Conversation", (one) => (one.title ?? one.id).toLowerCase(), "By title"],
-  ["events", "Events", (one) => one.events, "Events in the log"],
+  ["title", "Conversation", (one) => (one.title ?? one.conversation).toLowerCase(), "By title"],
+  ["events", "Events", (one) => one.version, "Events in the log"],
   ["sent", "Sent", (one) => (one.sent_events == null ? null : one.sent_events + one.sent_summaries), "Events + summaries that the model is sent now. Pending events are not sent."],
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
@@ -178,7 +178,7 @@ export class Overview {
           : [el("p", { class: "soft" }, "No condensation yet.")])),
       el("div", { class: "panel" }, heading("Slowest Views to open"),
         fleet.slowest.length
-          ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${Math.round(each.open_ms)} ms`))]))
+          ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.conversation) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${Math.round(each.open_ms)} ms`))]))
           : el("p", { class: "soft" }, `Each View opens in less than ${fleet.slow_ms} ms.`)),
     );
     this.sayCounting(counted, conversations);
@@ -201,8 +201,8 @@ export class Overview {
   choose() {
     const words = wanted(this.words);
     const matching = this.all.filter((one) => {
-      const text = `${one.title ?? ""} ${one.id} ${one.format ?? ""}`.toLowerCase();
-      return words.every((word) => text.includes(word)) || this.found?.has(one.id);
+      const text = `${one.title ?? ""} ${one.conversation} ${one.format ?? ""}`.toLowerCase();
+      return words.every((word) => text.includes(word)) || this.found?.has(one.conversation);
     });
     const key = COLUMNS.find(([name]) => name === this.sort)[2];
     const order = this.falling ? -1 : 1;
@@ -232,13 +232,13 @@ export class Overview {
   stay() {
     for (const [id, { node, place }] of this.nodes) {
       if (!node.contains(document.activeElement)) continue;
-      const now = this.rows.findIndex((one) => one.id === id);
+      const now = this.rows.findIndex((one) => one.conversation === id);
       if (now >= 0 && now !== place && !phone.matches) this.list.scrollTop += (now - place) * rowHeight();
     }
   }
 
   // The title of a conversation as elements, with what tells it from others that begin alike.
-  nameOf({ id, title }) {
+  nameOf({ conversation: id, title }) {
     const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
     return [tag && said(tag, "span", { class: "tag" }), tag && el("span", { class: "told" }, ": "), start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
   }
@@ -261,9 +261,9 @@ export class Overview {
     this.nodes = new Map();
     for (let place = first; place < last; place += 1) {
       const one = this.rows[place];
-      const told = JSON.stringify([one, this.names.get(one.id)]);
-      const known = before.get(one.id);
-      before.delete(one.id);
+      const told = JSON.stringify([one, this.names.get(one.conversation)]);
+      const known = before.get(one.conversation);
+      before.delete(one.conversation);
       const node = known?.told === told ? known.node : this.row(one);
       node.style.transform = `translateY(${place * height}px)`;
       node.setAttribute("aria-setsize", this.rows.length);
@@ -273,7 +273,7 @@ export class Overview {
         known.node.replaceWith(node);
         if (focused) node.firstChild.focus({ preventScroll: true });
       } else if (!known) this.inner.append(node);
-      this.nodes.set(one.id, { node, told, place });
+      this.nodes.set(one.conversation, { node, told, place });
     }
     for (const { node } of before.values()) node.remove();
   }
@@ -292,7 +292,7 @@ export class Overview {
     if (top < this.sight.top) this.sight.top = top;
     else if (top + height > this.sight.top + this.sight.height) this.sight.top = top + height - this.sight.height;
     this.draw();
-    this.nodes.get(this.rows[wanted].id).node.firstChild.focus({ preventScroll: true });
+    this.nodes.get(this.rows[wanted].conversation).node.firstChild.focus({ preventScroll: true });
   }
 
   row(one) {
@@ -303,11 +303,11 @@ export class Overview {
     const told = (words) => el("span", { class: "told" }, words);
     const cell = (name, text, unit, before = "") => el("span", { class: `cell c-${name}` }, told(before), text, el("span", { class: "told unit" }, ` ${unit}`), told(", "));
     const condensed = known && one.condensations;
-    return el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.id) },
+    return el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.conversation) },
       el("span", { class: "cell c-title" },
-        el("span", { class: "name", title: printable(one.title ?? one.id) }, ...this.nameOf(one), told(", ")),
-        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")), told(", "))),
-      cell("events", grouped(one.events), one.events === 1 ? "event" : "events"),
+        el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one), told(", ")),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.conversation, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")), told(", "))),
+      cell("events", grouped(one.version), one.version === 1 ? "event" : "events"),
       el("span", { class: "cell c-sent" }, ...(known && one.sent_events !== null ? [el("span", { "aria-hidden": true }, plus(one.sent_events, one.sent_summaries)), told(eventsAndSummaries(one.sent_events, one.sent_summaries)), el("span", { class: "told unit" }, " sent"), told(", ")] : [known ? "–" : "…"])),
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
@@ -344,7 +344,7 @@ export class Overview {
       el("p", { class: "soft rule" }, "Events that contain all of the words, in any order and form. “In quotes”: side by side. begin*: words that begin so. A conversation’s own search finds parts of words too."),
       ...(hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
       ...hits.slice(0, MOST_HITS).map((hit) =>
-        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ id: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))),
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))),
     );
   }
 }

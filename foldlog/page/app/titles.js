@@ -9,9 +9,9 @@ const TAG = 40;
 export function distinguished(conversations) {
   const byTitle = new Map();
   for (const one of conversations) {
-    const title = (one.title ?? one.id).trim() || one.id;
+    const title = (one.title ?? one.conversation).trim() || one.conversation;
     if (!byTitle.has(title)) byTitle.set(title, []);
-    byTitle.get(title).push(one.id);
+    byTitle.get(title).push(one.conversation);
   }
   const titles = Array.from(byTitle.keys()).sort();
   const told = new Map();

@@ -1,0 +1,46 @@
+"""The JSON documents of the command and the server are those that ``docs/json-schema.json`` describes."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from foldlog import documents
+
+SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"
+PRINTED = [
+    (["attributes", "five"], documents.Attributes),
+    (["documents", "five"], documents.Documents),
+    (["search", "message"], documents.Hits),
+    (["fork", "five", "six"], documents.Fork),
+    (["retract", "five", "--to", "2"], documents.Retracted),
+    (["backup", "copy.db"], documents.BackedUp),
+    (["copy", "foldlog.db", "other.db"], documents.Copied),
+    (["vacuum"], documents.Vacuum),
+    (["report", "five", "--output", "five.html"], documents.Report),
+    (["erase", "five", "--yes", "--reason", "asked to"], documents.Erased),
+]
+
+
+def test_the_schema_is_that_of_the_classes():
+    assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(documents.schema())), (
+        "scripts/json-schema makes it again"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, kind", PRINTED, ids=lambda given: " ".join(given[:1]) if type(given) is list else ""
+)
+def test_a_command_prints_its_document(foldlog, five_messages, arguments, kind):
+    foldlog("import", five_messages)
+    printed = foldlog(*arguments, "--json").document
+    assert json.loads(msgspec.json.encode(msgspec.convert(printed, kind))) == printed
+
+
+@pytest.mark.parametrize("options", [["--short"], ["--long"]], ids=str)
+def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages, options):
+    foldlog("import", five_messages)
+    [printed] = foldlog("list", *options, "--json").document["conversations"]
+    assert json.loads(msgspec.json.encode(msgspec.convert(printed, documents.Conversation))) == printed
+    assert ("title" in printed) == (options == ["--long"])
