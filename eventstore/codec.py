@@ -287,7 +287,7 @@ def _has_wrong_source(event: Event) -> bool:
 
 
 def _encoded_unknown(event: object) -> Encoded:
-    """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object that is no event, and
+    """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object that is not one, and
     ``InvalidEvent`` where a database refuses its columns, or its kind is known.
     """
     if not isinstance(event, UnknownEvent):
