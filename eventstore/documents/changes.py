@@ -9,7 +9,7 @@ that version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
@@ -118,9 +118,10 @@ class Documents:
                     idempotency_key=idempotency_key,
                     generation=generation,
                     dedupe=dedupe,
+                    guard=None if change is None or repeated else _guard(change, newest.redactions),
                 )
             except DocumentsChanged:
-                continue  # another writer changed a document: take the differences from its value
+                continue  # another writer changed or redacted a document: take the differences from its value
             return recorded
 
     def _check(
@@ -215,6 +216,21 @@ def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[
     if not changed:
         return None
     return DocumentChanges(changed=changed, others={name: i for name, i in newest.ids.items() if name not in changed})
+
+
+def _guard(change: DocumentChanges, redactions: int) -> Callable[[ReadTransaction], None] | None:
+    """Return what raises ``DocumentsChanged`` if an event was redacted since the values were read that the change has
+    differences to; None where it has none.
+    """
+    differing = next((name for name, one in change.changed.items() if "base" in one), None)
+    if differing is None:
+        return None
+
+    def check(reading: ReadTransaction) -> None:
+        if reading.redactions != redactions:
+            raise DocumentsChanged(reading.conversation, differing, reading.version)
+
+    return check
 
 
 def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:

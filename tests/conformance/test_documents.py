@@ -26,6 +26,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.documents.values import CHAIN_MAX
 from foldlog.eventstore.maintenance.copy_store import copy_store
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views
@@ -142,6 +143,22 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store: Store,
     with pytest.raises(InvalidEvent, match="is neither a value nor a difference"):
         DocumentChanges(changed={"a": {"base": -1, "difference": {}}})
     assert documents.all("c1") == {"a": 1, "b": 2}
+
+
+def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(
+    store: Store, documents: Documents, monkeypatch: pytest.MonkeyPatch
+):
+    documents.append("c1", (), {"log": list(range(40))})
+    append = store.append
+
+    def after_a_redaction(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(store, "append", append)
+        redact(store, "c1", 0, reason="asked to", by="me")
+        return append(*given, **options)
+
+    monkeypatch.setattr(store, "append", after_a_redaction)
+    documents.append("c1", (), {"log": list(range(41))})
+    assert Documents(store).get("c1", "log") == list(range(41))
 
 
 def test_a_retried_append_adds_nothing(store: Store, documents: Documents):
