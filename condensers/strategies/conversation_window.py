@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from foldlog.condensers.base import AgentModel, Condensation, Reason
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.rolling import RollingCondenser
-from foldlog.condensers.selection import real, unkept
+from foldlog.condensers.selection import unkept
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from foldlog.projections import View
 from foldlog.projections.units import units
@@ -32,7 +32,9 @@ class ConversationWindowCondenser(RollingCondenser):
             raise NoCondensationAvailable("the View has no user message that states the task, so no event is forgotten")
         windows = _windows(view, max(1, (len(view) - len(essential)) // 2))
         choices = [essential | window for window in windows]
-        kept = next((choice for choice in choices if real(unkept(view, choice))), choices[0])
+        sent = {view[place].id for place in view.fit_positions}
+        helps = (each for each in choices if not sent.isdisjoint(event.id for event in unkept(view, each)))
+        kept = next(helps, choices[0])
         return self.without_summary(view, kept, f"all {len(view)} events of the View are essential or recent")
 
 

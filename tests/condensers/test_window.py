@@ -237,6 +237,13 @@ def test_parallel_calls_that_fill_the_window_go_where_nothing_else_can_but_not_w
         window(SYSTEM, message(), replace(first, thinking=THINKING), calls, answers)
 
 
+def test_a_request_forgets_events_that_a_model_is_sent():
+    calls = [call(call_id=f"p{n}", response_id="r") for n in range(3)]
+    answers = [answer(call_id=f"p{n}") for n in range(3)]
+    _, result = window(SYSTEM, message(), calls, answers, answer("delivered twice", call_id="p2"))
+    assert plan(result).forgotten.intervals == ((2, 8),)
+
+
 def test_a_summary_that_a_log_holds_is_an_event_like_any_other():
     stored = CondensationSummary(content="an imported one")
     view = viewed(message(), stored, messages(5), REQUEST)
