@@ -37,7 +37,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     cli/ words/ kinds.py page/ web/ the command; events in words; pages for a browser
     formats/ importing.py adapters/ histories of other agents; recording.py, replies.py, reply_parts.py: as they come
     documents.py                    the JSON of the command and the server
-    archives/ reports/ search/      conversations in one file; figures and audits; derived.py, whole_file.py
+    reports/ search/                figures and audits; full-text search; derived.py, whole_file.py
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ lines, with … for what is longer, for hashes, and for what another run prints 
 0 done; 1 there are findings, or a part could not be done or written, and the rest was done; 2 bad input or usage, and
 nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A command
 that prints a finding ends with 1. Only where nothing could be done it ends with 2, and an error after the findings says
-so, as in the import of an archive that is damaged from its first line on. With `--json`, stdout is one JSON document
+so. With `--json`, stdout is one JSON document
 and nothing else, and each line on stderr is an object such as
 `{"level": "error", "message": "the store foldlog.db does not exist; …"}`: an `error`, a thing `found`, or a `note`.
 

@@ -1,7 +1,7 @@
 """The index of events by the id that their source gave them, for writers that ask for it with ``dedupe="origin"``.
 
 The source's id of an event is stored as an idempotency key of its conversation, which stands for this one event. So
-copies, archives, erasure and encryption treat it like any idempotency key. The key holds a digest of the id, because
+copies, erasure and encryption treat it like any idempotency key. The key holds a digest of the id, because
 idempotency keys are not encrypted.
 
 A conversation is indexed when an append asks for it the first time: its events are read once then. Events that are

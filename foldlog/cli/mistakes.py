@@ -29,7 +29,7 @@ _COMMANDS = {
     "rebuild": "audit --repair",
     "status": "list --followers",
     **dict.fromkeys(("head", "heads"), "verify --print-heads"),
-    "archive": "export --all FILE",
+    "archive": "copy FROM TO",
     "dump": "export ID",
     "help": "--help",
     "tail": "log ID --tail N' or 'foldlog view ID --tail N",
@@ -101,8 +101,8 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
             return f"did you mean '{command(name, conversation, '--at', at)}'?"
         case "attributes", [conversation, pair, *_]:
             return f"did you mean '{command(name, conversation, '--set', pair if '=' in pair else f'{pair}=VALUE')}'?"
-        case "report" | "stats", [conversation, file, *_]:
-            option = "--output" if name == "report" else "--plot"
+        case "report" | "stats" | "export", [conversation, file, *_]:
+            option = "--plot" if name == "stats" else "--output"
             return f"did you mean '{command(name, conversation, option, file)}'?"
     return ""
 

@@ -73,11 +73,10 @@ def _opened(url: str) -> Store:
 
 def _kind_of(path: Path) -> str | None:
     """Return what a file is that can be imported; None for another file."""
-    from foldlog.archives import is_archive
     from foldlog.formats import NotAHistory, detect
 
     try:
-        return "an archive" if is_archive(path) else f"a history ({detect(path)})"
+        return f"a history ({detect(path)})"
     except (OSError, NotAHistory):
         return None
 

@@ -97,14 +97,6 @@ def events_and_summaries(events: int, summaries: int) -> str:
     return " and ".join(parts)
 
 
-def events_and_tombstones(events: int, conversations: int, tombstones: int) -> str:
-    """Return ``46 events of 3 conversations and 2 tombstones``; without the part that there is nothing of."""
-    parts = [f"{count(events, 'event')} of {count(conversations, 'conversation')}"]
-    if tombstones:
-        parts = [*(parts if conversations else ()), count(tombstones, "tombstone")]
-    return " and ".join(parts)
-
-
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
     """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at most."""
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]

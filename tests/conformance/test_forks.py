@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from functools import partial
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from foldlog.archives import read_archive, write_archive
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -256,19 +254,6 @@ def test_a_fork_is_copied_with_its_past_and_its_head(any_store: Store, open_reco
     for each in (target, again):
         each.append("g", said("own"), expected_version=8)
         assert [verdict.findings for verdict in verify(each)] == [()] * 5
-
-
-def test_a_fork_is_archived_with_its_past(store: Store, open_recorder: OpenRecorder, tmp_path: Path):
-    store.fork("c", 6, "f")
-    store.append("f", said("own"), expected_version=6)
-    archive = tmp_path / "one.foldlog"
-    write_archive(store, archive, ["f"])
-    target = Store(open_recorder())
-    (arrived,) = read_archive(target, archive)
-    assert (arrived.conversation, arrived.version) == ("f", 7)
-    assert target.conversation("f").head == store.conversation("f").head
-    target.append("f", said("on"), expected_version=7)
-    assert [verdict.findings for verdict in verify(target)] == [()] * 2
 
 
 def test_forks_and_copies_of_forks_are_rekeyed(store: Store, open_recorder: OpenRecorder):

@@ -8,7 +8,6 @@ import pytest
 from pydantic import SecretStr
 
 from foldlog import Action, Histories
-from foldlog.archives import read_archive, write_archive
 from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
@@ -166,19 +165,6 @@ def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
         (moved,) = copy_store(histories.store, other)
         assert (moved.added, moved.problem) == (2, None)
         assert texts(Histories(other)) == [None, "second"]
-
-
-@pytest.mark.parametrize("receipts", [True, False])
-def test_archives_have_the_receipts_too(histories: Histories, tmp_path: Path, receipts: bool):
-    again(histories)
-    written = write_archive(histories.store, tmp_path / "all.foldlog", ["c1"])
-    assert written == (1, 2, 1, ())
-    with open_store("memory:") as other:
-        for _ in range(2):
-            list(read_archive(other, tmp_path / "all.foldlog", tombstones=receipts))
-            assert texts(Histories(other)) == [None, "second"]
-            assert other.conversation("c1").generation == receipts
-            assert other.conversation("c1").head == histories.store.conversation("c1").head
 
 
 def test_lists_find_the_new_one_and_nothing_of_the_old(histories: Histories):

@@ -362,18 +362,6 @@ if self._is_staged:
         Never("microseconds"),
         "tests/conformance/test_arguments.py -k clock and sqlite",
     ),
-    "receipts": Protection(
-        "an archive refuses no id for ever unless it is trusted to",
-        "foldlog:read_archive",
-        Never("tombstones"),
-        "tests/foldlog/test_archives.py -k receipts_come_only",
-    ),
-    "archive-clock": Protection(
-        "an archive sets no clock to a time to come",
-        "foldlog:_Rest.check_time",
-        Never("_latest"),
-        "tests/foldlog/test_archives.py -k time_to_come",
-    ),
     "one-moment": Protection(
         "a reader sees one moment",
         "eventstore:_ReadTransaction.__enter__",

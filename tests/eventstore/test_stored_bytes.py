@@ -19,7 +19,6 @@ import zstandard
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
-from foldlog.archives import write_archive
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -32,7 +31,6 @@ from foldlog.eventstore import (
     UnknownEvent,
     open_store,
 )
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
 
 PAGE = (Path(__file__).parents[2] / "docs" / "STORED_BYTES.md").read_text("utf-8")
@@ -305,48 +303,6 @@ def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: 
     for name, projection, version, code, base, encoding, body, written in records:
         fields = f"{projection} {version} {code} {base} {encoding} ".encode()
         assert written == zlib.crc32(body, zlib.crc32(fields, zlib.crc32(name.encode())))
-
-
-def test_an_archive_is_read_by_the_page(tmp_path: Path):
-    path = tmp_path / "store.db"
-    fill(path)
-    with open_store(f"sqlite:///{path}") as store:
-        store.append("gone", history(), expected_version=0)
-        receipt = erase(store, "gone", reason="asked to")
-        heads = {row.id: row.head for row in store.conversations()}
-        write_archive(store, tmp_path / "archive", list(heads))
-    with (tmp_path / "archive").open("rb") as file:
-        lines = zstandard.ZstdDecompressor().stream_reader(file).read().split(b"\n")
-    assert lines.pop() == b""
-    assert json.loads(lines[0])["foldlog_archive"] == 1
-    ends: dict[str, str] = {}
-    name, salt, head, events = "", b"", b"", 0
-    for line in lines[1:-1]:
-        fields = json.loads(line)
-        if "conversation" in fields:
-            name = fields["conversation"]
-            if "erased" in fields:
-                ends[name] = fields["erased"]["head"]
-                continue
-            salt = bytes.fromhex(fields["salt"])
-            head = seed(salt, name.encode("utf-8", "surrogatepass"))
-        elif "event" in fields:
-            start = line.find(b',"body":')
-            body = line[start + 8 : -1] if start >= 0 else base64.b64decode(fields["body64"])
-            row = Row(
-                fields["event"], fields["kind"].encode(), fields["schema"], int(fields["shown"]),
-                int(fields["structural"]), fields["recorded_at"], 0, 0, 0, 0,
-                bytes(32) + bytes.fromhex(fields["salt"]), body,
-            )  # fmt: skip
-            head = next_head(head, salt, row, body)
-            assert head.hex() == fields["head"]
-            ends[name] = fields["head"]
-            events += 1
-        else:
-            assert set(fields) == {"key", "first", "events"}
-    assert ends == heads
-    assert ends["gone"] == receipt.head
-    assert json.loads(lines[-1]) == {"end": True, "conversations": 4, "events": events}
 
 
 def test_every_kind_and_field_is_on_the_page():

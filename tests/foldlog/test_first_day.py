@@ -134,7 +134,6 @@ def test_a_store_is_named_by_a_path_or_a_url(foldlog, tmp_path, write):
         ("compare", "five", "--html", "."),
         ("report", "five", "-o", "."),
         ("export", "five", "-o", "."),
-        ("export", "--all", "."),
         ("stats", "--plot", "figures.png"),
         ("audit", "--to", "."),
     ],
@@ -214,19 +213,6 @@ def test_attributes_are_stored_as_the_help_says(foldlog, five_messages):
     assert "n" not in foldlog("attributes", "five", "--json").document["attributes"]
 
 
-def test_an_imported_tombstone_is_called_one(foldlog, five_messages):
-    foldlog("import", five_messages)
-    foldlog("erase", "five", "--yes", "--reason", "asked to")
-    foldlog("export", "--all", "all.foldlog")
-    command = ("import", "all.foldlog", "--tombstones", "--db", "new.db")
-    assert foldlog(*command).out == "five (archive): tombstone of 6 erased events\n1 tombstone added to new.db.\n"
-    again = foldlog(*command).out.splitlines()
-    assert again[0] == "five (archive): tombstone of 6 erased events, as before"
-    assert foldlog(*command, "--json").document["imported"][0]["tombstone"] == "unchanged"
-    (outcome,) = foldlog(*command[:-1], "other.db", "--json").document["imported"]
-    assert (outcome["added"], outcome["version"], outcome["tombstone"]) == (0, 6, "added")
-
-
 @pytest.fixture
 def used_again(foldlog, five_messages):
     """A conversation of 6 events that was erased, and whose id 5 others have now."""
@@ -234,26 +220,6 @@ def used_again(foldlog, five_messages):
     foldlog("erase", "five", "--yes", "--reason", "asked to")
     with foldlog_open("foldlog.db") as histories:
         histories.create("five", replace_erased=True).append(Message(source="user", content="again"))
-
-
-def test_a_tombstone_whose_id_is_used_again_is_counted_once(foldlog, used_again):
-    assert foldlog("export", "--all", "a.foldlog").out == "2 events of 1 conversation and 1 tombstone in a.foldlog.\n"
-    written = foldlog("export", "--all", "all.foldlog", "--json").document
-    assert [written[name] for name in ("conversations", "events", "tombstones")] == [1, 2, 1]
-    command = ("import", "all.foldlog", "--tombstones", "--db", "new.db")
-    tombstone = "five (archive): tombstone of 6 erased events"
-    assert foldlog(*command).out.splitlines() == [
-        tombstone,
-        "five (archive): 2 events",
-        "2 events of 1 conversation and 1 tombstone added to new.db.",
-    ]
-    again = foldlog(*command).out.splitlines()
-    assert again[:2] == [f"{tombstone}, as before", "five (archive): nothing new, 2 events as before"]
-    outcomes = foldlog(*command, "--json").document["imported"]
-    assert [(one["added"], one["version"], one["tombstone"]) for one in outcomes] == [
-        (0, 6, "unchanged"),
-        (0, 2, None),
-    ]
 
 
 def test_a_copy_counts_tombstones(foldlog, used_again):

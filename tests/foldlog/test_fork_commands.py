@@ -174,10 +174,6 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
 def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks):
     note = "foldlog: note: 3 forks are copied as conversations of their own, with all events\n"
     assert foldlog("copy", "foldlog.db", "copy.db").err == note
-    assert foldlog("export", "--all", "all.foldlog").err == note
-    one = foldlog("export", "c", "g", "--all", "two.foldlog")
-    assert one.err == "foldlog: note: 1 fork is copied as a conversation of its own, with all events\n"
-    assert foldlog("export", "c", "--all", "one.foldlog").err == ""
 
 
 def test_nothing_is_taken_back_where_no_view_can_be_made(foldlog):

@@ -116,7 +116,6 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
         ["audit", "--to", "new.db", "--follow"],
         ["report", "a-long-name", "--output", "new.db"],
         ["export", "a-long-name", "--output", "new.db"],
-        ["export", "--all", "new.db"],
         ["search", "hello"],
     ],
     ids=str,

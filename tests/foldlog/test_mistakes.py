@@ -32,7 +32,7 @@ MISTAKES = {
     "view c --last 5": "did you mean --tail N?",
     "view c --version 5": "did you mean --at V?",
     "export c --to x": "did you mean --output FILE?",
-    "export c out.jsonl": "and its file with --output FILE",
+    "export c out.jsonl": "did you mean 'foldlog export c --output out.jsonl'?",
     "report c out.html": "did you mean 'foldlog report c --output out.html'?",
     "fork c 12 other": "did you mean 'foldlog fork c other --at 12'?",
     "fork c 12 other --db foldlog.db": "did you mean 'foldlog fork c other --at 12 --db foldlog.db'?",
@@ -40,7 +40,7 @@ MISTAKES = {
     "attributes c title=Tides": "did you mean 'foldlog attributes c --set title=Tides'?",
     "attributes c title": "did you mean 'foldlog attributes c --set title=VALUE'?",
     "view c 3": "did you mean 'foldlog view c --at 3'?",
-    "archive all.foldlog": "did you mean 'foldlog export --all FILE'?",
+    "archive all.db": "did you mean 'foldlog copy FROM TO'?",
     "serve --host 300.1.1.1 --port 0": "choose another with --host",
     "serve --host 192.0.2.1 --port 0": "choose another with --host",
     "fork d e --at 1": "this store has no conversation 'd'; 'foldlog list' shows its conversations",
@@ -67,13 +67,12 @@ def test_a_mistake_is_answered_with_what_was_meant(foldlog, five_messages):
 
 def test_a_file_that_can_be_imported_is_recognized_where_a_store_is_named(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages, "--conversation", "c")
-    foldlog("export", "--all", "all.foldlog")
-    for name, kind in (("all.foldlog", "an archive"), (five_messages, "a history (openhands-v1)")):
-        for command in (("list",), ("import", five_messages)):
-            ran = foldlog(*command, "--db", name)
-            assert ran.status == 2
-            assert f"{name} is {kind}, not a store; 'foldlog import {name}' adds it to a store" in ran.err
-        assert foldlog("import", name).status == 0
+    for command in (("list",), ("import", five_messages)):
+        ran = foldlog(*command, "--db", five_messages)
+        assert ran.status == 2
+        told = f"{five_messages} is a history (openhands-v1), not a store; 'foldlog import {five_messages}' adds it"
+        assert told in ran.err
+    assert foldlog("import", five_messages).status == 0
     (tmp_path / "other.txt").write_text("something else")
     assert "choose another file" in foldlog("list", "--db", "other.txt").err
 
@@ -97,8 +96,6 @@ def test_a_store_at_a_relative_path_that_was_meant_to_be_absolute_is_said(foldlo
 
 def test_a_folder_without_a_history_says_what_it_has(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    (tmp_path / "archives").mkdir()
-    foldlog("export", "--all", "archives/all.foldlog")
-    refused = foldlog("import", "archives").err
+    (tmp_path / "others").mkdir()
+    refused = foldlog("import", "others").err
     assert "the files of histories end in .json, .jsonl" in refused
-    assert f"'foldlog import {tmp_path}/archives/all.foldlog' imports it" in refused

@@ -15,7 +15,6 @@ from foldlog.whole_file import whole_file
 
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "export": (["export", "c", "-o", "FILE"], "out.jsonl"),
-    "archive": (["export", "--all", "FILE"], "all.foldlog"),
     "audit database": (["audit", "--to", "FILE"], "audit.db"),
     "backup": (["backup", "FILE"], "copy.db"),
     "salvage": (["salvage", "foldlog.db", "FILE"], "new.db"),
@@ -52,7 +51,7 @@ def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: P
     assert set(made.values()) <= {0o600}
 
 
-@pytest.mark.parametrize("command", ["export", "archive", "plot"])
+@pytest.mark.parametrize("command", ["export", "plot"])
 def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Path, command: str):
     arguments, name = COMMANDS[command]
     (filled / "victim.txt").write_text("precious")
@@ -66,7 +65,6 @@ def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Pat
 
 REPLACING: dict[str, list[str]] = {
     "export": ["export", "c", "-o", "FILE"],
-    "archive": ["export", "--all", "FILE"],
     "report": ["report", "c", "-o", "FILE"],
     "page of a comparison": ["compare", "c", "--html", "FILE"],
     "plot of a comparison": ["compare", "c", "--plot", "FILE"],
@@ -126,15 +124,14 @@ def test_a_dash_is_no_file(foldlog: Any, filled: Path, command: str):
     assert set(filled.iterdir()) == before
 
 
-@pytest.mark.parametrize("command", ["export", "archive"])
-def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path, command: str):
+def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path):
     pipe = filled / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         (filled / "link").symlink_to("pipe")
         for name in ("pipe", "link"):
-            ran = foldlog(*[argument.replace("FILE", name) for argument in REPLACING[command]])
+            ran = foldlog(*[argument.replace("FILE", name) for argument in REPLACING["export"]])
             assert ran.status == 0, ran.err
             assert len(os.read(reading, 1 << 20)) > 100
     finally:
@@ -150,14 +147,6 @@ def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
             raise AssertionError("the block was entered")
     finally:
         os.close(opened)
-
-
-def test_an_archive_that_is_named_like_a_conversation_or_an_option_is_refused(foldlog: Any, filled: Path):
-    for name in ("c", "--db"):
-        ran = foldlog("export", "--all", name)
-        assert ran.status == 2
-        assert "--all FILE" in ran.err
-        assert not (filled / name).exists()
 
 
 def test_an_audit_database_is_not_made_through_a_link(foldlog: Any, filled: Path):

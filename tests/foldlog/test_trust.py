@@ -1,4 +1,4 @@
-"""The commands that verify, publish heads, salvage, seal, erase, and carry histories in archives."""
+"""The commands that verify, publish heads, salvage, rekey and erase."""
 
 import json
 import shutil
@@ -12,7 +12,6 @@ from foldlog.cli.trust import erase
 from foldlog.eventstore import CondensationAction, Message, open_store
 from foldlog.projections import Views
 from foldlog.reports import audit_database
-from tests.foldlog.records import said
 
 KEY = "ab" * 32
 STEERS = "\x1b[31mred\x1b]0;title\x07"
@@ -127,7 +126,6 @@ def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
     assert ran.status == 0
     assert "one: erased at" in ran.out
     assert "with 5 events (asked to)" in ran.out
-    assert foldlog("export", "--all", "later.foldlog").status == 0
     assert "3 of two" in foldlog("log", "two").out
 
 
@@ -182,58 +180,6 @@ def test_an_audit_database_that_fails_after_the_erasure_is_a_finding_that_says_h
     assert "audit.db still holds it: database or disk is full; 'foldlog audit --to audit.db' erases it" in ran.err
     assert foldlog("audit", "--to", "audit.db").status == 0
     assert b"3 of one" not in (tmp_path / "audit.db").read_bytes()
-
-
-def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, store, tmp_path):
-    foldlog("erase", "two", "--yes", "--reason", "asked to")
-    written = foldlog("export", "--all", "all.foldlog", "--json").document
-    assert [written[key] for key in ("conversations", "events", "tombstones", "findings")] == [2, 10, 1, []]
-    ran = foldlog("import", "all.foldlog", "--tombstones", "--db", "sqlite:///other.db", "--json")
-    assert ran.status == 0
-    assert [(e["format"], e["added"]) for e in ran.document["imported"]] == [
-        ("archive", 5),
-        ("archive", 5),
-        ("archive", 0),
-    ]
-    assert heads_of(tmp_path / "other.db") == heads_of(store)
-    again = foldlog("import", "all.foldlog", "--tombstones", "--db", "sqlite:///other.db")
-    assert again.status == 0
-    assert "nothing new, 5 events as before" in again.out
-
-
-def test_some_histories_go_into_an_archive(foldlog, store):
-    assert foldlog("export", "one", "two", "--all", "some.foldlog", "--json").document["conversations"] == 2
-    assert foldlog("export", "nobody", "--all", "some.foldlog").status == 2
-    assert foldlog("export", "one", "--all", "some.foldlog", "--format", "openhands-v1").status == 2
-    assert foldlog("export").status == 2
-    assert foldlog("export", "one", "two").status == 2
-
-
-def test_archives_and_other_files_are_imported_together(foldlog, store, five_messages):
-    foldlog("export", "--all", "all.foldlog")
-    ran = foldlog("import", "all.foldlog", five_messages, "--db", "sqlite:///other.db", "--json")
-    assert {e["conversation"] for e in ran.document["imported"]} == {"one", "two", STEERS, "five"}
-    assert foldlog("import", "all.foldlog", "--conversation", "x").status == 2
-    assert foldlog("import", "all.foldlog", "--strict").status == 2
-
-
-def test_a_damaged_archive_is_a_finding_and_what_is_whole_comes(foldlog, store, tmp_path):
-    foldlog("export", "--all", "all.foldlog")
-    path = tmp_path / "all.foldlog"
-    path.write_bytes(path.read_bytes()[:-40])
-    ran = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db")
-    assert ran.status in (1, 2)
-    assert "all.foldlog, line" in ran.err
-    assert len(ran.err.splitlines()) <= 2
-
-
-def test_a_damaged_history_is_left_out_of_an_archive_and_named(foldlog, store):
-    spoil(store)
-    ran = foldlog("export", "--all", "all.foldlog")
-    assert ran.status == 1
-    assert "conversation 'one' is left out" in ran.err
-    document = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db", "--json").document
-    assert [(e["conversation"], e["refused"]) for e in document["imported"] if e["refused"]] == [("one", True)]
 
 
 def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
@@ -336,7 +282,7 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     ]
     ran = foldlog("verify", "--print-heads", "--json")
     assert (ran.status, len(ran.document["heads"])) == (1, 11)
-    for command in ("stats", "export --all all.foldlog", "audit", "bench --rounds 1", "audit --repair"):
+    for command in ("stats", "audit", "bench --rounds 1", "audit --repair"):
         ran = foldlog(*command.split())
         assert ran.status == 1
         assert "c05" in ran.err
@@ -350,11 +296,10 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
 
 FIND = [
     *("list", "list --long", "log c05", "stats", "stats c05", "audit", "audit c05 --to a.db", "audit --repair"),
-    *("bench --rounds 1", "export --all all", "verify", "verify --print-heads"),
+    *("bench --rounds 1", "verify", "verify --print-heads"),
     *(
         "salvage foldlog.db new.db",
         "import torn.jsonl --db new.db",
-        "import torn --db new.db",
         "redact c01 1 --reason x --yes",
     ),
 ]
@@ -372,8 +317,6 @@ DO_NOT = [
 def test_a_command_that_finds_something_says_so_and_ends_with_1(foldlog, without_page, five_messages, tmp_path):
     """The fixture ``foldlog`` holds every command of these tests to that; here each finds something that can."""
     (tmp_path / "torn.jsonl").write_text((tmp_path / five_messages).read_text() + '{"torn\n')
-    foldlog("export", "--all", "whole")
-    (tmp_path / "torn").write_bytes((tmp_path / "whole").read_bytes()[:-40])
     found = {command: "found: " in foldlog(*command.split()).err for command in (*FIND, *DO_NOT)}
     assert [command for command in found if found[command]] == FIND
 
@@ -513,8 +456,7 @@ def test_no_name_steers_a_terminal(foldlog, store, tmp_path):
         ["verify", "--print-heads"],
         ["verify"],
         ["salvage", "foldlog.db", "new.db"],
-        ["export", "--all", "all.foldlog"],
-        ["import", "all.foldlog", "--db", "sqlite:///other.db"],
+        ["copy", "foldlog.db", "other.db"],
         ["rekey"],
         ["erase", STEERS, "--yes", "--reason", STEERS],
         ["verify"],
@@ -559,21 +501,6 @@ def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, sto
     ran = foldlog("verify", "--db", f"sqlite:///{crashed / 'foldlog.db'}", "--heads", "heads.json")
     assert ran.status == 1
     assert "its end is cut off" in ran.err
-
-
-def test_tombstones_of_an_archive_come_only_where_they_are_asked_for(foldlog, write):
-    foldlog("import", write("kept.jsonl", [said(0, "kept")]))
-    foldlog("import", write("gone.jsonl", [said(0, "gone")]))
-    assert foldlog("erase", "gone", "--reason", "asked for", "--yes").status == 0
-    assert foldlog("export", "--all", "all.foldlog").status == 0
-    target = ("--db", "sqlite:///target.db")
-    left_out = foldlog("import", "all.foldlog", *target)
-    assert left_out.status == 0
-    assert "tombstones of erased conversations were left out" in left_out.err
-    assert "--tombstones" in left_out.err
-    assert [row["conversation"] for row in foldlog("list", "--json", *target).document["conversations"]] == ["kept"]
-    assert foldlog("import", "all.foldlog", "--tombstones", *target).status == 0
-    assert foldlog("import", "gone.jsonl", *target).status == 1
 
 
 def test_erase_asks_for_yes_where_there_is_no_terminal(foldlog, store):

@@ -17,7 +17,6 @@ _REKEY = "tests/conformance/test_rekey.py"
 _ATTACKER = "tests/fuzz/test_attacker.py"
 _ERASURE = "tests/eventstore/test_erasure.py"
 _SALVAGE = "tests/eventstore/test_salvage.py"
-_ARCHIVES = "tests/foldlog/test_archives.py"
 _TRUST = "tests/foldlog/test_trust.py"
 _PRIVATE = "tests/foldlog/test_private_files.py"
 _DAMAGE = "tests/fuzz/test_damage.py"
@@ -291,18 +290,6 @@ PROTECTIONS = {
         Gone("update"),
         _TRUST,
     ),
-    "carried-heads": Protection(
-        "an archive's heads are computed again",
-        "eventstore:_sound",
-        Never("head"),
-        _ARCHIVES,
-    ),
-    "carried-events": Protection(
-        "and its events are looked at",
-        "foldlog:row_of",
-        Never("is_structural"),
-        _ARCHIVES,
-    ),
     "private": Protection(
         "a file that a command writes is its owner's, whatever lies there",
         "eventstore:made_beside",
@@ -340,18 +327,6 @@ PROTECTIONS = {
         "eventstore:KeyRing.from_file",
         Instead("S_IRGRP", "if stat.S_ISREG(status.st_mode) and False:"),
         f"{_ENCRYPTION} -k others_can_read",
-    ),
-    "one-page": Protection(
-        "a page that cannot be read costs one conversation",
-        "eventstore:stored_rows",
-        Always("is_damage"),
-        _ARCHIVES,
-    ),
-    "long-lines": Protection(
-        "a line has an end",
-        "foldlog:_split",
-        Never("length_max"),
-        _ARCHIVES,
     ),
     "far": Protection(
         "a far id brings no lost events without number",

@@ -5,7 +5,6 @@ of ours, where something came of it that may not.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import json
 import random
@@ -16,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.condensers import condenser_from_config, load_condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.eventstore import (
@@ -39,8 +37,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.compression import decompressed
 from foldlog.eventstore.log.row import NotAsWritten
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.sqlite.readable import copy_readable
@@ -194,60 +190,6 @@ def configuration_file(at: random.Random) -> str:
         except InvalidCondenser:
             return "refused"
     return "taken"
-
-
-# -- archives ----------------------------------------------------------------------------------------------------------
-
-
-def _archive_lines() -> list[bytes]:
-    with tempfile.TemporaryDirectory() as folder, open_store("memory:") as store:
-        for name in ("c1", "ümlaut"):
-            for n in range(4):
-                event = Message(source="user", content=f"message {n}")
-                store.append(name, event, expected_version=n, idempotency_key=f"turn-{n}")
-        store.append("gone", Message(source="user", content="x"), expected_version=0)
-        erase(store, "gone", reason="asked to")
-        path = Path(folder) / "archive"
-        write_archive(store, path, ["c1", "ümlaut", "gone"])
-        import zstandard
-
-        with path.open("rb") as file:
-            return zstandard.ZstdDecompressor().stream_reader(file).read().splitlines(keepends=True)
-
-
-_ARCHIVE = _archive_lines()
-
-
-def archive(at: random.Random) -> str:
-    lines = list(_ARCHIVE)
-    match at.randrange(4):
-        case 0:
-            content = gzip.compress(mutated(at, b"".join(lines)), 1)
-        case 1:
-            place = at.randrange(len(lines))
-            lines[place] = as_json(mutated_json(at, json.loads(lines[place]))) + b"\n"
-            content = gzip.compress(b"".join(lines), 1)
-        case 2:
-            at.shuffle(lines)
-            content = gzip.compress(b"".join(lines), 1)
-        case _:
-            content = mutated(at, gzip.compress(b"".join(lines), 1))
-    with tempfile.TemporaryDirectory() as folder, open_store("memory:") as store:
-        path = Path(folder) / "archive"
-        path.write_bytes(content)
-        outcome = "taken"
-        try:
-            for _ in read_archive(store, path, tombstones=True):
-                pass
-        except NotAnArchive as error:
-            assert str(path) in str(error)  # noqa: PT017 - another run than pytest's
-            outcome = "refused"
-        for verdict in verify(store):
-            assert verdict.findings == (), verdict
-        for row in store.conversations():
-            if row.erased_at is None:
-                assert len(list(store.events(row.id))) == row.version
-        return outcome
 
 
 # -- documents --------------------------------------------------------------------------------------------------------
@@ -420,7 +362,6 @@ TARGETS: Mapping[str, Target] = {
     "files of all formats": Target(10, files),
     "configuration": Target(10, configuration),
     "configuration files": Target(3, configuration_file),
-    "archives": Target(4, archive),
     "documents": Target(3, documents),
     "urls": Target(5, url),
     "keys": Target(3, key),

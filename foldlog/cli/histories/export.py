@@ -1,25 +1,23 @@
-"""``foldlog export``: write a history as its source wrote it, or several in an archive."""
+"""``foldlog export``: write a history as its source wrote it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from foldlog.archives import write_archive
 from foldlog.cli import terminal
-from foldlog.cli.borders import tell_of_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, output_option
-from foldlog.cli.stores import listed, open_existing, resolved
+from foldlog.cli.stores import open_existing, resolved
 from foldlog.eventstore import EventStoreError
 from foldlog.formats import FORMATS, UnknownFormat, encode
 from foldlog.whole_file import whole_file
-from foldlog.words.gist import count, events_and_tombstones
+from foldlog.words.gist import count
 from foldlog.words.safe_text import json_lines, json_text
 
 NATIVE = "openhands-v1"
@@ -31,12 +29,9 @@ _RECORDS_AT_ONCE = 32
 
 
 def run(
-    conversations: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID", help="The conversation; with --all any number.", show_default=False, autocompletion=completed
-        ),
-    ] = None,
+    conversation: Annotated[
+        str, typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed)
+    ],
     format: Annotated[
         str | None,
         typer.Option(
@@ -51,59 +46,15 @@ def run(
         Path | None,
         output_option("--output", "-o", help="The file to write.", show_default="stdout"),
     ] = None,
-    archive: Annotated[
-        Path | None,
-        output_option("--all", help="Write an archive of all conversations, or of those named."),
-    ] = None,
     force: Force = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Write a conversation as its source wrote it, one JSON record on each line, with forgotten events.
 
-    With --all, write conversations into one compressed file with their heads, times and keys; 'foldlog import' copies
-    them unchanged. The file holds plain text, also of an encrypted store.
-
     Example: foldlog export tidewatch --output exported.jsonl
     """
-    if archive is not None:
-        if format is not None or output is not None:
-            raise Refused("--all writes an archive; leave out --format and --output")
-        return _archive(db, archive, conversations, as_json=as_json)
-    if conversations is None or len(conversations) != 1:
-        raise Refused(
-            "name one conversation to export, and its file with --output FILE; or write an archive with --all"
-        )
-    return _export(conversations[0], format, output, db, as_json=as_json)
-
-
-def _archive(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
-    """Write conversations, or all of them, to an archive."""
-    with open_existing(db) as store, terminal.progress() as bars:
-        names = list(conversations or ()) or [row.id for row in listed(store)]
-        if str(path) in names:
-            raise Refused(f"{path} is a conversation, and --all is followed by the archive's file: --all FILE {path}")
-        bar = bars.add_task(f"archiving to {path.name}", unit="conversations", total=len(names))
-        written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
-        bars.stop()
-        tell_of_forks(store, names if conversations else None)
-    if as_json:
-        terminal.emit(
-            {
-                "archive": str(path),
-                "bytes": path.stat().st_size,
-                "conversations": written.conversations,
-                "events": written.events,
-                "tombstones": written.tombstones,
-                "findings": [problem._asdict() for problem in written.problems],
-            }
-        )
-    else:
-        amounts = events_and_tombstones(written.events, written.conversations, written.tombstones)
-        terminal.console().print(f"{amounts} in {terminal.printable(str(path))}.")
-    for name, problem in written.problems:
-        terminal.warn(f"conversation {name!r} is left out: {problem}")
-    return DONE
+    return _export(conversation, format, output, db, as_json=as_json)
 
 
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:

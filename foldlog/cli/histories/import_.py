@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive
 from foldlog.cli import terminal
-from foldlog.cli.hints import command, store_name
+from foldlog.cli.hints import store_name
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_or_create
@@ -34,23 +33,18 @@ from foldlog.eventstore import (
 from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources, UnknownFormat, open_sources
 from foldlog.importing import Imported, import_source
 from foldlog.projections import Views
-from foldlog.words.gist import count, events_and_tombstones
+from foldlog.words.gist import count
 
 _STDIN, _FOLDER = "stdin", "foldlog-stdin-"
 _COPY = re.compile(rf"\S*/{_FOLDER}\w+/{_STDIN}\b")
 """The path of a copy of stdin in a message."""
 _FINDINGS_SHOWN = 20
 _TELL_EVERY = 200
-_TOMBSTONE = (
-    "tombstones of erased conversations were left out: a tombstone refuses its id in this store for ever; add "
-    "--tombstones to import them from an archive that you trust"
-)
 
 
 class ImportedHistory(NamedTuple):
     """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if the conversation does not
-    exist or the history was ``refused`` as a whole. ``tombstone`` says what became of the tombstone of an erased
-    conversation, which had ``version`` events.
+    exist or the history was ``refused`` as a whole.
     """
 
     path: str
@@ -62,7 +56,6 @@ class ImportedHistory(NamedTuple):
     findings: tuple[str, ...]
     findings_count: int
     note: str = ""
-    tombstone: Literal["added", "unchanged", "left out"] | None = None
 
 
 def run(
@@ -92,9 +85,6 @@ def run(
         typer.Option("--prefix", metavar="TEXT", show_default=False, help="A text before the id of each conversation."),
     ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Import nothing if a record cannot be read.")] = False,
-    tombstones: Annotated[
-        bool, typer.Option("--tombstones", help="Also import an archive's tombstones of erased conversations.")
-    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -103,7 +93,7 @@ def run(
     Example: foldlog import ~/.claude/projects
     """
     with _stdin_as_file(paths) as named:
-        return _import(named, format, conversation, prefix, db, strict=strict, tombstones=tombstones, as_json=as_json)
+        return _import(named, format, conversation, prefix, db, strict=strict, as_json=as_json)
 
 
 @contextmanager
@@ -139,10 +129,8 @@ def _import(
     db: str,
     *,
     strict: bool,
-    tombstones: bool,
     as_json: bool,
 ) -> int:
-    archives, paths = _parted(paths, conversation, prefix, strict=strict)
     sources = _sources(paths, format, prefix)
     if conversation is not None and prefix:
         raise Refused("--conversation is the whole name; leave out --prefix")
@@ -154,7 +142,7 @@ def _import(
     elsewhere: list[str] = []
     with open_or_create(db) as store:
         try:
-            for outcome in _everything(store, sources, archives, conversation, tombstones=tombstones, quiet=as_json):
+            for outcome in _everything(store, sources, conversation, quiet=as_json):
                 match outcome:
                     case ImportedHistory():
                         imported.append(outcome)
@@ -165,7 +153,7 @@ def _import(
                 raise
             elsewhere.append(_broken_off(imported, error))
     _warn(elsewhere, len(elsewhere), "these paths")
-    for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.tombstone)):
+    for note in dict.fromkeys(one.note for one in imported if one.note and one.added):
         terminal.note(note)
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
@@ -176,84 +164,32 @@ def _import(
     return DONE
 
 
-def _parted(
-    paths: Sequence[Path], conversation: str | None, prefix: str, *, strict: bool
-) -> tuple[list[Path], list[Path]]:
-    """Return the archives and the other paths. Refuse an option that archives do not have."""
-    archives = [path for path in paths if path.is_file() and is_archive(path)]
-    given = {"--conversation": conversation is not None, "--prefix": bool(prefix), "--strict": strict}
-    refused = [option for option, is_given in given.items() if is_given]
-    if archives and refused:
-        raise Refused(
-            f"{archives[0]} is an archive: each of its histories comes under its own id, whole or not at all; "
-            f"leave out {refused[0]}"
-        )
-    return archives, [path for path in paths if path not in archives]
-
-
 def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
     """Return the histories under the paths. Refuse, before anything is imported, a path without a history."""
     try:
         return open_sources(paths, format, prefix=prefix)
-    except NotAHistory as error:
-        raise Refused(f"{error}{_archives_in(error.path)}") from error
-    except UnknownFormat as error:
+    except (NotAHistory, UnknownFormat) as error:
         raise Refused(str(error)) from error
-
-
-def _archives_in(folder: Path) -> str:
-    """Return what to do with the archives in a folder: a folder is searched for histories only."""
-    found = (
-        [path for path in sorted(folder.iterdir()) if path.is_file() and is_archive(path)] if folder.is_dir() else []
-    )
-    return f"; it holds an archive: '{command('import', found[0])}' imports it" if found else ""
 
 
 def _everything(
     store: Store,
     sources: Sources,
-    archives: Iterable[Path],
     conversation: str | None,
     *,
-    tombstones: bool,
     quiet: bool,
 ) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history; a text is a problem of no single history."""
     size_bytes = sources.size_bytes() if sys.stderr.isatty() else None
     yield from import_sources(store, sources, conversation, quiet=quiet, size_bytes=size_bytes)
     yield from (_named(str(finding)) for finding in sources.findings)
-    for archive in archives:
-        yield from _from_archive(store, archive, tombstones=tombstones, quiet=quiet)
 
 
 def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> str:
     """Return the message for a store that failed after some histories were imported."""
-    there = [one.version for one in imported if one.version and not one.tombstone]
-    words = events_and_tombstones(sum(there), len(there), sum(one.tombstone == "added" for one in imported))
+    there = [one.version for one in imported if one.version]
+    words = f"{count(sum(there), 'event')} of {count(len(there), 'conversation')}"
     return f"{error}; the import ended after {words}, which stay; run it again to continue"
-
-
-def _from_archive(store: Store, path: Path, *, tombstones: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
-    """Yield the outcome of each history in an archive; a text is a problem of the archive as a whole."""
-    nothing = ImportedHistory(str(path), "", "archive", 0, 0, False, (), 0)
-    try:
-        for outcome in read_archive(store, path, tombstones=tombstones):
-            one = nothing._replace(conversation=outcome.conversation)
-            if isinstance(outcome, LeftOut):
-                yield one._replace(note=_TOMBSTONE, tombstone="left out")
-                continue
-            if isinstance(outcome, Problem):
-                one = one._replace(refused=True, findings=(f"{path}: {outcome.problem}",), findings_count=1)
-            else:
-                one = one._replace(added=outcome.added, version=outcome.version)
-                if outcome.erased:
-                    one = one._replace(tombstone="added" if outcome.tombstones else "unchanged")
-            _warn(one.findings, one.findings_count, str(path))
-            if not quiet:
-                _tell(one)
-            yield one
-    except NotAnArchive as error:
-        yield str(error)
 
 
 def _refuse_findings(sources: Sources) -> None:
@@ -331,9 +267,6 @@ def _tell(imported: ImportedHistory) -> None:
     name = terminal.typed_id(imported.conversation)
     if not imported.version:
         what, style = "not imported", "red"
-    elif imported.tombstone:
-        before = ", as before" if imported.tombstone == "unchanged" else ""
-        what, style = f"tombstone of {count(imported.version, 'erased event')}{before}", "dim"
     elif imported.added == 0:
         what, style = f"nothing new, {count(imported.version, 'event')} as before", "dim"
     elif imported.added < imported.version:
@@ -347,7 +280,6 @@ def _sum_up(db: str, imported: list[ImportedHistory], elsewhere: int) -> None:
     added = sum(one.added for one in imported)
     findings = sum(one.findings_count for one in imported) + elsewhere
     where = terminal.printable(store_name(db))
-    tombstones = sum(one.tombstone == "added" for one in imported)
-    histories = sum(one.added > 0 for one in imported) or (0 if tombstones else len(imported))
-    words = f"{events_and_tombstones(added, histories, tombstones)} added to {where}"
+    histories = sum(one.added > 0 for one in imported) or len(imported)
+    words = f"{count(added, 'event')} of {count(histories, 'conversation')} added to {where}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

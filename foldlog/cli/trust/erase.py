@@ -52,7 +52,7 @@ def run(
     and run 'foldlog vacuum' once.
 
     A tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
-    archives and backups still hold the conversation; later ones hold the tombstone. Read models that have not confirmed
+    copies and backups still hold the conversation; later ones hold the tombstone. Read models that have not confirmed
     the erasure are named; the same command asks again.
 
     Example: foldlog erase tidewatch --reason "asked to"

@@ -47,7 +47,7 @@ def run(
     In a terminal the command shows the event and asks first. Id, kind, place, times and size stay, and published heads
     still verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the
     former content. At the end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. Earlier
-    archives and backups still hold the content.
+    copies and backups still hold the content.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
