@@ -100,6 +100,7 @@ class _Common(
     frozen=True,
     kw_only=True,
     omit_defaults=True,
+    repr_omit_defaults=True,
     forbid_unknown_fields=True,
     tag_field="kind",
     gc=False,

@@ -16,7 +16,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON document, or a part of one. A field that is unset is left out."""
 
 
-class Conversation(Document, frozen=True, kw_only=True):
+class ConversationDocument(Document, frozen=True, kw_only=True):
     """A conversation in a list. Fields from ``attributes`` on need its events: a short list leaves them out."""
 
     conversation: str
@@ -42,7 +42,7 @@ class Conversation(Document, frozen=True, kw_only=True):
     needs_key: bool | UnsetType = UNSET
 
 
-class ServedConversation(Conversation, frozen=True, kw_only=True):
+class ServedConversationDocument(ConversationDocument, frozen=True, kw_only=True):
     """A conversation in the list of the server. Fields that are not counted yet are left out."""
 
     tokens_saved: int | UnsetType | None = UNSET
@@ -51,15 +51,15 @@ class ServedConversation(Conversation, frozen=True, kw_only=True):
     open_ms: float | UnsetType = UNSET
 
 
-class ServedPage(Document, frozen=True, kw_only=True):
+class ServedPageDocument(Document, frozen=True, kw_only=True):
     """``/api/conversations``: a page of the list, the last recorded first. ``counted`` of ``total`` have figures."""
 
-    conversations: tuple[ServedConversation, ...]
+    conversations: tuple[ServedConversationDocument, ...]
     total: int
     counted: int
 
 
-class Hit(Document, frozen=True, kw_only=True):
+class HitDocument(Document, frozen=True, kw_only=True):
     """An event that a search found. ``timestamp`` is when it happened, None where the event does not say."""
 
     conversation: str
@@ -71,15 +71,15 @@ class Hit(Document, frozen=True, kw_only=True):
     highlights: tuple[tuple[int, int], ...]
 
 
-class Hits(Document, frozen=True, kw_only=True):
+class HitsDocument(Document, frozen=True, kw_only=True):
     """``foldlog search`` and ``/api/search``. ``unread`` damaged events are not in the index."""
 
     words: str
-    hits: tuple[Hit, ...]
+    hits: tuple[HitDocument, ...]
     unread: int
 
 
-class Head(Document, frozen=True, kw_only=True):
+class HeadDocument(Document, frozen=True, kw_only=True):
     """A head to publish. ``generation``: how many erased conversations had the id before."""
 
     conversation: str
@@ -88,14 +88,14 @@ class Head(Document, frozen=True, kw_only=True):
     generation: int | UnsetType = UNSET
 
 
-class Attributes(Document, frozen=True, kw_only=True):
+class AttributesDocument(Document, frozen=True, kw_only=True):
     """``foldlog attributes``."""
 
     conversation: str
     attributes: dict[str, Any]
 
 
-class Documents(Document, frozen=True, kw_only=True):
+class DocumentsDocument(Document, frozen=True, kw_only=True):
     """``foldlog documents``."""
 
     conversation: str
@@ -103,7 +103,7 @@ class Documents(Document, frozen=True, kw_only=True):
     documents: dict[str, Any]
 
 
-class Fork(Document, frozen=True, kw_only=True):
+class ForkDocument(Document, frozen=True, kw_only=True):
     """``foldlog fork``: the new conversation, and where it left its parent."""
 
     conversation: str
@@ -113,7 +113,7 @@ class Fork(Document, frozen=True, kw_only=True):
     head: str | None
 
 
-class Report(Document, frozen=True, kw_only=True):
+class ReportDocument(Document, frozen=True, kw_only=True):
     """``foldlog report``: the file that was written."""
 
     conversation: str
@@ -122,7 +122,7 @@ class Report(Document, frozen=True, kw_only=True):
     bytes: int
 
 
-class Retracted(Document, frozen=True, kw_only=True):
+class RetractedDocument(Document, frozen=True, kw_only=True):
     """``foldlog retract``: ``event`` is the retraction, ``shown`` how many events the View has now."""
 
     conversation: str
@@ -132,7 +132,7 @@ class Retracted(Document, frozen=True, kw_only=True):
     shown: int
 
 
-class Erased(Document, frozen=True, kw_only=True):
+class ErasedDocument(Document, frozen=True, kw_only=True):
     """``foldlog erase``: the tombstone. ``version`` is how many events were erased."""
 
     conversation: str
@@ -144,24 +144,24 @@ class Erased(Document, frozen=True, kw_only=True):
     unconfirmed: tuple[str, ...]
 
 
-class Problem(Document, frozen=True, kw_only=True):
+class ProblemDocument(Document, frozen=True, kw_only=True):
     """A finding in one conversation, or in the database where ``conversation`` is None."""
 
     conversation: str | None
     problem: str
 
 
-class BackedUp(Document, frozen=True, kw_only=True):
+class BackedUpDocument(Document, frozen=True, kw_only=True):
     """``foldlog backup``."""
 
     file: str
     bytes: int
     conversations: int
     events: int
-    findings: tuple[Problem, ...]
+    findings: tuple[ProblemDocument, ...]
 
 
-class Copied(Document, frozen=True, kw_only=True):
+class CopiedDocument(Document, frozen=True, kw_only=True):
     """``foldlog copy``. ``grown_since`` names conversations with events that came while the copy was made."""
 
     conversations: int
@@ -169,10 +169,10 @@ class Copied(Document, frozen=True, kw_only=True):
     events: int
     tombstones: int
     grown_since: tuple[str, ...]
-    findings: tuple[Problem, ...]
+    findings: tuple[ProblemDocument, ...]
 
 
-class Vacuum(Document, frozen=True, kw_only=True):
+class VacuumDocument(Document, frozen=True, kw_only=True):
     """``foldlog vacuum``."""
 
     imports_discarded: int

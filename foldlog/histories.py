@@ -28,7 +28,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.history import History, described
+from foldlog.history import History, described, unknown_name
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -290,6 +290,11 @@ class Histories:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # a type checker takes this method for a promise that every name exists
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_name(self, name)
 
     def __repr__(self) -> str:
         return f"<Histories in {self.store.path or type(self.store.database.recorder).__name__}>"

@@ -480,6 +480,11 @@ class History:
     def __repr__(self) -> str:
         return f"<History {self.id!r}>"
 
+    if not TYPE_CHECKING:  # a type checker takes this method for a promise that every name exists
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_name(self, name)
+
 
 def _table(history: History) -> Table:
     """Return the View of a history as a table, or why it cannot be read."""
@@ -538,6 +543,14 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
+
+
+def unknown_name(face: object, name: str) -> AttributeError:
+    """Return the error for a name that a face does not have; for a word of other tools it names ours."""
+    from foldlog.words.theirs import OURS
+
+    ours = f"; foldlog says {OURS[name].method}" if name in OURS else ""
+    return AttributeError(f"{type(face).__name__!r} object has no attribute {name!r}{ours}", name=name, obj=face)
 
 
 def described(value: object) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from foldlog.cli.hints import command
+from foldlog.words.theirs import OURS
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 _NO_OPTION = re.compile(r"No such option: (--?[\w-]+)|has no option '(--?[\w-]+)'")
@@ -14,18 +15,15 @@ _TOO_MANY = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)")
 _MISSING = re.compile(r"Missing (?:option|argument) '(.*?)'")
 
 _COMMANDS = {
+    **{word: ours.command for word, ours in OURS.items()},
     **dict.fromkeys(("add", "load", "ingest", "init", "new", "create"), "import PATH"),
     **dict.fromkeys(("cat", "events", "history"), "log ID"),
-    **dict.fromkeys(("delete", "remove", "rm", "forget"), "erase ID --reason TEXT"),
+    "rm": "erase ID --reason TEXT",
     **dict.fromkeys(("browse", "open", "ui", "web"), "serve"),
     **dict.fromkeys(("check", "fsck"), "verify"),
     **dict.fromkeys(("find", "grep"), "search WORDS"),
-    **dict.fromkeys(("rollback", "undo", "revert"), "retract ID --to V"),
-    **dict.fromkeys(("compact", "summarize"), "condense ID"),
     **dict.fromkeys(("explain",), "why ID EVENT"),
-    **dict.fromkeys(("branch",), "fork ID NEW"),
     **dict.fromkeys(("repair", "recover"), "salvage"),
-    **dict.fromkeys(("recent", "sessions", "threads"), "list NAME=VALUE"),
     "rebuild": "audit --repair",
     "status": "list --followers",
     **dict.fromkeys(("head", "heads"), "verify --print-heads"),

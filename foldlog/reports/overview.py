@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from foldlog.condensers import event_tokens, view_tokens
-from foldlog.documents import Conversation
+from foldlog.documents import ConversationDocument
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
@@ -131,9 +131,9 @@ def _said(event: Event) -> str | None:
     return words or None
 
 
-def conversation_document(row: ConversationRow, more: Overview | None) -> Conversation:
+def conversation_document(row: ConversationRow, more: Overview | None) -> ConversationDocument:
     """Return the JSON document of a conversation in a list; ``more`` is None in a short one."""
-    return Conversation(**row_fields(row), **({} if more is None else more._asdict()))
+    return ConversationDocument(**row_fields(row), **({} if more is None else more._asdict()))
 
 
 def row_fields(row: ConversationRow) -> dict[str, Any]:

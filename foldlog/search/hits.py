@@ -219,10 +219,10 @@ def _unmarked(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     return text, tuple(highlights)
 
 
-def hits_document(words: str, hits: Iterable[Hit], unread: int) -> documents.Hits:
+def hits_document(words: str, hits: Iterable[Hit], unread: int) -> documents.HitsDocument:
     """Return the JSON document of a search."""
     found = (
-        documents.Hit(
+        documents.HitDocument(
             conversation=hit.conversation,
             event=hit.id,
             kind=hit.kind,
@@ -233,4 +233,4 @@ def hits_document(words: str, hits: Iterable[Hit], unread: int) -> documents.Hit
         )
         for hit in hits
     )
-    return documents.Hits(words=words, hits=tuple(found), unread=unread)
+    return documents.HitsDocument(words=words, hits=tuple(found), unread=unread)

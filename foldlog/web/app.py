@@ -81,7 +81,7 @@ def application(
         await to_thread.run_sync(conversations.close)
         await to_thread.run_sync(search.close)
 
-    def listed(request: Request) -> documents.ServedPage:
+    def listed(request: Request) -> documents.ServedPageDocument:
         return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
     routes = [

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import UNSET
 
 from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
-from foldlog.documents import ServedConversation, ServedPage
+from foldlog.documents import ServedConversationDocument, ServedPageDocument
 from foldlog.eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import Views
 from foldlog.reports.overview import overview_of, row_fields
@@ -56,7 +56,7 @@ class ServedConversations:
         self._wanted.set()
         self._thread.join()
 
-    def list(self, start: int = 0, limit: int = LIMIT_MAX) -> ServedPage:
+    def list(self, start: int = 0, limit: int = LIMIT_MAX) -> ServedPageDocument:
         """Return the list, last active first: ``limit`` conversations after the first ``start``.
 
         Raises what ``Store.conversations`` raises.
@@ -67,7 +67,7 @@ class ServedConversations:
             rows = sorted(self._rows.values(), key=lambda row: row.updated_at, reverse=True)
             counted = sum(self._is_counted(row) for row in rows)
             page = tuple(self._document(row) for row in rows[start : start + min(limit, LIMIT_MAX)])
-            return ServedPage(conversations=page, total=len(rows), counted=counted)
+            return ServedPageDocument(conversations=page, total=len(rows), counted=counted)
 
     def fleet(self) -> dict[str, Any]:
         """Return the figures over all conversations that are counted by now. ``counted`` of them are counted up to
@@ -125,10 +125,10 @@ class ServedConversations:
     def _is_counted(self, row: ConversationRow) -> bool:
         return row.id in self._figures and self._figures[row.id][0] == row.version
 
-    def _document(self, row: ConversationRow) -> ServedConversation:
+    def _document(self, row: ConversationRow) -> ServedConversationDocument:
         _, figures = self._figures.get(row.id, (0, {}))
         counted = {name: value for name, value in figures.items() if name != "condensed"}
-        return ServedConversation(**row_fields(row), **{"title": None, **counted})
+        return ServedConversationDocument(**row_fields(row), **{"title": None, **counted})
 
     def _count(self) -> None:
         while not self._ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from foldlog.documents import Hits
+from foldlog.documents import HitsDocument
 from foldlog.eventstore import Store
 from foldlog.search import SearchIndex, hits_document
 
@@ -19,7 +19,7 @@ class Search:
         self._lock = threading.Lock()
         self._index: SearchIndex | None = None
 
-    def found(self, words: str, limit: int) -> Hits:
+    def found(self, words: str, limit: int) -> HitsDocument:
         """Return the document of a search. Raises ``SearchRefused``, and ``InvalidArgument`` where there is no word."""
         with self._lock:
             if self._index is None:

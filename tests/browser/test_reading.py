@@ -16,7 +16,7 @@ from tests.page_samples import hostile_history, usual_history
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
   /auto|scroll/.test(getComputedStyle(each).overflowY) && each.clientHeight && each.scrollHeight > each.clientHeight + 1
 ).map((each) => each.className)"""
-TOLD = f"{V}.rows.map((one) => {V}.nodes.get(one.id).node.querySelector('.name').innerText)"
+TOLD = f"{V}.rows.map((one) => {V}.nodes.get(one.conversation).node.querySelector('.name').innerText)"
 
 
 @pytest.mark.parametrize("events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"])
@@ -263,7 +263,7 @@ def test_conversations_without_times_come_last_in_either_order(chromium, tmp_pat
         page.open(address)
         page.wait(f"{V}.counted === 2")
         page.settle()
-        ids = f"{V}.rows.map((one) => one.id)"
+        ids = f"{V}.rows.map((one) => one.conversation)"
         assert page.ask(ids) == ["usual", "undated"]
         assert "no times" in page.text(".rows")
         page.ask(f"{V}.sortBy('updated_at')")

@@ -10,16 +10,16 @@ from foldlog import documents
 
 SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"
 PRINTED = [
-    (["attributes", "five"], documents.Attributes),
-    (["documents", "five"], documents.Documents),
-    (["search", "message"], documents.Hits),
-    (["fork", "five", "six"], documents.Fork),
-    (["retract", "five", "--to", "2"], documents.Retracted),
-    (["backup", "copy.db"], documents.BackedUp),
-    (["copy", "foldlog.db", "other.db"], documents.Copied),
-    (["vacuum"], documents.Vacuum),
-    (["report", "five", "--output", "five.html"], documents.Report),
-    (["erase", "five", "--yes", "--reason", "asked to"], documents.Erased),
+    (["attributes", "five"], documents.AttributesDocument),
+    (["documents", "five"], documents.DocumentsDocument),
+    (["search", "message"], documents.HitsDocument),
+    (["fork", "five", "six"], documents.ForkDocument),
+    (["retract", "five", "--to", "2"], documents.RetractedDocument),
+    (["backup", "copy.db"], documents.BackedUpDocument),
+    (["copy", "foldlog.db", "other.db"], documents.CopiedDocument),
+    (["vacuum"], documents.VacuumDocument),
+    (["report", "five", "--output", "five.html"], documents.ReportDocument),
+    (["erase", "five", "--yes", "--reason", "asked to"], documents.ErasedDocument),
 ]
 
 
@@ -42,5 +42,5 @@ def test_a_command_prints_its_document(foldlog, five_messages, arguments, kind):
 def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages, options):
     foldlog("import", five_messages)
     [printed] = foldlog("list", *options, "--json").document["conversations"]
-    assert json.loads(msgspec.json.encode(msgspec.convert(printed, documents.Conversation))) == printed
+    assert json.loads(msgspec.json.encode(msgspec.convert(printed, documents.ConversationDocument))) == printed
     assert ("title" in printed) == (options == ["--long"])

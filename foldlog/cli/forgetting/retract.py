@@ -11,7 +11,7 @@ from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
-from foldlog.documents import Retracted
+from foldlog.documents import RetractedDocument
 from foldlog.histories import Histories
 from foldlog.words.gist import count
 
@@ -41,7 +41,9 @@ def run(
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
     if as_json:
-        done = Retracted(conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown)
+        done = RetractedDocument(
+            conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown
+        )
         terminal.emit(done)
         return DONE
     name = terminal.typed_id(conversation)

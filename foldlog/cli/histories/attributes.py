@@ -11,7 +11,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved, whole
-from foldlog.documents import Attributes
+from foldlog.documents import AttributesDocument
 from foldlog.histories import Histories
 from foldlog.words.gist import compact
 
@@ -38,7 +38,7 @@ def run(
         history = Histories(store)[conversation]
         attributes = history.set_attributes(**changes) if changes else history.attributes()
     if as_json:
-        terminal.emit(Attributes(conversation=conversation, attributes=attributes))
+        terminal.emit(AttributesDocument(conversation=conversation, attributes=attributes))
         return DONE
     if not attributes:
         terminal.console().print("No attributes; --set NAME=VALUE sets one.")

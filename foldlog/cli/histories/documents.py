@@ -33,7 +33,7 @@ def run(
         version = _version(store, conversation, at)
         documents = _documents(store, conversation, name, version)
     if as_json:
-        terminal.emit(documents_of.Documents(conversation=conversation, version=version, documents=documents))
+        terminal.emit(documents_of.DocumentsDocument(conversation=conversation, version=version, documents=documents))
         return DONE
     if not documents:
         none = f"{terminal.typed_id(conversation)} has no documents at version {version}."

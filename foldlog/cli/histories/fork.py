@@ -10,7 +10,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
-from foldlog.documents import Fork
+from foldlog.documents import ForkDocument
 from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
 from foldlog.formats.tips import version_of_tip
 from foldlog.words.gist import count
@@ -58,7 +58,7 @@ def run(
             raise Refused(f"{error.problem}; give the fork another id") from error
     if as_json:
         terminal.emit(
-            Fork(
+            ForkDocument(
                 conversation=fork.id,
                 version=fork.version,
                 parent=fork.parent,

@@ -26,7 +26,7 @@ from foldlog.histories import Histories
 from foldlog.words.gist import UNLIMITED, compact, count
 
 if TYPE_CHECKING:
-    from foldlog.documents import Conversation
+    from foldlog.documents import ConversationDocument
     from foldlog.reports.overview import Overview
 
 _ROOMY = 80
@@ -200,7 +200,7 @@ def _number(figure: float | None) -> float:
     return -1 if figure is None else figure
 
 
-def _document(line: _Line) -> Conversation:
+def _document(line: _Line) -> ConversationDocument:
     from foldlog.reports.overview import conversation_document
 
     return conversation_document(line.row, line.more)

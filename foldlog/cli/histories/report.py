@@ -11,7 +11,7 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, check_output, output_option
 from foldlog.cli.stores import open_existing, resolved
-from foldlog.documents import Report
+from foldlog.documents import ReportDocument
 from foldlog.page.report import write_report
 
 
@@ -48,7 +48,7 @@ def run(
             progress=lambda done: bars.update(bar, completed=done),
         )
     if as_json:
-        terminal.emit(Report(conversation=conversation, version=version, file=str(path), bytes=size))
+        terminal.emit(ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size))
     else:
         told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
         terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {told}")

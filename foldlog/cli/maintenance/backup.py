@@ -12,7 +12,7 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import open_existing
-from foldlog.documents import BackedUp, Problem
+from foldlog.documents import BackedUpDocument, ProblemDocument
 from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count
 
@@ -41,12 +41,12 @@ def run(
     findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
     if as_json:
         terminal.emit(
-            BackedUp(
+            BackedUpDocument(
                 file=done.path,
                 bytes=done.size_bytes,
                 conversations=done.conversations,
                 events=done.events,
-                findings=tuple(Problem(conversation=name, problem=problem) for name, problem in findings),
+                findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in findings),
             )
         )
     else:

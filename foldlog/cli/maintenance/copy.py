@@ -13,7 +13,7 @@ from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import new_file
 from foldlog.cli.stores import events_total, open_existing, open_or_create
-from foldlog.documents import Copied, Problem
+from foldlog.documents import CopiedDocument, ProblemDocument
 from foldlog.eventstore import without_password
 from foldlog.maintenance import Maintenance
 from foldlog.words.gist import count
@@ -65,13 +65,13 @@ def run(
     ]
     if as_json:
         terminal.emit(
-            Copied(
+            CopiedDocument(
                 conversations=histories,
                 already_there=already,
                 events=events,
                 tombstones=tombstones,
                 grown_since=tuple(behind),
-                findings=tuple(Problem(conversation=name, problem=problem) for name, problem in problems),
+                findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in problems),
             )
         )
     else:

@@ -6,7 +6,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
-from foldlog.documents import Vacuum
+from foldlog.documents import VacuumDocument
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.maintenance import Maintenance, Vacuumed
 from foldlog.words.gist import count
@@ -24,7 +24,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
         done = vacuumed(store)
     if as_json:
         terminal.emit(
-            Vacuum(
+            VacuumDocument(
                 imports_discarded=done.discarded,
                 bytes_before=done.bytes_before,
                 bytes_after=done.bytes_after,

@@ -17,7 +17,7 @@ from foldlog.cli.maintenance.vacuum import bytes_stay_pending
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import bytes_pending_words, open_existing, whole
-from foldlog.documents import Erased
+from foldlog.documents import ErasedDocument
 from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
 from foldlog.eventstore.arguments import reason_text
 from foldlog.eventstore.maintenance import erase as erasure
@@ -123,8 +123,8 @@ def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
         )
 
 
-def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> Erased:
-    return Erased(
+def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> ErasedDocument:
+    return ErasedDocument(
         conversation=tombstone.id,
         version=tombstone.version,
         head=tombstone.head,

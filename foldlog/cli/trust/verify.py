@@ -15,7 +15,7 @@ from foldlog.cli.hints import command
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import events_total, listed, open_existing, resolved
-from foldlog.documents import Head
+from foldlog.documents import HeadDocument
 from foldlog.eventstore import ConversationRow, from_microseconds
 from foldlog.maintenance import Maintenance, Published, Verdict
 from foldlog.words.gist import count
@@ -80,8 +80,8 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
     return DONE
 
 
-def _head(row: ConversationRow) -> Head:
-    return Head(conversation=row.id, version=row.version, head=row.head, generation=row.generation or UNSET)
+def _head(row: ConversationRow) -> HeadDocument:
+    return HeadDocument(conversation=row.id, version=row.version, head=row.head, generation=row.generation or UNSET)
 
 
 class _Found:
