@@ -1,0 +1,127 @@
+"""Each operation that was killed, met by each other one: it is finished first, and nothing is lost or comes back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog.eventstore import ConversationErased, ConversationNotFound, Store, open_store
+from foldlog.eventstore.log import importing
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder
+from tests.ledger.test_cells import KEYS, SECRET, Killed, Killing, contents, fill, open_at, said, small_steps
+
+__all__ = ["open_at", "small_steps"]
+
+KILLED: dict[str, Callable[[Store], object]] = {
+    "erase": lambda store: erase(store, "alone", reason="asked to"),
+    "import": lambda store: store.ingest("imported", [said(f"{SECRET} {n}") for n in range(9)]),
+    "detach": lambda store: detach(store.database, "f"),
+    "rekey": lambda store: list(rekey(store)),
+}
+MEETING: dict[str, Callable[[Store], object]] = {
+    "redact": lambda store: redact(store, "c", 1, reason="asked to", by="tests"),
+    "redact in a fork": lambda store: redact(store, "f", 7, reason="asked to", by="tests"),
+    "erase": lambda store: erase(store, "f", reason="asked to"),
+    "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
+    "detach": lambda store: detach(store.database, "f"),
+    "fork": lambda store: store.fork("f", 8, "g"),
+    "rekey": lambda store: list(rekey(store)),
+    "vacuum": lambda store: vacuum(store),
+}
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("meeting", MEETING)
+@pytest.mark.parametrize("killed", KILLED)
+def test_what_was_killed_is_finished_by_what_meets_it(
+    killed: str, meeting: str, open_at: Callable[[int], Callable[[], Recorder]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importing, "CHUNK", 3)
+    for transactions in (1, 2, 4):
+        recorder = open_at(transactions)
+        fill(Store(recorder()))
+        wanted = contents(Store(recorder()))
+        killing: Any = Killing(recorder(), transactions)
+        keys = KEYS if killed == "rekey" or meeting == "rekey" else None
+        with suppress(Killed):
+            KILLED[killed](Store(killing, WriteSettings(keys=keys)))
+        store = Store(recorder(), WriteSettings(keys=keys))
+        MEETING[meeting](store)
+        shares = meeting == "redact" and store.conversation("f").parent is not None
+        with suppress(ConversationErased, ConversationNotFound):
+            KILLED[killed](store)
+        there = contents(store)
+        for name, events in there.items():
+            before = wanted.get(name, events)
+            assert [one for one, was in zip(events, before, strict=False) if one != was and one.redacted is None] == []
+            assert len(events) >= len(before)
+        if meeting == "redact":
+            assert there["c"][1].redacted is not None
+            assert (there["f"][1].redacted is not None) == shares
+        vacuum(store)
+        list(rekey(store))
+        assert (
+            store.database.query(lambda reader: [each for each in reader.unfinished() if each.operation != "import"])
+            == []
+        )
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[int], Callable[[], Recorder]]):
+    """The advice of ``verify`` must not erase the new conversation."""
+    from foldlog.eventstore.log.generation import Generation
+
+    recorder = open_at(0)
+    fill(Store(recorder()))
+    killing: Any = Killing(recorder(), 1)
+    with suppress(Killed):
+        erase(Store(killing), "alone", reason="asked to")
+    store = Store(recorder())
+    generation = Generation(replaces_erased=True)
+    store.append("alone", said("new and wanted"), expected_version=0, generation=generation)
+    (finding,) = [finding for verdict in verify(store) for finding in verdict.findings]
+    assert "run 'foldlog vacuum'" in str(finding)
+    vacuum(store)
+    assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+    assert [one.content for one in store.events("alone")] == ["new and wanted"]  # type: ignore[union-attr]
+    assert SECRET + " alone" not in str(list(store.follow()))
+
+
+def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
+    path = tmp_path / "h.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c", [said(SECRET * 99)] * 20_000, expected_version=0)
+    program = (
+        "import sys; import foldlog.eventstore as e; from foldlog.eventstore.maintenance.backup import back_up;"
+        "back_up(e.open_store(sys.argv[1]), sys.argv[2], lambda done, of: print(done, flush=True))"
+    )
+    backup = str(tmp_path / "elsewhere.bak")
+    with subprocess.Popen([sys.executable, "-c", program, f"sqlite:///{path}", backup], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        run.send_signal(signal.SIGKILL)
+    (part,) = tmp_path.glob("*.part")
+    with open_store(f"sqlite:///{path}") as store:
+        (finding,) = [finding for verdict in verify(store) for finding in verdict.findings]
+        assert str(part) in str(finding)
+        vacuum(store)
+        assert not part.exists()
+        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+        assert back_up(store, backup).events == 20_000
+    with open_store(f"sqlite:///{backup}") as copy:
+        assert copy.database.query(lambda reader: reader.unfinished()) == []
