@@ -324,13 +324,13 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        await self.pool.run(self._close, finish=True)
-        self.pool.close()
+        closing = ThreadPool("foldlog-close", 1)  # the other threads end before the store is closed
+        await closing.run(self._close, finish=True)
+        closing.close()
 
     def _close(self) -> None:
-        self.stepping.close()
-        if self.appending is not self.pool:
-            self.appending.close()
+        for pool in {self.stepping, self.appending, self.pool}:
+            pool.close()
         self.sync.close()
 
     def __repr__(self) -> str:

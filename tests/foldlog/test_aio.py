@@ -441,6 +441,24 @@ async def test_only_async_for_iterates_over_histories(histories):
         histories[3]
 
 
+async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
+    histories = await foldlog.aio.open(tmp_path / "history.db")
+    await histories["c1"].append(said("hi"))
+    gate, versions = Gate(), []
+
+    def read_late() -> None:
+        gate.pass_through()
+        versions.append(histories.sync["c1"].version())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: histories.pool.run(read_late, finish=False))
+        await until(gate.reached.is_set)
+        tasks.start_soon(histories.close)
+        await anyio.sleep(0.1)
+        gate.opened.set()
+    assert versions == [1]
+
+
 async def test_a_closed_face_says_so(tmp_path):
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
         await histories["c1"].append(said("hi"))
