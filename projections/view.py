@@ -30,6 +30,7 @@ class View:
     ``state``          the fold's state, which goes on with further events
     ``condensations``  all condensations, oldest first
     ``dialect``        the form of ``to_messages()`` where none is named
+    ``kept_from``      the id from which on a condenser keeps every event; None: it may forget each
     """
 
     state: ViewState
@@ -38,7 +39,6 @@ class View:
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages where none is named: that of the agent's model, for Views of a store that knows it."""
     kept_from: int | None = field(default=None, compare=False, repr=False)
-    """The id from which on a condenser keeps every event of this View; None: it may forget each."""
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
