@@ -63,16 +63,19 @@ def vacuum(connection: psycopg.Connection[Any], schema: str) -> bool:
         kept.append(f"{notice.message_primary or ''} {notice.message_detail or ''}")
 
     connection.add_notice_handler(keep)
-    row = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()
-    assert row is not None  # a function has one result
-    are_gone = True
-    for table in ("events", "records", "idempotency_keys", "attachments", "attached", "conversations"):
-        reports.clear()
-        connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
-        if warnings:
-            raise MayNotVacuum(warnings[0].strip())
-        are_gone = are_gone and _removed_all_before(row[0], " ".join(reports))
-    return are_gone
+    try:
+        row = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()
+        assert row is not None  # a function has one result
+        are_gone = True
+        for table in ("events", "records", "idempotency_keys", "attachments", "attached", "conversations"):
+            reports.clear()
+            connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
+            if warnings:
+                raise MayNotVacuum(warnings[0].strip())
+            are_gone = are_gone and _removed_all_before(row[0], " ".join(reports))
+        return are_gone
+    finally:
+        connection.remove_notice_handler(keep)  # the connection is used again
 
 
 _CUTOFF: Final = re.compile(r"(?:removable cutoff|oldest xmin): (\d+)")
