@@ -260,7 +260,8 @@ def _own(name: str, value: Any) -> Any:
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
     except InvalidEvent as error:
-        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {error}") from None
+        said = str(error).partition(": ")[2].replace(f"changed.{name}.value", name, 1) or str(error)
+        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {said}") from None
     assert isinstance(stored, DocumentChanges)
     copy = stored.changed[name]["value"]
     if copy != value:
