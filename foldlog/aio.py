@@ -309,6 +309,7 @@ class AsyncHistories:
         return _Following(self.pool, self.sync.store, after_position)
 
     find = _method(sync.Histories.find)
+    import_ = _method(sync.Histories.import_, writes=True)
     erase = _method(sync.Histories.erase, writes=True)
     list = _method(sync.Histories.list)
     search = _method(sync.Histories.search)
@@ -384,6 +385,10 @@ class AsyncHistory:
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> AsyncIterator[Event]:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
         return _Pages(self._histories.pool, partial(self.sync.events, start, stop, reverse=reverse))
+
+    def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> AsyncIterator[Any]:
+        """Yield the records of the history in a format. See ``foldlog.History.export``."""
+        return _Pages(self._histories.pool, partial(self.sync.export, format, notes=notes))
 
     async def fork(
         self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None

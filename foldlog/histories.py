@@ -233,6 +233,30 @@ class Histories:
 
         return Maintenance(self.store)
 
+    def import_(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str = "auto",
+        conversation: str | None = None,
+        prefix: str = "",
+        findings: Callable[[str], object] | None = None,
+    ) -> tuple[History, ...]:
+        """Import the histories of other agents in a file, or in a folder and the folders below it. Return them.
+
+        Importing the same source again adds only new events. Each history has the name of its source, after
+        ``prefix``; ``conversation`` names a single one. A record that cannot be read is left out: ``findings`` is told
+        of it, or the log. ``docs/IMPORTING.md`` lists the formats.
+
+        Raises ``UnknownFormat``; ``ValueError`` where the path holds no history, or several for one ``conversation``;
+        ``HistoryDiverged`` where a history does not continue the stored one: the histories before it stay imported.
+        Durability: on disk when it returns. Cost: the records.
+        """
+        from foldlog.importing import import_path
+
+        named = import_path(self.store, path, format, conversation, prefix, findings)
+        return tuple(self[name] for name in named)
+
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
         """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
 

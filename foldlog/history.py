@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from foldlog.eventstore import (
@@ -108,6 +109,21 @@ class History:
         first.
         """
         return _or_empty(partial(self._store.events, self.id, start, stop, reverse=reverse), iter(()))
+
+    def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
+        """Yield the records of the history in a format: by default that of its source, and ``openhands-v1`` for one
+        that was not imported. Imported records are as they were; other events are written as records of the format.
+
+        ``notes`` is told what the format has no record for. Any history can be written as ``openai-chat``. Raises
+        ``UnknownFormat``, also where the history was imported from another format. Cost: its events.
+        """
+        from foldlog.formats.conversion import encode, format_of_history
+
+        events = iter(self.events())
+        first = next(events, None)
+        if first is None:
+            return iter(())
+        return encode(chain((first,), events), format or format_of_history(first), notes=notes)
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.

@@ -7,15 +7,19 @@ whose records an earlier version imported is not imported again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from itertools import count, zip_longest
+from functools import partial
+from itertools import count, islice, zip_longest
+from os import PathLike
 from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog.eventstore import Event, HistoryDiverged, Store
-from foldlog.formats import Source, UnknownFormat, encode
+from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, Store
+from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
+_log = logging.getLogger("foldlog")
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
 beginning of a history: two histories of one task begin with the same prompt.
@@ -61,6 +65,31 @@ def import_source(store: Store, source: Source, conversation: str | None = None,
         if _holds(store, former, source):
             return _ingest(store, source, former, watch)
     return _ingest(store, source, source.name, watch)
+
+
+def import_path(
+    store: Store,
+    path: str | PathLike[str],
+    format: str,
+    conversation: str | None,
+    prefix: str,
+    findings: Callable[[str], object] | None,
+) -> list[str]:
+    """Import every history at a path. Return their conversations: see ``foldlog.Histories.import_``."""
+    sources = open_sources([path], format, prefix=prefix)
+    if conversation is not None and len(list(islice(sources, 2))) > 1:
+        raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
+    tell = findings or partial(_log.warning, "import of %s: %s", path)
+    named: list[str] = []
+    for source in sources:
+        imported = import_source(store, source, conversation)
+        for finding in source.findings:
+            tell(str(finding))
+        if imported.version:
+            named.append(imported.conversation)
+    for finding in sources.findings:
+        tell(str(finding))
+    return named
 
 
 def _former_names(store: Store, source: Source) -> Iterator[str]:

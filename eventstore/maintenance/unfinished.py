@@ -4,7 +4,7 @@ The state of each is a row of the store, written in the transaction that it desc
 not matter whether the operation was killed or still runs in another process, which then goes on from there.
 
     erase     rows of an erased conversation are deleted
-    import    rows that no reader sees yet (of an import, a copy, an archive) are discarded: run it again
+    import    rows that no reader sees yet (of an import or a copy) are discarded: run it again
     detach    copies of the past of a fork are discarded: the fork still shares it, and can be detached again
     rekey     goes on, with the settings that it was begun with
     backup    the file of a backup that was killed is removed

@@ -14,6 +14,8 @@ from foldlog.formats.registry import UnknownFormat, format_named
 
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
+_NATIVE = "openhands-v1"
+"""The format for a history that was not imported."""
 _COUNTS = frozenset(("usage", "cost"))
 """Keys of ``meta`` that no format writes for an event that was not imported."""
 
@@ -107,6 +109,11 @@ def _encoded(
     lost += [f"tokens and cost of {_several(uncounted, 'event')}"] if uncounted else []
     if notes is not None and lost:
         notes(f"left out: {', '.join(lost)}; {format} has no record for it; all other events are written")
+
+
+def format_of_history(first: Event) -> str:
+    """Return the format in which a history is exported, by its first event."""
+    return _NATIVE if first.origin is None else first.origin.format
 
 
 def _several(number: int, word: str) -> str:

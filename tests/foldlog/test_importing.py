@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import codec, open_store
+from foldlog import open as open_histories
+from foldlog.eventstore import InvalidArgument, codec, open_store
 from foldlog.formats import FORMATS, decode, encode, open_sources, registry
 from foldlog.importing import import_source
 
@@ -203,3 +204,18 @@ def test_nul_bytes_that_a_crash_leaves_cost_no_line(foldlog, tmp_path):
     (tmp_path / "b.json").write_bytes(b"[%b,%b,%b]" % (one, two, three) + bytes(4096))
     for path in ("a.jsonl", "b.json"):
         assert foldlog("import", path, "--json").document["imported"][0]["version"] == 3
+
+
+def test_python_imports_and_exports_in_one_call(tmp_path):
+    lines(tmp_path / "runs" / "a.jsonl", chat("a", "b"))
+    lines(tmp_path / "runs" / "b.jsonl", [*chat("c"), {"no": "event"}])
+    findings = []
+    with open_histories(tmp_path / "h.db") as histories:
+        first, second = histories.import_(tmp_path / "runs", findings=findings.append)
+        assert (first.id, second.id, len(findings)) == ("runs/a", "runs/b", 1)
+        assert list(first.export()) == chat("a", "b")
+        histories.import_(tmp_path / "runs", findings=findings.append)
+        assert (first.version(), second.version()) == (2, 1)
+        with pytest.raises(InvalidArgument, match="conversation names one history"):
+            histories.import_(tmp_path / "runs", conversation="x")
+        assert list(histories["nobody"].export()) == []

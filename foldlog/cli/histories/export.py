@@ -15,14 +15,12 @@ from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.outputs import Force, output_option
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.eventstore import EventStoreError
-from foldlog.formats import FORMATS, UnknownFormat, encode
+from foldlog.formats import FORMATS, UnknownFormat
+from foldlog.formats.conversion import format_of_history
+from foldlog.histories import Histories
 from foldlog.whole_file import whole_file
 from foldlog.words.gist import count
 from foldlog.words.safe_text import json_lines, json_text
-
-NATIVE = "openhands-v1"
-"""The format for a history that was not imported."""
-
 
 _RECORDS_AT_ONCE = 32
 """Records that are encoded in one call."""
@@ -60,11 +58,10 @@ def run(
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        origin = next(store.events(conversation, 0, 1)).origin
-        chosen = format or (NATIVE if origin is None else origin.format)
+        chosen = format or format_of_history(next(store.events(conversation, 0, 1)))
         notes: list[str] = []
         try:
-            records = encode(store.events(conversation), chosen, notes=notes.append)
+            records = Histories(store)[conversation].export(chosen, notes=notes.append)
         except UnknownFormat as error:
             raise Refused(str(error)) from error
         head = {"conversation": conversation, "format": chosen}
