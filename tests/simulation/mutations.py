@@ -173,7 +173,9 @@ MUTATIONS = {
         "sqlite",
     ),
     "rekey": Mutation(
-        "idempotency keys are left out", "eventstore.maintenance.rekey:_Change._change_keys", lambda _: _nothing
+        "idempotency keys are left out",
+        "eventstore.maintenance.reform:_Change._keys",
+        lambda _: lambda self: self._at("end"),
     ),
     "vacuum": Mutation(
         "the file stays as it is",

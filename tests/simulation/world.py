@@ -16,7 +16,7 @@ from foldlog import Histories, History
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import copy_store
+from foldlog.eventstore.maintenance import copy_store, detach, reform
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
 from tests.simulation import model
@@ -64,6 +64,8 @@ def sped_up() -> Iterator[None]:
     settings: Sequence[tuple[Any, str, object]] = (
         (foldlog.eventstore.log.importing, "CHUNK", 3),
         (staging, "CHUNK", 3),
+        (detach, "_CHUNK", 2),
+        (reform, "_ROWS_MAX", 2),
         (foldlog.eventstore.log.importing, "REST_S", 0),
         (staging, "REST_S", 0),
         (copy_store, "ThreadPoolExecutor", _InThisThread),
