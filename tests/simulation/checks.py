@@ -296,7 +296,8 @@ def audited(process: Process, rng: random.Random) -> None:
 
 def verified(process: Process) -> None:
     for verdict in process.histories.maintenance.verify():
-        if verdict.conversation not in {name for name, _ in process.site.unfinished}:
+        unfinished = {name for name, _ in process.site.unfinished}
+        if verdict.conversation not in unfinished and not (verdict.conversation is None and unfinished):
             same("verify", [str(finding) for finding in verdict.findings], [], verdict.conversation)
 
 

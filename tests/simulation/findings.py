@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 OPEN = {
-    "recent misses forks": "a fork without an event of its own is in no list of conversations by activity",
     "recent with a clock that ran back": "after the clock went back, a list is as old as before, whatever age_max_s is",
     "audit of missing revisions": "a copy or a redaction leaves revisions out, and later ones beside them are findings",
     "copy into another history": "a copy that went on by itself is redacted without a receipt, and then refused",
-    "half a detachment": "what is redacted while a detachment is stopped stays in the rows that it has copied",
-    "unfinished erasure": "an erasure that was interrupted is reported until a vacuum once its id was used again",
     "restore names too many": "a restore names what was erased before the backup, where the id was used again",
-    "search after a restore": "the search index misses what a restore brought back",
 }

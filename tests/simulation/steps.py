@@ -798,6 +798,9 @@ class Steps:
             moved = []
         except es.StoreUnavailable:
             moved = []
+        for each in self.world.sites:
+            self.calm(each)
+        writing, process = target.processes[0], rng.choice(source.processes)
         again = list(writing.histories.maintenance.copy_from(process.store, jobs=1))
         problems = {each.conversation for each in again if each.problem is not None}
         want = target.model.copy_from(source.model)
