@@ -387,8 +387,9 @@ class AsyncHistory:
         return _Pages(self._histories.pool, partial(self.sync.events, start, stop, reverse=reverse))
 
     def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> AsyncIterator[Any]:
-        """Yield the records of the history in a format. See ``foldlog.History.export``."""
         return _Pages(self._histories.pool, partial(self.sync.export, format, notes=notes))
+
+    export.__doc__ = History.export.__doc__
 
     async def fork(
         self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
