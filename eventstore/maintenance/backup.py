@@ -20,7 +20,7 @@ from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verdicts
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
-from foldlog.eventstore.recorders.errors import StillRead
+from foldlog.eventstore.recorders.errors import OperationalError, StillRead
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
@@ -93,17 +93,22 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
 
 @contextlib.contextmanager
 def _left(database: Database, part: Path) -> Iterator[None]:
-    """Note in the store that this file is being written, so that it is found and removed if this process is killed."""
-    if not database.recorder.writable:
-        yield
-        return
+    """Note in the store that this file is being written, so that it is found and removed if this process is killed. Of
+    a store that cannot be written any more a backup is made without that.
+    """
     key = -secrets.randbits(62)
-    _finish(database)
-    database.recorder.transact(lambda transaction: transaction.change(key, Left(BACKUP, os.path.abspath(part))))
+    noted = False
+    if database.recorder.writable:
+        with contextlib.suppress(OperationalError):
+            _finish(database)
+            database.recorder.transact(lambda transaction: transaction.change(key, Left(BACKUP, os.path.abspath(part))))
+            noted = True
     try:
         yield
     finally:
-        database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+        if noted:
+            with contextlib.suppress(OperationalError):  # the next vacuum finds the note, and no file
+                database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
 
 
 def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
