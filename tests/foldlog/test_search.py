@@ -369,6 +369,18 @@ def test_a_damaged_event_is_left_out_and_counted(tmp_path: Path):
         assert index.unread == 1
 
 
+def test_texts_go_where_the_entry_of_their_erasure_is_damaged(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
+        say(store, "gone", "the secret word")
+        assert found(index, "word") == [("gone", 0)]
+        erase(store, "gone", reason="asked for")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("UPDATE events SET body = 'x' WHERE conversation < 0").rowcount == 1
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
+        assert found(index, "word") == []
+
+
 def test_one_damaged_event_is_counted_as_one(foldlog, five_messages):
     foldlog("import", five_messages)
     with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
