@@ -69,12 +69,6 @@ class Database:
             return self.recorder.value("bytes_pending") != ""
 
     @property
-    def removals(self) -> str:
-        """A text that changes with each erasure and each redaction in this store."""
-        with translated():
-            return self.recorder.value("removals")
-
-    @property
     def writable(self) -> bool:
         """Whether the store was opened for writing too."""
         return self.recorder.writable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -36,6 +37,11 @@ def made_beside(path: Path) -> tuple[int, str]:
     except OSError as error:
         error.filename = str(path)  # the caller knows no other name
         raise
+
+
+def parts_beside(path: Path) -> list[str]:
+    """Return the names of the files that ``made_beside`` made for this path and that are still there."""
+    return glob.glob(f"{glob.escape(str(path.parent / path.name[:_NAME_MAX]))}.????????{PART}")
 
 
 @contextlib.contextmanager

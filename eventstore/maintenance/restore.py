@@ -6,17 +6,17 @@ import contextlib
 import glob
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.database import Database, paged, start_after, translated
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.new_file import sync
+from foldlog.eventstore.maintenance.new_file import held, is_abandoned, made_beside, parts_beside, sync
 from foldlog.eventstore.maintenance.verify import verdicts
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
@@ -57,10 +57,12 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     kept = _name_for_the_old(path)
     with _errors_named(backup, path):
-        opened, part = tempfile.mkstemp(prefix=f"{os.path.basename(path)}.part-", dir=os.path.dirname(path))
+        for left in filter(is_abandoned, parts_beside(Path(path))):
+            _remove(left)  # by an attempt that was killed
+        opened, part = made_beside(Path(path))
         os.close(opened)
     try:
-        with _errors_named(backup, path):
+        with _errors_named(backup, path), held(Path(part)):
             copy_of(backup, part)
             conversations, events, names = _verified(part, backup, settings)
             check_replaceable(path)
@@ -73,10 +75,14 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
             sync(part)
             former = replace(path, part, kept)
     finally:
-        for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
-            with suppress(FileNotFoundError):
-                os.unlink(f"{part}{suffix}")
+        _remove(part)
     return Restored(path, former, conversations, events, erased_since, redacted_since)
+
+
+def _remove(part: str) -> None:
+    for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{part}{suffix}")
 
 
 def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str]]:

@@ -27,6 +27,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.new_file import held
 from foldlog.eventstore.recorders.sqlite import replacing
 from tests.eventstore.test_store_file import Agent
 
@@ -312,6 +313,15 @@ def test_a_disk_that_is_full_replaces_nothing(path: Path, backup: str, monkeypat
         restore_store(f"sqlite:///{path}", backup)
 
 
+def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(path: Path, backup: str):
+    left, written = path.with_name("history.db.aaaaaaaa.part"), path.with_name("history.db.bbbbbbbb.part")
+    left.touch()
+    written.touch()
+    with held(written):
+        restore_store(f"sqlite:///{path}", backup)
+    assert (left.exists(), written.exists()) == (False, True)
+
+
 def test_a_backup_is_left_where_it_is(path: Path, backup: str, tmp_path: Path):
     before = Path(backup).read_bytes()
     restore_store(f"sqlite:///{path}", backup)
@@ -332,10 +342,10 @@ def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(
 
     def small(name: str, *given: Any, **named: Any) -> sqlite3.Connection:
         connection = connect(name, *given, **named)
-        if ".part-" in name:
+        if name.endswith(".part"):
             connection.execute("PRAGMA max_page_count = 2")
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", small)
-    with pytest.raises(StoreUnavailable, match=f"cannot copy {backup} to {path}.part-.*: database or disk is full"):
+    with pytest.raises(StoreUnavailable, match=rf"cannot copy {backup} to {path}\..*\.part: database or disk is full"):
         restore_store(f"sqlite:///{path}", backup)
