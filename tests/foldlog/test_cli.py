@@ -28,7 +28,7 @@ def parsed_lines(text):
 def test_an_import_is_named_by_its_file_and_listed(foldlog, five_messages):
     assert foldlog("import", five_messages).status == 0
     (row,) = foldlog("list", "--json").document["conversations"]
-    assert (row["id"], row["version"]) == ("five", 6)
+    assert (row["conversation"], row["version"]) == ("five", 6)
 
 
 def test_view_says_what_the_model_is_shown(foldlog, five_messages):
