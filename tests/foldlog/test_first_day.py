@@ -28,11 +28,10 @@ FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
 NAMES = [name for names in COMMANDS.values() for name in names]
 
 
-def test_the_help_of_each_command_has_an_example_that_it_takes_and_no_words_that_are_taken_for_markup():
+def test_the_help_of_each_command_has_an_example_that_it_takes():
     group = typer.main.get_command(build())
     for name in NAMES:
         command = group.commands[name]  # type: ignore[attr-defined]
-        assert not re.search(r"(?<!\\)\[/?[a-z]+\]", command.help or "")
         [example] = re.findall(r"Example: (?:[A-Z_]+=\S+ )?foldlog (\S+) ?(.*)", command.help or "")
         assert example[0] == name
         command.make_context(name, shlex.split(example[1]))  # an unknown option or a missing argument is an error
