@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, Store
+from foldlog.eventstore.arguments import text
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
 _log = logging.getLogger("foldlog")
@@ -77,7 +78,7 @@ def import_path(
 ) -> list[str]:
     """Import every history at a path. Return their conversations: see ``foldlog.Histories.import_``."""
     sources = open_sources([path], format, prefix=prefix)
-    if conversation is not None and len(list(islice(sources, 2))) > 1:
+    if conversation is not None and text("conversation", conversation) and len(list(islice(sources, 2))) > 1:
         raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
     tell = findings or partial(_log.warning, "import of %s: %s", path)
     named: list[str] = []

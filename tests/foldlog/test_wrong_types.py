@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ TAKEN = {
     "list": {"Iterable", "Sequence", "list", "Content"},
 }
 """The words of an annotation that take a value of this kind."""
+NOT_ALWAYS_CALLED = ("changed", "findings", "notes")
 GIVEN: dict[str, Any] = {
+    "path": Path(foldlog.__file__).parent / "sample" / "tidewatch.jsonl",
     "url": "memory:",
     "conversation": "c2",
     "words": "word",
@@ -66,7 +69,7 @@ METHODS = [
 def _refuses(parameter: inspect.Parameter, kind: str) -> bool:
     words = set(re.findall(r"\w+", str(parameter.annotation)))
     taken_by_any = {"Any", "object", "bool"} | ({"float"} if kind == "int" else set())
-    return parameter.name not in ("self", "changed") and not words & (TAKEN[kind] | taken_by_any)
+    return parameter.name not in ("self", *NOT_ALWAYS_CALLED) and not words & (TAKEN[kind] | taken_by_any)
 
 
 CASES = {
