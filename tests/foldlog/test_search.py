@@ -247,7 +247,7 @@ def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: s
         assert foldlog("erase", "gone", "--yes", "--reason", "asked for").status == 0
     left = bytes_beside(path)
     assert b"another word" in left
-    assert b"zq" not in left
+    assert b"zq0" not in left  # two bytes may stand there by chance: times are numbers
     assert b"secret" not in left  # the index keeps the ends of words that begin alike
     with contextlib.closing(sqlite3.connect(f"{path}.search")) as connection:
         connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words, row)")
