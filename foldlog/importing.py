@@ -77,8 +77,10 @@ def import_path(
     findings: Callable[[str], object] | None,
 ) -> list[str]:
     """Import every history at a path. Return their conversations: see ``foldlog.Histories.import_``."""
-    sources = open_sources([path], format, prefix=prefix)
-    if conversation is not None and text("conversation", conversation) and len(list(islice(sources, 2))) > 1:
+    sources = open_sources([path], text("format", format), prefix=text("prefix", prefix))
+    if conversation is not None:
+        text("conversation", conversation)
+    if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
     tell = findings or partial(_log.warning, "import of %s: %s", path)
     named: list[str] = []
