@@ -91,7 +91,7 @@ def inspect(
             findings += [
                 f"{verdict.conversation or 'the file'}: {finding}"
                 for finding in verdict.findings
-                if not (erasing and "its erasure was interrupted" in str(finding))
+                if not (erasing and "its erasure is not complete" in str(finding))
             ]
         batches: dict[str, tuple[str, int, int]] = {}
         versions = {row.id: row.version for row in store.conversations(limit=100_000) if not row.erased_at}

@@ -67,7 +67,7 @@ def killed(path: Path, statement: int) -> bool:
 def problems(path: Path) -> Iterator[str]:
     with open_store(f"sqlite:///{path}") as store:
         for verdict in verify(store):
-            yield from (str(f) for f in verdict.findings if "its erasure was interrupted" not in str(f))
+            yield from (str(f) for f in verdict.findings if "its erasure is not complete" not in str(f))
         histories = Histories(store)
         for row in store.conversations():
             found = [one.id for one in histories.list(age_max_s=0).conversations]
