@@ -162,9 +162,6 @@ MUTATIONS = {
     "import": Mutation(
         "every event is the one that is there", "eventstore.log.importing:_say_the_same", lambda _: lambda *given: True
     ),
-    "grown import": Mutation(
-        "a redacted event comes back", "eventstore.log.importing:_refuse_redacted", lambda _: _nothing
-    ),
     "copy": Mutation("redactions stay behind", "eventstore.maintenance.copy:_redact_too", lambda _: _nothing),
     "restore": Mutation(
         "positions are given twice",
