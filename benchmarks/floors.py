@@ -38,6 +38,8 @@ from benchmarks.prepared import Prepared, prepared
 from benchmarks.raw import RawStore, body_of
 from benchmarks.trust import KEYS, make_small, without_id
 from benchmarks.workload import HEAD, history
+from foldlog._formats.packing import keep
+from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -54,8 +56,6 @@ from foldlog.eventstore.log.keys import KEY
 from foldlog.eventstore.log.row import crc32
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import encode, open_sources
-from foldlog.formats.packing import keep
-from foldlog.importing import import_source
 from foldlog.projections import View, Views, well_formed
 
 Work = Callable[[int], float]

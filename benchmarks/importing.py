@@ -11,9 +11,9 @@ from pathlib import Path
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
+from foldlog._importing import import_source
 from foldlog.eventstore import open_store
 from foldlog.formats import encode, open_sources
-from foldlog.importing import import_source
 
 EVENTS = 5_000
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
+from foldlog._page.report import write_report
+from foldlog._page.texts import text_document
 from foldlog.eventstore import open_store
-from foldlog.page.report import write_report
-from foldlog.page.texts import text_document
 from foldlog.projections import Views
 from tests.browser.chromium import Chromium, find_program
 

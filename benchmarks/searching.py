@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
+from foldlog._search import SearchIndex
+from foldlog._search.follow import SearchFollower
 from foldlog.eventstore import Message, open_store
-from foldlog.search import SearchIndex
-from foldlog.search.follow import SearchFollower
 
 _VOCABULARY = 5_000
 _WORDS = 60

@@ -99,6 +99,7 @@ class Store:
                 origins.index(self, conversation)
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
+            self.database.known.forget(conversation)
             raise unavailable(error) from error
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:

@@ -33,11 +33,11 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
                packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History)
                lists the methods.
 
-    histories.py history.py aio.py  the face: appends.py, maintenance.py, older_summaries.py, threads.py
-    cli/ words/ kinds.py page/ web/ the command; events in words; pages for a browser
-    formats/ importing.py adapters/ histories of other agents; recording.py, replies.py, reply_parts.py: as they come
-    documents.py                    the JSON of the command and the server
-    reports/ search/                figures and audits; full-text search; derived.py, whole_file.py
+    _histories.py _history.py aio.py the face: _appends.py, _maintenance.py, _older_summaries.py, _threads.py
+    _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON
+    _page/ _web/                     pages for a browser, and their server
+    formats.py _formats/ adapters/   other agents: _importing.py, _recording.py, _replies.py, _reply_parts.py
+    _reports/ _search/ _derived.py   figures, audits and search: what follows a store; _whole_file.py
 """
 
 from __future__ import annotations
@@ -51,6 +51,22 @@ if TYPE_CHECKING:
     from foldlog import eventstore as eventstore
     from foldlog import formats as formats
     from foldlog import projections as projections
+    from foldlog._histories import ChosenCondenser, Histories, open
+    from foldlog._history import ExpectedVersion, History
+    from foldlog._maintenance import (
+        BackedUp,
+        Maintenance,
+        Moved,
+        Published,
+        RedactionReceipt,
+        Rekeyed,
+        UnequalConversation,
+        Vacuumed,
+        Verdict,
+    )
+    from foldlog._replies import from_openai
+    from foldlog._reports.stats import Stats
+    from foldlog._search import Hit, SearchRefused
     from foldlog.condensers import (
         LLM,
         AgentModel,
@@ -105,23 +121,7 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from foldlog.formats import NotLive, UnknownFormat
-    from foldlog.histories import ChosenCondenser, Histories, open
-    from foldlog.history import ExpectedVersion, History
-    from foldlog.maintenance import (
-        BackedUp,
-        Maintenance,
-        Moved,
-        Published,
-        RedactionReceipt,
-        Rekeyed,
-        UnequalConversation,
-        Vacuumed,
-        Verdict,
-    )
     from foldlog.projections import Difference, Lifetimes, NoSuchEvent, NoSuchVersion, View, Why
-    from foldlog.replies import from_openai
-    from foldlog.reports.stats import Stats
-    from foldlog.search import Hit, SearchRefused
 
 __all__ = [
     "ANY_VERSION",
@@ -205,8 +205,8 @@ __version__ = "0.1.0"
 
 _PACKAGES = ("aio", "condensers", "eventstore", "formats", "projections")
 _HOMES = (
-    *("foldlog.eventstore", "foldlog.projections", "foldlog.history", "foldlog.histories", "foldlog.replies"),
-    *("foldlog.condensers", "foldlog.maintenance", "foldlog.search", "foldlog.reports.stats", "foldlog.formats"),
+    *("foldlog.eventstore", "foldlog.projections", "foldlog._history", "foldlog._histories", "foldlog._replies"),
+    *("foldlog.condensers", "foldlog._maintenance", "foldlog._search", "foldlog._reports.stats", "foldlog.formats"),
 )
 """Where the public names are looked for, in this order, when they are first used: what costs little comes first."""
 

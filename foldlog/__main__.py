@@ -1,5 +1,5 @@
 """``python -m foldlog``: the command, also where its script is not on the path."""
 
-from foldlog.cli import main
+from foldlog._cli import main
 
 main()

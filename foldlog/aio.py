@@ -28,12 +28,12 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from foldlog import histories as sync
-from foldlog.appends import PendingAppend, append_all
+from foldlog import _histories as sync
+from foldlog._appends import PendingAppend, append_all
+from foldlog._history import History
+from foldlog._threads import ThreadPool, pause
 from foldlog.eventstore import Event, Outcome, Recorded, Store, can_append_all
-from foldlog.history import History
 from foldlog.projections import View
-from foldlog.threads import ThreadPool, pause
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 

@@ -16,7 +16,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from foldlog.cli.application import COMMANDS, module_of
+from foldlog._cli.application import COMMANDS, module_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "CLI.md"
@@ -99,7 +99,7 @@ def index() -> str:
 
 _PRINT_HELPS = """
 import sys
-from foldlog.cli import main
+from foldlog._cli import main
 for name in ([], *([name] for name in sys.argv[1:])):
     sys.argv = ["foldlog", *name, "--help"]
     try:

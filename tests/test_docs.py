@@ -15,9 +15,10 @@ import pytest
 
 import foldlog
 from foldlog import Histories, History, Maintenance
+from foldlog._formats import registry
+from foldlog._importing import import_source
 from foldlog.eventstore import open_store
-from foldlog.formats import open_sources, registry
-from foldlog.importing import import_source
+from foldlog.formats import open_sources
 from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent

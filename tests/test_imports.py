@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from foldlog.cli.application import COMMANDS, module_of
+from foldlog._cli.application import COMMANDS, module_of
 
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "matplotlib", "cryptography", "psycopg"]
 
@@ -38,7 +38,7 @@ def test_importing_foldlog_imports_nothing_heavy():
 def test_help_imports_nothing_heavy_and_no_other_command(arguments, commands):
     code = f"""
 import contextlib, io, sys
-from foldlog.cli import main
+from foldlog._cli import main
 sys.argv = {["foldlog", *arguments]!r}
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main()

@@ -13,7 +13,7 @@ import pytest
 import foldlog
 import foldlog.condensers
 import foldlog.eventstore
-from foldlog.adapters.catalog import ADAPTERS
+from foldlog.adapters._catalog import ADAPTERS
 from foldlog.eventstore.recorders.errors import RecorderError
 
 PACKAGES = ["foldlog.eventstore", "foldlog.projections", "foldlog.condensers", "foldlog"]

@@ -1,4 +1,4 @@
-"""``scripts/test foldlog/replies.py`` and ``scripts/test list`` run the tests of a module and of a command."""
+"""``scripts/test foldlog/_replies.py`` and ``scripts/test list`` run the tests of a module and of a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.which import covering
     "asked, among, not_among",
     [
         ("list", "tests/foldlog/test_cli.py::test_an_import_is_named_by_its_file_and_listed", "test_export_gives"),
-        ("foldlog/cli/views/why.py", "tests/foldlog/test_cli.py::test_a_summary_that_stands_for", "test_export_gives"),
+        ("foldlog/_cli/views/why.py", "tests/foldlog/test_cli.py::test_a_summary_that_stands_for", "test_export_gives"),
         ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
         ("tests/test_which.py", "tests/test_which.py", "test_cli"),
         ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),  # it imports a name from the face

@@ -1,4 +1,4 @@
-"""Which tests cover a module or a command: ``scripts/test foldlog/cli/stores.py`` and ``scripts/test list`` ask this.
+"""Which tests cover a module or a command: ``scripts/test foldlog/_cli/stores.py`` and ``scripts/test list`` ask this.
 
 A module is covered by the files that import it, or that import from a face a name that it defines, and by the file that
 has its name. A command is covered by the tests that name it, and so is its module.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from foldlog.cli.application import COMMANDS, module_of
+from foldlog._cli.application import COMMANDS, module_of
 
 __all__ = ["covering"]
 

@@ -58,6 +58,12 @@ class KnownConversations:
                 self._by_id.clear()
             self._by_id[known.plain.id] = known
 
+    def forget(self, conversation: str) -> None:
+        """Forget a conversation that a transaction noted and the database then refused to keep: on a server the next
+        one would begin with a state that never was, which a guard would be shown before the server refuses it.
+        """
+        self._by_id.pop(conversation, None)
+
     def observe(self, observer: Observer) -> None:
         """From now on tell an observer what is appended, for as long as other code holds it."""
         self._observers = (*[each for each in self._observers if each() is not None], ref(observer))

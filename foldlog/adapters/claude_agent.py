@@ -26,8 +26,11 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from foldlog.adapters.without_sdk.names import quoted, unquoted
-from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog._formats.json_text import UnreadableJson, parse_object
+from foldlog._formats.live import Encoder
+from foldlog._history import History
+from foldlog.adapters._without_sdk.names import quoted, unquoted
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -36,9 +39,6 @@ from foldlog.eventstore import (
     VersionConflict,
     beginning_with,
 )
-from foldlog.formats import Encoder
-from foldlog.formats.json_text import UnreadableJson, parse_object
-from foldlog.history import History
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"

@@ -25,14 +25,14 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from msgspec.structs import replace
 
-from foldlog.adapters.without_sdk.names import quoted, recent, unquoted
-from foldlog.adapters.without_sdk.newest import newest_records
-from foldlog.adapters.without_sdk.opening import HistoriesGiven, OpenHistories
-from foldlog.adapters.without_sdk.plain import from_plain, to_plain
-from foldlog.adapters.without_sdk.shared_state import SharedStates
+from foldlog._history import History
+from foldlog.adapters._without_sdk.names import quoted, recent, unquoted
+from foldlog.adapters._without_sdk.newest import newest_records
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, OpenHistories
+from foldlog.adapters._without_sdk.plain import from_plain, to_plain
+from foldlog.adapters._without_sdk.shared_state import SharedStates
 from foldlog.eventstore import NOT_RECORDED, ConversationErased, ConversationNotFound, Event, VersionConflict
 from foldlog.formats import Encoder, decode
-from foldlog.history import History
 
 T = TypeVar("T")
 Values = dict[str, Any]

@@ -27,14 +27,14 @@ from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from foldlog.adapters.without_sdk.channels import ChannelValues, is_json, next_version, pending_writes
-from foldlog.adapters.without_sdk.checkpoint_branches import Checkpoint
-from foldlog.adapters.without_sdk.checkpoint_reading import WholeCheckpoint
-from foldlog.adapters.without_sdk.graph_import import ImportedCheckpoints, add_missing, checkpoints_in, checkpoints_of
-from foldlog.adapters.without_sdk.graph_threads import GraphThreads, config_of
-from foldlog.adapters.without_sdk.model_input import model_input
-from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories, in_thread
-from foldlog.history import History
+from foldlog._history import History
+from foldlog.adapters._without_sdk.channels import ChannelValues, is_json, next_version, pending_writes
+from foldlog.adapters._without_sdk.checkpoint_branches import Checkpoint
+from foldlog.adapters._without_sdk.checkpoint_reading import WholeCheckpoint
+from foldlog.adapters._without_sdk.graph_import import ImportedCheckpoints, add_missing, checkpoints_in, checkpoints_of
+from foldlog.adapters._without_sdk.graph_threads import GraphThreads, config_of
+from foldlog.adapters._without_sdk.model_input import model_input
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, WithHistories, in_thread
 
 __all__ = ["FoldlogSaver", "ImportedCheckpoints", "import_checkpoints"]
 

@@ -24,13 +24,13 @@ from agents import SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 from msgspec import structs
 
-from foldlog.adapters.without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog._formats.json_text import UnreadableJson, parse_object
+from foldlog._histories import Histories
+from foldlog._history import History
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
 from foldlog.condensers import Condensation
 from foldlog.eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
 from foldlog.formats import Decoder, Encoder
-from foldlog.formats.json_text import UnreadableJson, parse_object
-from foldlog.histories import Histories
-from foldlog.history import History
 from foldlog.projections import View, well_formed
 
 _FORMAT = "openai-responses"

@@ -28,7 +28,8 @@ from openhands.sdk.io import FileStore
 from openhands.sdk.llm import LLM, TextContent
 from pydantic import Field, field_validator
 
-from foldlog.adapters.without_sdk.opening import HistoriesGiven, WithHistories
+from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, WithHistories
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -40,7 +41,6 @@ from foldlog.condensers import (
 )
 from foldlog.eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
 from foldlog.formats import decode
-from foldlog.formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
 from foldlog.projections import View
 
 _log = logging.getLogger("foldlog")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._page.report import write_report
 from foldlog.eventstore import Event, open_store
-from foldlog.page.report import write_report
 from foldlog.projections import Views
 from tests.browser.chromium import BrowserUnavailable, Chromium
 

@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from foldlog._page.report import write_report
 from foldlog.eventstore import open_store
-from foldlog.page.report import write_report
 from tests.browser.chromium import Chromium
 from tests.browser.states import sample
 

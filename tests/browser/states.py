@@ -6,11 +6,11 @@ import base64
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from foldlog._page.report import write_report
 from foldlog.eventstore import Action, Event, Message, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import open_sources
-from foldlog.page.report import write_report
 from foldlog.projections import Views
 from tests.browser.chromium import Page
 from tests.browser.server import serving

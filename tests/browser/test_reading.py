@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, open_store
-from foldlog.page.report import write_report
 from foldlog.projections import Views
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, sample

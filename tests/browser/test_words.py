@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from foldlog._web.pages import Pages
 from foldlog.eventstore import Action, CondensationAction, Message, open_store
-from foldlog.web.pages import Pages
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, sample
 from tests.page_samples import usual_history

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
+from foldlog._reports.comparison import comparison
+from foldlog._reports.plots import plot_comparison
 from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
@@ -20,8 +22,6 @@ from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
-from foldlog.reports.comparison import comparison
-from foldlog.reports.plots import plot_comparison
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories

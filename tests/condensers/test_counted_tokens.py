@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._page.document import PageFold
+from foldlog._page.report import new_fold
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
 from foldlog.condensers.models.counted_tokens import CountedTokens
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.formats import open_sources
-from foldlog.page.document import PageFold
-from foldlog.page.report import new_fold
 from foldlog.projections import View, Views
 from tests.page_samples import hostile_history, usual_history
 

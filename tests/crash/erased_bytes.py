@@ -18,6 +18,9 @@ from unittest.mock import patch
 from pydantic import SecretStr
 
 import foldlog.eventstore.log.importing
+from foldlog._histories import Histories
+from foldlog._reports import audit_database
+from foldlog._search import SearchIndex
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -34,9 +37,6 @@ from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.histories import Histories
-from foldlog.reports import audit_database
-from foldlog.search import SearchIndex
 from tests.crash.bytes_left import bytes_left
 from tests.in_memory import in_memory
 

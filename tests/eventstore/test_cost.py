@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from foldlog._words.reasons import requests_before
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
 from foldlog.eventstore.log.reading import reading
 from foldlog.projections import Views
-from foldlog.words.reasons import requests_before
 
 SHORT, LONG = 200, 12_000
 TOLERANCE = 1.25

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._reports.unreadable import followed
 from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,
@@ -38,7 +39,6 @@ from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.statements import statements as statements_of
 from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
-from foldlog.reports.unreadable import followed
 
 HI = Message(source="user", content="hi")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._histories import Histories
 from foldlog.eventstore import CondensationRequest, Message, open_store
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 from foldlog.eventstore.recorders.types import Row, as_rows
-from foldlog.histories import Histories
 
 NAMES = ("a", "b")
 LENGTH = 12

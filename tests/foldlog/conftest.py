@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from foldlog.cli import main
+from foldlog._cli import main
 from tests.foldlog.records import condensed, said
 
 

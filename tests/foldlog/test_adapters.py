@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.adapters import catalog
-from foldlog.adapters.catalog import ADAPTERS
+from foldlog.adapters import _catalog as catalog
+from foldlog.adapters._catalog import ADAPTERS
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
-SHARED = {"__init__", "catalog"}
+SHARED = {"__init__", "_catalog"}
 """Files that are no adapters."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 

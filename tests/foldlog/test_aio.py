@@ -14,7 +14,8 @@ import pytest
 
 import foldlog
 import foldlog.aio
-from foldlog import Message, threads
+from foldlog import Message
+from foldlog import _threads as threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condensation, Condenser
 from foldlog.eventstore import StoreUnusable, UnknownEventType, VersionConflict

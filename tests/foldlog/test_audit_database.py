@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
+from foldlog._histories import Histories
+from foldlog._reports import audit_database
+from foldlog._reports.audit_database import Updated, update
+from foldlog._reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -34,11 +38,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import confirm
-from foldlog.histories import Histories
 from foldlog.projections import Views
-from foldlog.reports import audit_database
-from foldlog.reports.audit_database import Updated, update
-from foldlog.reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from foldlog._histories import Histories
+from foldlog._reports.audit_file import check
+from foldlog._reports.audit_follow import AuditFollower, AuditView
 from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.histories import Histories
-from foldlog.reports.audit_file import check
-from foldlog.reports.audit_follow import AuditFollower, AuditView
 
 PATIENCE_S = 60.0
 
@@ -177,7 +177,7 @@ KILLED_AT_EACH_CALL = """
 import os, signal, sys
 from pathlib import Path
 from foldlog.eventstore import Message, open_store
-from foldlog.reports import audit_database, audit_file
+from foldlog._reports import audit_database, audit_file
 
 folder = Path(sys.argv[1])
 store = open_store("memory:")

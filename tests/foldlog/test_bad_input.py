@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.cli.application import COMMANDS
+from foldlog._cli.application import COMMANDS
 from foldlog.eventstore import Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.foldlog.records import said

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as api
+from foldlog._formats.conversion import encode
 from foldlog.eventstore import Action, Annotation, Message, Observation
-from foldlog.formats.conversion import encode
 from foldlog.projections import View
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))

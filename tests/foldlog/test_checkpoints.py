@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.adapters.without_sdk.checkpoints import Checkpoints
-from foldlog.adapters.without_sdk.record_lists import RecordList, ranges
+from foldlog.adapters._without_sdk.checkpoints import Checkpoints
+from foldlog.adapters._without_sdk.record_lists import RecordList, ranges
 from foldlog.eventstore import Annotation, Message, ReadTransaction
 from tests.how_many import examples
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.cli.application import COMMANDS
+from foldlog._cli.application import COMMANDS
 from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import condensed, said
 from tests.how_many import some

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from foldlog import documents
+from foldlog import _documents as documents
 
 SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"
 PRINTED = [

@@ -19,7 +19,7 @@ import pytest
 import typer
 
 from foldlog import open as foldlog_open
-from foldlog.cli.application import COMMANDS, build
+from foldlog._cli.application import COMMANDS, build
 from foldlog.eventstore import Message, open_store
 from tests.how_many import some
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foldlog import histories as face
+from foldlog import _histories as face
 from foldlog.eventstore import CondensationAction, Message, UnknownEvent, open_store
 from foldlog.eventstore.events import LOST
 from foldlog.eventstore.maintenance.erase import erase

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from foldlog.cli import hints
-from foldlog.cli.application import build
+from foldlog._cli import hints
+from foldlog._cli.application import build
 from foldlog.eventstore import Message, open_store
 from foldlog.eventstore.errors import install_command
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from foldlog import open as open_histories
+from foldlog._formats import registry
+from foldlog._importing import import_source
 from foldlog.eventstore import InvalidArgument, codec, open_store
-from foldlog.formats import FORMATS, decode, encode, open_sources, registry
-from foldlog.importing import import_source
+from foldlog.formats import FORMATS, decode, encode, open_sources
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
 EARLIER = [json.loads(line) for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_text().splitlines()]

@@ -13,7 +13,8 @@ from typing import get_args
 import pytest
 
 from foldlog import open as foldlog_open
-from foldlog.cli.styles import STYLES
+from foldlog._cli.styles import STYLES
+from foldlog._kinds import KINDS
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -33,7 +34,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.events import Entry
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.kinds import KINDS
 from foldlog.projections import Views
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import foldlog
-import foldlog.words.tables  # as opening a store does
+import foldlog._words.tables  # as opening a store does
 from foldlog.eventstore import open_store
 from foldlog.projections import View, Views
 from tests.page_samples import HOSTILE, hostile_history, usual_history

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from foldlog._whole_file import whole_file
 from foldlog.eventstore import InvalidOption, Message, StoreUnavailable, open_store
-from foldlog.whole_file import whole_file
 
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "export": (["export", "c", "-o", "FILE"], "out.jsonl"),

@@ -15,13 +15,13 @@ from eventsourcing.projection import Projection, ProjectionRunner
 
 import foldlog
 import foldlog.aio
+from foldlog._reports.audit_database import update
+from foldlog._reports.audit_follow import AuditFollower
+from foldlog._search import SearchIndex
+from foldlog._search.follow import SearchFollower
 from foldlog.eventstore import Entry, Message, Store, open_store
 from foldlog.eventstore.integrations.eventsourcing import Conversations, TrackingView
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.reports.audit_database import update
-from foldlog.reports.audit_follow import AuditFollower
-from foldlog.search import SearchIndex
-from foldlog.search.follow import SearchFollower
 
 PATIENCE_S = 60.0
 SHARED, OWN = 5, 2

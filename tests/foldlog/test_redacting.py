@@ -14,12 +14,12 @@ import typer
 
 import foldlog as api
 from foldlog import aio
-from foldlog.cli.application import build
+from foldlog._cli.application import build
+from foldlog._maintenance import Maintenance
+from foldlog._reports.audit_database import update
+from foldlog._reports.audit_file import open_database
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog.formats import decode, encode
-from foldlog.maintenance import Maintenance
-from foldlog.reports.audit_database import update
-from foldlog.reports.audit_file import open_database
 from tests.crash.bytes_left import bytes_left
 
 

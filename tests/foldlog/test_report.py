@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._kinds import KINDS
+from foldlog._page import assets
+from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
-from foldlog.kinds import KINDS
-from foldlog.page import assets
-from foldlog.page.report import write_report
 from tests.foldlog.records import said
 from tests.page_samples import HOSTILE, hostile_history
 

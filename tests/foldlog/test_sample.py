@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from foldlog.cli.demo import SAMPLE
+from foldlog._cli.demo import SAMPLE
 from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation
 from foldlog.formats import open_sources
 from foldlog.projections import View, cut_points, well_formed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from foldlog._reports.savings import Saving, Savings, is_declined, recorded_cost, saving_of, total_of
 from foldlog.eventstore import CondensationAction
-from foldlog.reports.savings import Saving, Savings, is_declined, recorded_cost, saving_of, total_of
 
 SIZES = [0, 10, 40, 15, 30]
 

@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import foldlog
-from foldlog.derived import derived_from
+from foldlog._derived import derived_from
+from foldlog._histories import Histories
+from foldlog._reports.audit_database import update
+from foldlog._search import SearchIndex, SearchRefused, erase_from_index
+from foldlog._search.follow import SearchFollower
+from foldlog._search.sqlite_tables import SQLiteTables
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -33,11 +38,6 @@ from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.histories import Histories
-from foldlog.reports.audit_database import update
-from foldlog.search import SearchIndex, SearchRefused, erase_from_index
-from foldlog.search.follow import SearchFollower
-from foldlog.search.sqlite_tables import SQLiteTables
 from tests.how_many import examples
 from tests.postgres.servers import Server
 

@@ -14,6 +14,12 @@ import urllib.request
 import pytest
 
 import foldlog
+from foldlog._kinds import KINDS
+from foldlog._web import conversations
+from foldlog._web.access import POLICY
+from foldlog._web.app import application
+from foldlog._web.pages import matches
+from foldlog._words.reasons import because
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -25,12 +31,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.kinds import KINDS
-from foldlog.web import conversations
-from foldlog.web.access import POLICY
-from foldlog.web.app import application
-from foldlog.web.pages import matches
-from foldlog.words.reasons import because
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 

@@ -11,6 +11,9 @@ import pytest
 
 import foldlog
 from foldlog import open as open_histories
+from foldlog._reports.bars import bar, curve
+from foldlog._reports.stats import CondensationFigures, ModelFigures, collect_stats
+from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -23,9 +26,6 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode
 from foldlog.projections import Views
-from foldlog.reports.bars import bar, curve
-from foldlog.reports.stats import CondensationFigures, ModelFigures, collect_stats
-from foldlog.reports.usage import calls_of_imported
 from tests.condensers.openai_server import OpenAIServer, Text
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"

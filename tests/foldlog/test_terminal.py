@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from foldlog.cli import terminal
-from foldlog.cli.histories import export
-from foldlog.cli.terminal import Listed, PrintedLines, emit_list, json_text, print_line, printable
+from foldlog._cli import terminal
+from foldlog._cli.histories import export
+from foldlog._cli.terminal import Listed, PrintedLines, emit_list, json_text, print_line, printable
+from foldlog._words.safe_text import json_bytes, json_lines, well_formed
 from foldlog.eventstore import Message, open_store
-from foldlog.words.safe_text import json_bytes, json_lines, well_formed
 from tests.how_many import some
 
 STEERING = [

@@ -8,9 +8,10 @@ import pytest
 
 import foldlog
 from foldlog import open as foldlog_open
+from foldlog._formats import registry
+from foldlog._formats.record import read_time, time_text
 from foldlog.eventstore import CondensationAction, Message, Origin
-from foldlog.formats import Decoder, registry
-from foldlog.formats.record import read_time, time_text
+from foldlog.formats import Decoder
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECORDS = {

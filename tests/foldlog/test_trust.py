@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from foldlog.cli import terminal
-from foldlog.cli.trust import erase
+from foldlog._cli import terminal
+from foldlog._cli.trust import erase
+from foldlog._reports import audit_database
 from foldlog.eventstore import CondensationAction, Message, open_store
 from foldlog.projections import Views
-from foldlog.reports import audit_database
 
 KEY = "ab" * 32
 STEERS = "\x1b[31mred\x1b]0;title\x07"
@@ -322,7 +322,7 @@ def test_a_command_that_finds_something_says_so_and_ends_with_1(foldlog, without
 
 
 def test_the_status_of_a_finding_does_not_depend_on_the_command(foldlog, monkeypatch):
-    monkeypatch.setattr("foldlog.cli.histories.show.run", lambda: terminal.warn("there is a stain"))
+    monkeypatch.setattr("foldlog._cli.histories.show.run", lambda: terminal.warn("there is a stain"))
     ran = foldlog("show")
     assert (ran.status, ran.err) == (1, "foldlog: found: there is a stain\n")
 

@@ -312,8 +312,8 @@ def pages(at: random.Random) -> str:
 
 def command(at: random.Random) -> str:
     """In a folder with a store and a history, any words: never a traceback, nothing that steers a terminal."""
-    from foldlog.cli import main
-    from foldlog.cli.application import COMMANDS
+    from foldlog._cli import main
+    from foldlog._cli.application import COMMANDS
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

@@ -17,15 +17,15 @@ from pydantic import SecretStr
 
 import foldlog
 from foldlog import Message
+from foldlog._reports.audit_database import update
+from foldlog._search import SearchIndex, SearchRefused
+from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store, open_store, restore_store
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
 from foldlog.eventstore.maintenance.detach import detach
 from foldlog.eventstore.maintenance.erase import erase as erase_from
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.reports.audit_database import update
-from foldlog.search import SearchIndex, SearchRefused
-from foldlog.web.pages import Pages
 
 KEYS = KeyRing([SecretStr("11" * 32)])
 OTHER_KEYS = KeyRing([SecretStr("22" * 32), SecretStr("11" * 32)])

@@ -133,7 +133,7 @@ def test_a_store_is_copied_while_it_is_in_use(file: str, postgres_url: Callable[
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-c", "from foldlog.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from foldlog._cli import main; main()", *arguments]
     done = subprocess.run(
         command,
         capture_output=True,

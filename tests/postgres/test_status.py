@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from foldlog.cli.application import build
+from foldlog._cli.application import build
 from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import follower_status

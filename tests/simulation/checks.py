@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import foldlog.eventstore as es
+from foldlog._search import SearchRefused
 from foldlog.projections.audit import audit
-from foldlog.search import SearchRefused
 from tests.simulation import model
 from tests.simulation.findings import OPEN
 from tests.simulation.plain import expected, said

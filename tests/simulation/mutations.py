@@ -180,7 +180,7 @@ MUTATIONS = {
         lambda _: lambda self, patience_s: True,
         "sqlite",
     ),
-    "search": Mutation("redactions are not applied", "search.index:SearchIndex.apply", _without_redactions),
+    "search": Mutation("redactions are not applied", "_search.index:SearchIndex.apply", _without_redactions),
     "follow": Mutation("receipts are left out", "eventstore.log.following:recorded", _follow_without_redactions),
     "views in memory": Mutation(
         "another process's events are not missed",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -20,7 +21,6 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.formats import decode, encode, open_sources
-from foldlog.importing import import_source
 from foldlog.projections import View
 
 FORMAT = "claude-code"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog._formats.format import Options
+from foldlog._formats.langchain import FORMAT
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Decoder, Encoder, NotAnEvent, decode, detect, encode
-from foldlog.formats.format import Options
-from foldlog.formats.langchain import FORMAT
 
 
 def record(kind, content="", **data):

@@ -13,6 +13,8 @@ import pytest
 
 import foldlog
 import foldlog.aio
+from foldlog._formats import registry as formats_registry
+from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
     InvalidArgument,
@@ -35,8 +37,6 @@ from foldlog.formats import (
     open_sources,
     register,
 )
-from foldlog.formats import registry as formats_registry
-from foldlog.importing import import_source
 from foldlog.projections import View
 from tests.foldlog.formats.test_samples import FOLDERS, SAMPLES
 from tests.foldlog.records import condensed, said, v1

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog._formats.format import Options
+from foldlog._formats.openai_responses import FORMAT
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Encoder, NotAnEvent, decode, encode
-from foldlog.formats.format import Options
-from foldlog.formats.openai_responses import FORMAT
 from foldlog.projections import View, well_formed
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "openai-responses.jsonl"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from foldlog._formats.openhands_v1.branches import Branches, Trunk
+from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
+from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -19,9 +22,6 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.formats import decode, encode, open_sources
-from foldlog.formats.openhands_v1.branches import Branches, Trunk
-from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder
-from foldlog.importing import import_source
 from foldlog.projections import View
 
 V1 = "openhands-v1"

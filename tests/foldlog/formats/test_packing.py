@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from foldlog._formats import packing
+from foldlog._formats.registry import FORMATS
 from foldlog.eventstore import Action, InvalidEvent, Message, Origin, codec
-from foldlog.formats import packing
-from foldlog.formats.registry import FORMATS
 
 LONG = 'the same words, once more: "quoted", \\slashed\\, é, \n' * 40
 SAMPLES = {

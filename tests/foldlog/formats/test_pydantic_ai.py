@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog._formats.format import Options
+from foldlog._formats.in_parts.pydantic_ai import FORMAT
 from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage, codec
 from foldlog.formats import Encoder, NotAnEvent, decode, detect, encode
-from foldlog.formats.format import Options
-from foldlog.formats.in_parts.pydantic_ai import FORMAT
 from foldlog.projections import well_formed
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "pydantic-ai.jsonl"

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import foldlog.formats
+from foldlog._formats import registry
+from foldlog._formats.detection import recognize
+from foldlog._formats.format import Format
 from foldlog.eventstore.events import Action, Message, Observation, Origin
-from foldlog.formats import FORMATS, decode, detect, encode, open_sources, registry
-from foldlog.formats.detection import recognize
-from foldlog.formats.format import Format
+from foldlog.formats import FORMATS, decode, detect, encode, open_sources
 
-PLACE = Path(foldlog.formats.__file__).parent
+PLACE = Path(registry.__file__).parent
 
 
 class Decoder:

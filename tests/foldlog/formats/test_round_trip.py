@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
+from foldlog._formats.registry import format_named
 from foldlog.eventstore import Annotation, codec
 from foldlog.formats import Encoder, decode, encode
-from foldlog.formats.registry import format_named
 from tests.how_many import examples
 
 numbers = (

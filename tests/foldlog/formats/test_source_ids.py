@@ -6,7 +6,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.formats.source_ids import SourceIds
+from foldlog._formats.source_ids import SourceIds
 
 ids = (
     st.uuids().map(str)

@@ -8,9 +8,10 @@ import tracemalloc
 
 import pytest
 
-from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources, sources
-from foldlog.formats.files.histories import histories
-from foldlog.formats.json_text import RECORD_SIZE_MAX
+from foldlog._formats import sources
+from foldlog._formats.files.histories import histories
+from foldlog._formats.json_text import RECORD_SIZE_MAX
+from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources
 from foldlog.projections import View
 from tests.how_many import some
 
@@ -50,7 +51,7 @@ def write(tmp_path, monkeypatch):
 def _held_or_streamed(request, monkeypatch):
     """Everything is true of small sources, which are held, and of large ones, which are read as often as needed."""
     if request.param == "streamed":
-        monkeypatch.setattr("foldlog.formats.files.found.HELD_BYTES_MAX", -1)
+        monkeypatch.setattr("foldlog._formats.files.found.HELD_BYTES_MAX", -1)
 
 
 def read(*paths, **how):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foldlog.formats.files.readers import elements
-from foldlog.formats.files.scanner import Broken, Scanner
-from foldlog.formats.json_text import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, UnreadableJson, parse
+from foldlog._formats.files.readers import elements
+from foldlog._formats.files.scanner import Broken, Scanner
+from foldlog._formats.json_text import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, UnreadableJson, parse
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.just('\\"[]{},\n'),

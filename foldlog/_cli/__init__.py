@@ -1,0 +1,28 @@
+"""The command ``foldlog``, for people and for scripts.
+
+To add a command: write ``<name>.py``, in the folder of its heading, with a function ``run`` (its signature is the
+command line, its docstring the help, its result the exit status) and put ``<name>`` into ``COMMANDS`` in
+``application.py``. The module of a command is imported only when it is called. Import inside ``run`` what only some of
+its options need, and what is not installed everywhere.
+
+The rules of every command:
+
+    --db STORE  the store, through ``stores.open_existing`` or ``stores.open_or_create``
+    --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
+    exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
+    errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
+    findings    are lines on stderr too, by ``terminal.warn``, which gives status 1; notes by ``terminal.note``; with
+                --json each is an object
+    hints       a command that a message names is made by ``hints.command``: it names the store that was given
+    text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
+
+    histories/ views/ forgetting/ trust/ maintenance/ demo.py    the commands, by their heading in the help
+    options.py selection.py moments.py stores.py outputs.py what commands take: options, filters, times, --db, files
+    terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
+    outcome.py hints.py mistakes.py                         how they end; the commands that their messages name
+    borders.py agent_model.py                               forks and the agent's model, at the command line
+"""
+
+from foldlog._cli.application import main
+
+__all__ = ["main"]

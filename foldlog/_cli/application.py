@@ -1,0 +1,283 @@
+"""The commands, and how their errors are reported."""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import importlib
+import inspect
+import keyword
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import use_store
+from foldlog._cli.mistakes import meant
+from foldlog._cli.outcome import DONE, FINDINGS, REFUSED, Refused, is_of_damage
+
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "Begin here": ("demo",),
+    "Histories": (
+        *("import", "list", "log", "show", "search", "view", "fork", "report", "serve"),
+        *("documents", "attributes", "export"),
+    ),
+    "Views": ("why", "diff", "stats", "audit", "bench"),
+    "Forgetting": ("retract", "condense", "condensers", "compare"),
+    "The store": ("copy", "backup", "restore", "vacuum", "adapters"),
+    "Trust": ("verify", "salvage", "rekey", "erase", "redact"),
+}
+"""Commands by the heading that the help puts them under, in its order."""
+_FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
+"""The folders of commands that are not named like their heading."""
+
+_ABOUT = (
+    "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
+)
+_SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
+_WrongUsage: Any = typer.BadParameter.__mro__[-4]
+"""The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
+_NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
+_TOO_SMALL = "Input should be greater than or equal to "
+_INTERRUPTED, _PIPE_CLOSED = 130, 141  # the status that a shell reports for a program that SIGINT or SIGPIPE ended
+_SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "stats", "why", "diff"}
+_ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "adapters"}
+"""Commands that succeed when their reader has read enough (``| head``): they end with 0."""
+
+
+class _ReaderLeft(Exception):
+    """A ``BrokenPipeError`` on stdout: its reader has closed it. It has a type of its own because typer turns
+    ``BrokenPipeError`` into exit status 1.
+    """
+
+
+class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderLeft from error
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # a type of Python
+        return parameters
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.ignore_unknown_options:
+            self._refuse_unknown_options(ctx, args)
+        return list(super().parse_args(ctx, args))
+
+    def _refuse_unknown_options(self, ctx: Any, args: list[str]) -> None:
+        """Refuse a mistyped option of a command that accepts ids below zero: such a command lets unknown options
+        pass.
+        """
+        known = [name for parameter in self.get_params(ctx) for name in (*parameter.opts, *parameter.secondary_opts)]
+        for argument in takewhile(lambda argument: argument != "--", args):
+            name = argument.partition("=")[0]
+            if name.startswith("-") and name not in (*known, "-") and not name[1:].isdigit():
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean '{close[0]}'?" if close else ""
+                problem = meant(f"'foldlog {self.name}' has no option '{name}'{hint}", str(self.name), args)
+                raise Refused(f"{problem} ('foldlog {self.name} --help' shows all)")
+
+
+class _Commands(TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under their headings."""
+        headings: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            headings.setdefault(getattr(command, "rich_help_panel", ""), []).append(
+                (name, command.get_short_help_str(300))
+            )
+        for heading, rows in headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"foldlog {version('foldlog')}\n")
+        raise typer.Exit
+
+
+def build(only: str | None = None) -> typer.Typer:
+    """Return the application with all its commands; with ``only``, this command alone. If no command has that name, all
+    have a name and a help, and no parameters: a list of commands needs no more, and their modules are not imported.
+    """
+    application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None)
+    application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
+    commands = [(name, heading) for heading, names in COMMANDS.items() for name in names]
+    is_known = only in [name for name, _ in commands]
+    for name, heading in commands:
+        if only == name or not is_known:
+            _add(application, name, heading, described=only not in (None, name))
+    for brought in () if is_known else entry_points(group="foldlog.commands"):
+        if brought.name not in dict(commands):
+            _add_installed(application, brought, described=only not in (None, brought.name))
+    return application
+
+
+def module_of(name: str) -> str:
+    """Return the full name of a command's module."""
+    (folder,) = (_FOLDERS.get(heading, f"{heading.lower()}.") for heading, names in COMMANDS.items() if name in names)
+    return f"foldlog._cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog._cli.{folder}{name}"
+
+
+def _add(application: typer.Typer, name: str, heading: str, *, described: bool) -> None:
+    """Add a command; ``described``: only its name and its help."""
+    module = None if described else importlib.import_module(module_of(name))
+    run = _description_of(name) if module is None else module.run
+    command = application.command(
+        name,
+        cls=_Command,
+        help=_unwrapped(inspect.getdoc(run) or ""),
+        rich_help_panel=heading,
+        context_settings={**_SETTINGS, **getattr(module, "SETTINGS", {})},
+    )
+    command(run)
+
+
+def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
+    """Add the command of an installed package: a function as the ``run`` of ours. ``described``: without its help."""
+    from_package = "" if brought.dist is None else brought.dist.name
+
+    def command() -> None: ...
+
+    try:
+        run = command if described else brought.load()
+    except Exception as error:  # whatever the code of a package raises
+        raise Refused(
+            f"the command {brought.name!r} of {from_package or brought.value} cannot be loaded: {error}; correct or "
+            f"uninstall the package"
+        ) from error
+    about = f"A command of {from_package}." if described else _unwrapped(inspect.getdoc(run) or "")
+    command_of = application.command(
+        brought.name, cls=_Command, help=about, rich_help_panel="Installed", context_settings=dict(_SETTINGS)
+    )
+    command_of(run)
+
+
+def _description_of(name: str) -> Callable[[], None]:
+    """Return a function with the docstring of a command, which is read from the source of its module."""
+    path = Path(__file__).parent.joinpath(*module_of(name).split(".")[2:]).with_suffix(".py")
+
+    def command() -> None: ...
+
+    _, _, run = path.read_text("utf-8").partition("\ndef run(")
+    command.__doc__ = run.split('"""')[1]
+    return command
+
+
+def _foldlog(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Handle the options before a command."""
+
+
+def _unwrapped(text: str) -> str:
+    """Return each paragraph as one line, which a terminal of any width can wrap."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    # Events are many objects without cycles: the search for cycles took half of the time.
+    gc.set_threshold(100_000, 20, 100)
+    arguments = sys.argv[1:]
+    status = _run(arguments or ["--help"])
+    sys.exit(status if arguments else REFUSED)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
+    use_store(None)
+    try:
+        terminal.prepare(as_json=as_json)
+        command = typer.main.get_command(build(_first_word(arguments)))
+        status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
+    except _WrongUsage as error:  # usage: an unknown option, a missing argument
+        problem = (
+            error.format_message().replace(_NO_NUMBER, "a whole number is needed").replace(_TOO_SMALL, "give at least ")
+        )
+        problem = meant(problem, _command_of(arguments).strip(), arguments)
+        return _refuse(f"{problem} ('foldlog {_command_of(arguments)}--help' shows all options)")
+    except (Refused, typer.Abort) as error:
+        return _refuse(str(error) or "stopped")
+    except (BrokenPipeError, _ReaderLeft):
+        _drop_stdout()
+        return DONE if _command_of(arguments).strip() in _ONLY_SHOW else _PIPE_CLOSED
+    except terminal.StdoutFailed as error:
+        _drop_stdout()
+        terminal.complain(f"{_explained(error)}; the output is not whole")
+        return FINDINGS
+    except SystemExit as error:  # typer and rich end so where the reader of a help has left
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        return DONE
+    except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
+        problem, unfinished = _explained(error), getattr(error, "unfinished", False)
+        if as_json and unfinished:
+            terminal.emit({"outcome": "unfinished", "problem": problem})
+        terminal.complain(problem)
+        return FINDINGS if unfinished or is_of_damage(error) else REFUSED
+    if status == _INTERRUPTED:
+        terminal.complain("interrupted: completed work was kept, no partial data was written")
+    if terminal.has_found() and status in (None, DONE):
+        return FINDINGS
+    return DONE if status is None else int(status)
+
+
+def _first_word(arguments: Sequence[str]) -> str:
+    """Return the word in the place of the command, also of a line that a shell completes; or an empty text."""
+    completed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    words = completed.split()[1:] if "_FOLDLOG_COMPLETE" in os.environ else arguments
+    return next(iter(words), "")
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    known = [name for names in COMMANDS.values() for name in names]
+    return next((f"{argument} " for argument in arguments if argument in known), "")
+
+
+def _refuse(message: str) -> int:
+    terminal.complain(message)
+    return REFUSED
+
+
+def _drop_stdout() -> None:
+    """Drop what stdout still holds: the flush at exit must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _explained(error: Exception) -> str:
+    from foldlog.eventstore import ConversationErased, EventStoreError
+
+    if isinstance(error, ConversationErased):
+        return error.problem
+    if isinstance(error, EventStoreError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f" {error.filename}"
+        return f"the system refused{where}: {error.strerror or error}"
+    if os.environ.get("FOLDLOG_TRACEBACK"):
+        raise error
+    return (
+        f"an unexpected error, {type(error).__name__}: {error}; please report it with the output of FOLDLOG_TRACEBACK=1"
+    )

@@ -1,0 +1,258 @@
+"""``foldlog compare``: replay a history with other condensers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outputs import Force, output_option
+from foldlog._cli.pager import paged
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.styles import interval_words
+from foldlog._reports.comparison import comparison, verdict_of
+from foldlog._reports.comparison_page import write_page
+from foldlog._reports.plots import check_plot, plot_comparison
+from foldlog._words.gist import count
+from foldlog.eventstore import Message, Store, install_command
+from foldlog.projections.intervals import contains, normalize
+from foldlog.projections.retractions import intervals_kept
+
+if TYPE_CHECKING:
+    from foldlog.condensers import LLM, AgentModel, Condenser, Replay
+
+_PAGE = 500
+"""Events between two updates of the progress bar."""
+
+
+ForkAt = Annotated[
+    int | None,
+    typer.Option(
+        "--fork",
+        metavar="V",
+        min=1,
+        help="Keep each replay from version V on as a fork, ID@V-CONDENSER.",
+        show_default=False,
+    ),
+]
+
+
+def run(
+    conversation: ConversationId,
+    configs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A TOML file with [condenser]; once for each condenser.",
+            show_default="the default condenser, and one that forgets nothing",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, output_option("--html", help="Write a page with the verdict, figures and plots.")
+    ] = None,
+    plot: Annotated[
+        Path | None, output_option("--plot", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
+    ] = None,
+    force: Force = False,
+    fork: ForkAt = None,
+    agent: AgentModelName = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
+
+    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed, except with
+    --fork: each replay is then a fork, which every command can show; 'foldlog diff' compares two of them.
+
+    Example: foldlog compare tidewatch --config small.toml --html compared.html
+    """
+    model = agent_model(agent)
+    condensers = _condensers(configs or [], agent, model)
+    if fork is not None:
+        if html is not None or plot is not None:
+            raise Refused(
+                "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
+            )
+        from foldlog._cli.forgetting.fork_replays import make_forks
+
+        return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
+    if plot is not None:
+        check_plot(plot)
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        version = store.conversation(conversation).version
+        replays, asks = _replays(store, conversation, version, condensers, model)
+    rows = comparison(replays, asks)
+    verdict = verdict_of(rows)
+    if plot is not None:
+        plot_comparison(replays, plot, title=conversation)
+    if html is not None:
+        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
+    if as_json:
+        terminal.emit(_document(conversation, version, model, replays, rows, verdict, plot, html))
+    else:
+        with paged():
+            _show(terminal.console(), conversation, version, model, rows, verdict)
+        for path in filter(None, (plot, html)):
+            terminal.console().print(f"The Views over time: {terminal.printable(str(path))}", soft_wrap=True)
+    return DONE
+
+
+def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
+    """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
+    if not configs:
+        from foldlog.condensers import NoOpCondenser, default_condenser
+
+        return {"default": default_condenser(), "noop": NoOpCondenser()}
+    paths = list(dict.fromkeys(configs))
+    stems = [path.stem for path in paths]
+    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
+    return {name: load_condenser_for(path, agent, model) for name, path in zip(names, paths, strict=True)}
+
+
+def _replays(
+    store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
+) -> tuple[dict[str, Replay], list[int]]:
+    """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    from foldlog.condensers import Replaying
+
+    replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
+    asks: list[int] = []
+    with terminal.progress() as bars:
+        bar = bars.add_task("replaying", unit="events", total=version)
+        kept = store.query(conversation, lambda reading: intervals_kept(reading.structural_events(0, version), version))
+        for event in store.events(conversation, 0, version):
+            if not contains(kept, event.id):
+                continue  # a retraction took it back
+            if isinstance(event, Message) and event.source == "user":
+                asks.append(event.id)
+            for name, one in replaying.items():
+                with _named(name):
+                    one.take(event)
+            if event.id % _PAGE == 0:
+                bars.update(bar, completed=event.id)
+        bars.update(bar, completed=version, description="counting")
+        replays: dict[str, Replay] = {}
+        for name, one in replaying.items():
+            with _named(name):
+                replays[name] = one.result()
+    return replays, asks
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Add the name of the condenser to an error of its model, which stops the comparison."""
+    from foldlog.condensers import ModelCallFailed
+
+    try:
+        yield
+    except ModelCallFailed as error:
+        raise Refused(f"{name} cannot be compared: {error}") from error
+
+
+def _document(
+    conversation: str,
+    version: int,
+    model: LLM | None,
+    replays: Mapping[str, Replay],
+    rows: list[dict[str, Any]],
+    verdict: list[str],
+    plot: Path | None,
+    html: Path | None,
+) -> dict[str, Any]:
+    return {
+        "conversation": conversation,
+        "version": version,
+        "counted_as": None if model is None else model.tokenizer,
+        "plot": None if plot is None else str(plot),
+        "html": None if html is None else str(html),
+        "verdict": verdict,
+        "strategies": [{**row, **_over_time(replays[row["strategy"]])} for row in rows],
+    }
+
+
+def _over_time(replay: Replay) -> dict[str, Any]:
+    return {
+        "lost": list(replay.lost),
+        "condensed_before": [made.event_id for made in replay.condensations],
+        "calls": [
+            {"before": turn.event_id, "events": turn.events, "hidden": turn.hidden, "tokens": turn.tokens}
+            for turn in replay.turns
+        ],
+    }
+
+
+_COST = "condenser_cost"
+_FIGURES = (
+    ("condensations", "condensations", "{:,}"),
+    ("of them asked for and impossible", "declined", "{:,}"),
+    ("largest View, events", "view_events_peak", "{:,}"),
+    ("last View, events", "view_events_last", "{:,}"),
+    ("  hidden by a mask in that one", "events_hidden_last", "{:,}"),
+    ("largest prompt, tokens", "tokens_peak", "{:,}"),
+    ("sent in total, tokens", "tokens_sent", "{:,}"),
+    ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
+    ("what that cost", _COST, "${:.4f}"),
+    ("unusable replies", "condenser_failures", "{:,}"),
+    ("events in a summary", "events_summarized", "{:,}"),
+    ("events lost", "events_lost", "{:,}"),
+)
+"""Rows of the table: heading, key of ``comparison``, form."""
+
+_ALWAYS = {"condensations", "view_events_peak", "view_events_last", "tokens_sent", "events_summarized", "events_lost"}
+"""Rows that are shown even if no strategy has a value."""
+
+
+def _show(
+    console: Console,
+    conversation: str,
+    version: int,
+    model: LLM | None,
+    rows: list[dict[str, Any]],
+    verdict: list[str],
+) -> None:
+    name = terminal.typed_id(conversation)
+    calls = count(rows[0]["turns"], "call")
+    console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
+    for line in verdict:
+        console.print(terminal.printable(line, one_line=True))
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for row in rows:
+        table.add_column(Text(terminal.printable(row["strategy"], one_line=True)), justify="right", overflow="fold")
+    for heading, *cells in figure_rows(rows)[1:]:
+        table.add_row(heading, *cells)
+    console.print(table)
+    if model is None:
+        said = f"Tokens were not counted; for that: {install_command('llm')}"
+        console.print(said)
+    else:
+        console.print(f"Tokens {counted_words(model)}. The store was not changed.")
+
+
+def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the figures as a table of texts: first the headings, one column for each strategy."""
+    table = [["", *(row["strategy"] for row in rows)]]
+    for heading, key, form in _FIGURES:
+        missing = "unknown" if key == _COST else "–"
+        if key in _ALWAYS or any(row[key] or (key == _COST and row[key] is None) for row in rows):
+            table.append([heading, *(missing if row[key] is None else form.format(row[key]) for row in rows)])
+    if any(row["user_messages_lost"] for row in rows):
+        table.append(["  of them said by the user", *(_ids(row["user_messages_lost"]) for row in rows)])
+    return table
+
+
+def _ids(ids: list[int]) -> str:
+    return interval_words(normalize((event_id, event_id) for event_id in ids)) or "none"

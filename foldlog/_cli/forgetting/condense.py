@@ -1,0 +1,231 @@
+"""``foldlog condense``: request a condensation and show what was forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE
+from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.styles import interval_words, summary_text
+from foldlog._histories import Histories
+from foldlog._words.gist import count, forgotten_words
+from foldlog._words.reasons import because, requests_before
+from foldlog.condensers import (
+    LLM,
+    Condensation,
+    NoCondensationAvailable,
+    Report,
+    Usage,
+    model_of,
+    on_a_model,
+    reports_of,
+)
+from foldlog.condensers.models.budget import tokens_of
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
+from foldlog.projections import View
+
+_REASON = "foldlog condense"
+
+
+def run(
+    conversation: ConversationId,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A TOML file with [condenser].",
+            show_default="one that needs no model",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Append nothing. A condenser with a model still asks it.")
+    ] = False,
+    agent: AgentModelName = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
+
+    Without a file, the default condenser is used: it needs no model and writes a digest. To forget without a summary,
+    give a file with the two lines [condenser] and type = "conversation_window".
+
+    Exit status 1 if nothing was forgotten, because the model gave no summary or because no event can be spared.
+
+    Example: foldlog condense tidewatch --dry-run
+    """
+    model = agent_model(agent)
+    condenser = None if config is None else load_condenser_for(config, agent, model)
+    with open_existing(db) as store:
+        whole(store, conversation)
+        histories = Histories(store, condenser=condenser, agent_llm=model)
+        try:
+            with terminal.working("condensing"):
+                made = (_preview if dry_run else _condense)(histories, conversation)
+        except NoCondensationAvailable as error:
+            return _declined(conversation, dry_run, str(error), error.reports, as_json)
+        if made is None:
+            problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
+            return _declined(conversation, dry_run, problem, (), as_json)
+        with terminal.working("counting tokens"):
+            tokens = tokens_of(made.before, model), tokens_of(made.after, model)
+    if as_json:
+        terminal.emit(_document(conversation, dry_run, made, tokens, model))
+    else:
+        _show(terminal.console(), conversation, dry_run, made, tokens, model)
+    return DONE
+
+
+_Tokens = tuple[int | None, int | None]
+"""The tokens of the Views before and after a condensation; None if no model can count them."""
+
+
+class _Made(NamedTuple):
+    """A condensation, the Views around it, and the requests that it fulfils."""
+
+    action: CondensationAction
+    before: View
+    after: View
+    requests: Sequence[CondensationRequest]
+
+    @property
+    def summary(self) -> tuple[int, CondensationSummary] | None:
+        """The summary in the View after it, and its index there."""
+        for index, event in enumerate(self.after):
+            if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
+                return index, event
+        return None
+
+    @property
+    def spending(self) -> _Spending:
+        return _Spending.of(reports_of(self.action))
+
+
+def _condense(histories: Histories, conversation: str) -> _Made | None:
+    """Request a condensation and take a step; None if the condenser did not fulfil the request."""
+    result = histories[conversation].condense(_REASON)
+    if not isinstance(result, Condensation):
+        return None
+    action, views = result.action, histories.views
+    before, after = views.at(conversation, action.id), views.at(conversation, action.id + 1)
+    return _Made(action, before, after, requests_before(histories.store, conversation, action.id))
+
+
+def _preview(histories: Histories, conversation: str) -> _Made | None:
+    """Do what ``_condense`` does, in memory and without appending."""
+    histories._handler.check_handles_requests()
+    view = histories.views.current(conversation)
+    request = CondensationRequest(id=view.version, reason=_REASON)
+    before = view.then((request,))
+    result, _ = histories._handler.preview(before)
+    if not isinstance(result, Condensation):
+        return None
+    action = replace(result.action, id=before.version)
+    requests = (*requests_before(histories.store, conversation, view.version), request)
+    return _Made(action, before, before.then((action,)), requests)
+
+
+def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> int:
+    if as_json:
+        outcome = {"outcome": "declined", "problem": problem, "model": _Spending.of(reports)._asdict()}
+        terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
+    terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
+    return DONE
+
+
+class _Spending(NamedTuple):
+    """The calls of the condenser's model and their cost. ``cost`` is in US dollars, None if unknown."""
+
+    models: tuple[str, ...]
+    calls: int
+    failed: int
+    tokens: int
+    cost: float | None
+    latency_s: float
+
+    @classmethod
+    def of(cls, reports: Sequence[Report]) -> _Spending:
+        asked, used = on_a_model(reports), Usage.of(reports)
+        return cls(
+            models=tuple(dict.fromkeys(map(model_of, asked))),
+            calls=used.attempts,
+            failed=sum("failure" in report for report in asked),
+            tokens=used.usage["total_tokens"],
+            cost=used.cost,
+            latency_s=used.latency_s,
+        )
+
+
+def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> dict[str, Any]:
+    action, found = made.action, made.summary
+    return {
+        "conversation": conversation,
+        "dry_run": dry_run,
+        "outcome": action.metadata.get("outcome", "condensed"),
+        "id": action.id,
+        "condenser": action.metadata.get("condenser"),
+        "reason": action.metadata.get("reason"),
+        "forgotten": [list(interval) for interval in action.forgotten.intervals],
+        "forgotten_summaries": list(action.forgotten.summaries),
+        "summary": None if found is None else {"id": found[1].id, "position": found[0], "text": found[1].content},
+        "events": {"before": len(made.before), "after": len(made.after)},
+        "tokens": None
+        if counter is None or None in tokens
+        else {"before": tokens[0], "after": tokens[1], "counted_as": counter.tokenizer},
+        "model": made.spending._asdict(),
+        "metadata": action.metadata,
+    }
+
+
+def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
+    if counter is None:
+        return f"not counted; for that: {install_command('llm')}"
+    return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
+
+
+def _show(
+    console: Console, conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None
+) -> None:
+    action, before, after, requests = made
+    condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
+    name = terminal.typed_id(conversation)
+    intervals, summaries = action.forgotten
+    ids = f" ({interval_words(intervals)})" if intervals else ""
+    rows = [
+        ("why", because(action, requests)),
+        ("forgot", f"{forgotten_words(intervals, summaries)}{ids}"),
+        ("View", f"{count(len(before), 'event')} → {len(after):,}"),
+        ("tokens", _tokens(tokens, counter)),
+        ("cost", _cost(made.spending)),
+    ]
+    found = made.summary
+    instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
+    rows.append(("instead", instead))
+    head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
+    console.print(Text(f"{head}, by the condenser {condenser}", style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for heading, text in rows:
+        table.add_row(Text(f"  {heading}", style="dim"), text)
+    console.print(table)
+    if found is not None:
+        terminal.print_indented(console, Text(summary_text(found[1].content), style="magenta"), 11)
+
+
+def _cost(spending: _Spending) -> str:
+    if not spending.calls:
+        return "nothing: no model was asked"
+    price = "price unknown" if spending.cost is None else f"${spending.cost:.4f}"
+    asked = f"{count(spending.calls, 'call')} of {terminal.printable(', '.join(spending.models), one_line=True)}"
+    failed = f", {spending.failed} unusable" if spending.failed else ""
+    return f"{price}: {asked}{failed}, {count(spending.tokens, 'token')}, {spending.latency_s:.1f} s"

@@ -1,0 +1,55 @@
+"""``foldlog retract``: take back the newest events of a conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.stores import open_existing, whole
+from foldlog._documents import RetractedDocument
+from foldlog._histories import Histories
+from foldlog._words.gist import count
+
+
+def run(
+    conversation: ConversationId,
+    to: Annotated[int, typer.Option("--to", metavar="V", help="The version that the View returns to.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the log keeps it.")] = "",
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Take back the events of a conversation since a version. The View is again what it was then.
+
+    The log keeps the events. To reverse a retraction, retract to its own id.
+
+    Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
+    """
+    with open_existing(db) as store:
+        version = store.conversation(whole(store, conversation)).version
+        if not 0 <= to < version:
+            raise Refused(
+                f"conversation {conversation!r} has {version:,} events; --to {to} takes nothing back "
+                f"(use 0 to {version - 1})"
+            )
+        history = Histories(store)[conversation]
+        history.at(version)  # where no View can be made, nothing is taken back
+        recorded = history.retract(to, reason, expected_version=version)
+        shown = len(history.view())
+    if as_json:
+        done = RetractedDocument(
+            conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown
+        )
+        terminal.emit(done)
+        return DONE
+    name = terminal.typed_id(conversation)
+    terminal.console().print(
+        f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
+        f"'{command('retract', name, '--to', recorded.id)}' reverses it",
+        soft_wrap=True,
+    )
+    return DONE

@@ -1,0 +1,61 @@
+"""``foldlog attributes``: show or change the attributes of a conversation."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.stores import open_existing, resolved, whole
+from foldlog._documents import AttributesDocument
+from foldlog._histories import Histories
+from foldlog._words.gist import compact
+
+
+def run(
+    conversation: ConversationId,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; an empty VALUE removes it."),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
+
+    A value that is a whole number, true, false or a list in JSON is stored as such, every other one as a text.
+    foldlog list NAME=VALUE lists conversations by them.
+
+    Example: foldlog attributes tidewatch --set project=tides
+    """
+    changes = pairs(changed or ())
+    with open_existing(db) as store:
+        conversation = (whole if changes else resolved)(store, conversation)
+        history = Histories(store)[conversation]
+        attributes = history.set_attributes(**changes) if changes else history.attributes()
+    if as_json:
+        terminal.emit(AttributesDocument(conversation=conversation, attributes=attributes))
+        return DONE
+    if not attributes:
+        terminal.console().print("No attributes; --set NAME=VALUE sets one.")
+    terminal.print_values({name: "null" if value is None else compact(value) for name, value in attributes.items()})
+    return DONE
+
+
+def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """Return attributes of texts NAME=VALUE; None for one without a value. Raises ``Refused``."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise Refused(f"{text!r} is not an attribute; give NAME=VALUE, such as user=u1")
+        try:
+            decoded = json.loads(value) if value else None
+        except ValueError:
+            decoded = value
+        found[name] = decoded if decoded is None or isinstance(decoded, int | list) else value
+    return found

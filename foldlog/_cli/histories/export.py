@@ -1,0 +1,124 @@
+"""``foldlog export``: write a history as its source wrote it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outputs import Force, output_option
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._formats.conversion import format_of_history
+from foldlog._histories import Histories
+from foldlog._whole_file import whole_file
+from foldlog._words.gist import count
+from foldlog._words.safe_text import json_lines, json_text
+from foldlog.eventstore import EventStoreError
+from foldlog.formats import FORMATS, UnknownFormat
+
+_RECORDS_AT_ONCE = 32
+"""Records that are encoded in one call."""
+
+
+def run(
+    conversation: Annotated[
+        str, typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed)
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            show_default="the format of its source",
+            autocompletion=lambda: list(FORMATS),
+            help="The format to write. An imported conversation: that of its source, or openai-chat.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        output_option("--output", "-o", help="The file to write.", show_default="stdout"),
+    ] = None,
+    force: Force = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Write a conversation as its source wrote it, one JSON record on each line, with forgotten events.
+
+    Example: foldlog export tidewatch --output exported.jsonl
+    """
+    return _export(conversation, format, output, db, as_json=as_json)
+
+
+def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        chosen = format or format_of_history(next(store.events(conversation, 0, 1)))
+        notes: list[str] = []
+        try:
+            records = Histories(store)[conversation].export(chosen, notes=notes.append)
+        except UnknownFormat as error:
+            raise Refused(str(error)) from error
+        head = {"conversation": conversation, "format": chosen}
+        findings: list[str] = []
+        if output is not None:
+            with whole_file(output) as file:
+                number = _write(file, records)
+            if as_json:
+                terminal.emit({**head, "output": str(output), "records": number, **_noted(notes)})
+            else:
+                told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
+                terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)
+        elif as_json:
+            readable = _readable(records, findings)
+            terminal.emit_list(head, "records", readable, lambda: {"findings": findings, **_noted(notes)}, exact=True)
+        else:
+            _to_stdout(records)
+    for finding in findings:
+        terminal.warn(finding)
+    for note in notes:
+        terminal.note(note)
+    return DONE
+
+
+def _noted(notes: list[str]) -> dict[str, list[str]]:
+    return {"notes": notes} if notes else {}
+
+
+def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
+    """Yield the records up to the first that cannot be read or written: that one is a finding."""
+    try:
+        yield from records
+    except (EventStoreError, ValueError) as error:
+        findings.append(str(error))
+
+
+def _write(file: BinaryIO, records: Iterable[Any]) -> int:
+    """Write a line for each record, and return their number. Those before one that cannot be read are written too."""
+    count = 0
+    waiting: list[Any] = []
+    try:
+        for record in records:
+            waiting.append(record)
+            if len(waiting) == _RECORDS_AT_ONCE:
+                together, waiting = waiting, []
+                file.writelines(json_lines(together))
+                count += len(together)
+    finally:
+        file.writelines(json_lines(waiting))
+    return count + len(waiting)
+
+
+def _to_stdout(records: Iterable[Any]) -> None:
+    file: BinaryIO | None = getattr(sys.stdout, "buffer", None)
+    if file is not None:  # UTF-8 as it is: most records are never made a text
+        sys.stdout.flush()
+        _write(file, records)
+        return
+    for record in records:
+        sys.stdout.write(f"{json_text(record)}\n")

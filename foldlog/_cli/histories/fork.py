@@ -1,0 +1,72 @@
+"""``foldlog fork``: begin a conversation that shares the past of another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.stores import open_existing, whole
+from foldlog._documents import ForkDocument
+from foldlog._formats.tips import version_of_tip
+from foldlog._words.gist import count
+from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
+
+
+def run(
+    conversation: ConversationId,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the fork.", show_default=False)],
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at", metavar="V", help="The version up to which they share events.", show_default="the present"
+        ),
+    ] = None,
+    at_source: Annotated[
+        str | None,
+        typer.Option(
+            "--at-source",
+            metavar="SOURCE_ID",
+            help="Begin after the record with this id of the imported source, such as the tip of a branch.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Fork a conversation: begin a new one that shares its events up to a version.
+
+    No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
+    """
+    if at is not None and at_source is not None:
+        raise Refused("--at and --at-source both say where the fork begins; give one of them")
+    with open_existing(db) as store:
+        conversation = whole(store, conversation)
+        version = store.conversation(conversation).version if at is None else at
+        try:
+            if at_source is not None:
+                version = version_of_tip(store, conversation, at_source)
+            fork = store.fork(conversation, version, new)
+        except (InvalidArgument, VersionConflict) as error:
+            raise Refused(str(error)) from error
+        except ConversationErased as error:
+            if error.conversation != new:
+                raise
+            raise Refused(f"{error.problem}; give the fork another id") from error
+    if as_json:
+        terminal.emit(
+            ForkDocument(
+                conversation=fork.id,
+                version=fork.version,
+                parent=fork.parent,
+                parent_version=fork.parent_version,
+                head=fork.head,
+            )
+        )
+        return DONE
+    name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
+    terminal.console().print(f"{name}: shares {count(fork.version, 'event')} of {parent}", soft_wrap=True)
+    return DONE

@@ -1,0 +1,184 @@
+"""``foldlog log``: show all events of a conversation."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.borders import Borders, borders_document, borders_of
+from foldlog._cli.full import show_event
+from foldlog._cli.moments import event_moment
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.pager import paged
+from foldlog._cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.styles import LABEL_COLUMNS, STYLES
+from foldlog._kinds import label
+from foldlog._reports.unreadable import sound
+from foldlog._words.event_json import event_document
+from foldlog._words.gist import count, gist
+from foldlog.eventstore import Logged, Store, is_structural
+
+_POLL_S = 0.2
+_SPAN = 500
+"""The number of events that are read at a time, from the end, to find the last selected ones."""
+_ROOMY = 100
+"""Columns of a terminal that has room for dates."""
+
+
+def run(
+    conversation: ConversationId,
+    start: Annotated[int, typer.Option("--start", metavar="N", min=0, help="First event to show.")] = 0,
+    stop: Annotated[
+        int | None, typer.Option("--stop", metavar="N", min=0, help="Event to stop before.", show_default="the end")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")] = False,
+    kinds: Kinds = None,
+    no_notes: NoNotes = False,
+    since: Since = None,
+    until: Until = None,
+    full: Annotated[bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show all events of a conversation in order, forgotten events too.
+
+    Example: foldlog log tidewatch --tail 20 --no-notes
+    """
+    if stop is not None and stop < start:
+        raise Refused(f"--stop {stop} is before --start {start}; --stop is the event after the last one to show")
+    wanted = selection(kinds, no_notes=no_notes, since=since, until=until)
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        reading = _Reading(store, conversation, wanted)
+        if start >= reading.version > 0 and not follow:
+            terminal.note(f"no events from {start:,} on: the conversation has {reading.version:,}")
+        borders = borders_of(store, conversation)
+        if tail is None:
+            events = reading.events(start, stop)
+        else:
+            last = reading.last(tail, start, stop)
+            start = last[0].event.id if last else reading.version + 1
+            events = iter(last)
+        if follow:
+            events = chain(events, reading.coming(stop))
+        if as_json:
+            head = {"conversation": conversation, "version": reading.version, **borders_document(borders)}
+            documents = (event_document(event, recorded_at) for recorded_at, event in events)
+            terminal.emit_list(head, "events", documents, lambda: {"findings": reading.findings})
+        else:
+            with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
+                _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)
+    if reading.without_time:
+        terminal.note(
+            f"{count(reading.without_time, 'event')} without a time left out: their source wrote none, and --since and "
+            f"--until select by it"
+        )
+    for finding in reading.findings:
+        terminal.warn(finding)
+    return DONE
+
+
+class _Reading:
+    """The selected events of one conversation. An event that cannot be read is a finding; the events after it are still
+    read.
+
+    Its constructor raises ``ConversationNotFound``, before any line is printed.
+    """
+
+    def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
+        self._store, self._conversation, self._wanted = store, conversation, wanted
+        store.events(conversation, stop=0)
+        self.version = store.version(conversation)
+        self.findings: list[str] = []
+        self.without_time = 0
+
+    def end(self, stop: int | None) -> int:
+        return self.version if stop is None else min(stop, self.version)
+
+    def events(self, start: int, stop: int | None) -> Iterator[Logged]:
+        end = self.end(stop)
+        takes, everything = self._wanted.takes, self._wanted.everything
+        for one in sound(self._store, self._conversation, start, end, self.findings):
+            if everything or takes(one.event, one.recorded_at):
+                yield one
+            else:
+                self.without_time += self._wanted.lacks_time(one.event, one.recorded_at)
+
+    def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
+        """Return the last ``number`` of these events, and count those without a time after the first of them. Cost: the
+        events from the first of them on.
+        """
+        found: list[tuple[Logged, int]] = []
+        end = self.end(stop)
+        while len(found) < number and end > start:
+            begin = max(start, end - max(number, _SPAN))
+            counted = self.without_time
+            found[:0] = [(one, self.without_time - counted) for one in self.events(begin, end)]
+            end = begin
+        if 0 < number <= len(found):
+            found = found[-number:]
+            self.without_time -= found[0][1]
+        return [one for one, _ in found]
+
+    def coming(self, stop: int | None) -> Iterator[Logged]:
+        """Yield events as they are appended, until Ctrl-C or up to ``stop``."""
+        seen, done = -1, self.version
+        try:
+            while stop is None or done < stop:
+                changed = self._store.database.data_version()
+                if changed != seen:
+                    seen, self.version = changed, self._store.version(self._conversation)
+                    yield from self.events(done, stop)
+                    done = max(done, self.version)
+                sys.stdout.flush()
+                time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            return
+
+
+def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *, full: bool) -> None:
+    """Print the events, with a border before the first event of the fork, or after the last shared event."""
+    if full:
+        console = terminal.console()
+        for recorded_at, event in events:
+            for border in borders.up_to(event.id):
+                terminal.print_line(console, border)
+            show_event(console, event, recorded_at)
+        for border in borders.up_to(end()):
+            terminal.print_line(console, border)
+        return
+    lines = terminal.PrintedLines()
+    write, width = lines.write, lines.width
+    roomy, day = width >= _ROOMY, ""
+    for recorded_at, event in events:
+        for border in borders.up_to(event.id):
+            write((f"{'':>8}{border}", "bold"))
+        kind = label(event)
+        style = "" if event.shown or is_structural(event) else "dim "
+        at = event_moment(event, recorded_at)
+        if roomy:
+            at = f"{at:<19}  "
+        else:
+            if at and at[:10] != day:
+                day = at[:10]
+                write((f"{'':>8}{day}", "dim"))
+            at = f"{at[11:]:<8}  "
+        write(
+            (f"{event.id:>6}  {at}", "dim"),
+            (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
+            (gist(event, width), style),
+        )
+    for border in borders.up_to(end()):
+        write((f"{'':>8}{border}", "bold"))

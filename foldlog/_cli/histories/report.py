@@ -1,0 +1,70 @@
+"""``foldlog report``: write one history as a page in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import CountingModelName, DrawnLimit, counting_model
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outputs import Force, check_output, output_option
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import ReportDocument
+from foldlog._page.report import write_report
+
+
+def run(
+    conversation: ConversationId,
+    output: Annotated[
+        Path | None,
+        output_option("--output", "-o", help="The file.", show_default="ID.html in this folder"),
+    ] = None,
+    limit: DrawnLimit = None,
+    force: Force = False,
+    agent: CountingModelName = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Write a conversation as a page: what the model was shown at each version, what was forgotten, and why.
+
+    The file needs no network and no other file. It holds all texts of the conversation.
+
+    Example: foldlog report tidewatch --output tidewatch.html
+    """
+    model, limit = counting_model(agent, limit)
+    with open_existing(db) as store, terminal.progress() as bars:
+        conversation = resolved(store, conversation)
+        path = _writable(output or _default_file(conversation, force=force))
+        version = store.conversation(conversation).version
+        bar = bars.add_task("reading", unit="events", total=version)
+        size = write_report(
+            store,
+            conversation,
+            path,
+            limit=limit,
+            model=model,
+            progress=lambda done: bars.update(bar, completed=done),
+        )
+    if as_json:
+        terminal.emit(ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size))
+    else:
+        told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
+        terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {told}")
+    return DONE
+
+
+def _writable(path: Path) -> Path:
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else f"has no folder {path.parent}"
+        raise Refused(f"the report cannot be written to {path}, which {problem}; name a file with --output")
+    return path
+
+
+def _default_file(conversation: str, *, force: bool) -> Path:
+    """Return a file named by the id: its letters, digits and ``-_.``."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation)[:100].lstrip(".")
+    path = Path(f"{kept or 'report'}.html")
+    check_output(path, force=force)
+    return path

@@ -1,0 +1,142 @@
+"""``foldlog search``: find events by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from foldlog._cli import terminal
+from foldlog._cli.moments import moment_words
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.pager import paged
+from foldlog._cli.selection import Kinds, Since, Until, selection
+from foldlog._cli.stores import events_total, open_existing, resolved
+from foldlog._cli.styles import STYLES
+from foldlog._search import Hit, SearchIndex, hits_document
+from foldlog._words.gist import count
+from foldlog.eventstore import Store
+
+_FOLLOWED_EVERY_S = 2.0
+
+
+def run(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WORDS", help='Words that an event has all of; "in quotes" together; begin*.'),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option("--in", metavar="ID", help="Only in this conversation.", autocompletion=completed),
+    ] = None,
+    kinds: Kinds = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events, best first.")
+    ] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep the index up to date until Ctrl-C; search nothing.")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index from the log first.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Search the texts of all conversations, best first.
+
+    An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The search of one conversation on
+    its page finds parts of words too, and so other events.
+
+    The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
+    build it; later ones first add the new events. It holds plain text, so encrypted stores have none. Erased
+    conversations are removed from it too.
+
+    Example: foldlog search "flaky test" --kind observation
+    """
+    wanted = selection(kinds, since=since, until=until)
+    if follow:
+        return _follow(db, words, as_json=as_json)
+    if not words and not rebuild:
+        raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
+    with open_existing(db) as store:
+        conversation = None if within is None else resolved(store, within)
+        with SearchIndex(store, rebuild=rebuild) as index:
+            added = _catch_up(store, index)
+            if rebuild:
+                terminal.note(f"the index is rebuilt from the log: {count(added, 'event')}")
+            hits: tuple[Hit, ...] = ()
+            if words:
+                try:
+                    hits = index.search(
+                        _line(words),
+                        conversation=conversation,
+                        kinds=wanted.kinds,
+                        since=wanted.since,
+                        until=wanted.until,
+                        limit=limit,
+                    )
+                except ValueError as error:
+                    raise Refused(str(error)) from error
+            unread = index.unread
+    if as_json:
+        terminal.emit(hits_document(_line(words or []), hits, unread))
+    elif words:
+        with paged():
+            _show(hits, filtered=bool(within or kinds or since or until))
+    if unread:
+        terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
+    return DONE
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return the words as one line. Several words in one argument of the shell belong together."""
+    return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+
+
+def _catch_up(store: Store, index: SearchIndex) -> int:
+    """Update the index, with a progress bar if it takes time. Return how many events are new in it."""
+    with terminal.progress() as bars:
+        new = index.tables.position() == 0
+        bar = bars.add_task("indexing", unit="events", total=events_total(store) if new else None)
+        return index.catch_up(lambda events: bars.advance(bar, events))
+
+
+def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
+    if words or as_json:
+        raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
+    from foldlog._search.follow import SearchFollower
+
+    with open_existing(db) as store, SearchFollower(store) as follower, terminal.progress() as bars:
+        bar = bars.add_task("indexing", unit="events", total=None)
+        terminal.note("the index follows the store until Ctrl-C")
+        with suppress(KeyboardInterrupt):  # which is how it ends
+            follower.run(_FOLLOWED_EVERY_S, lambda events: bars.update(bar, completed=events))
+    terminal.note(f"{count(follower.view.events, 'event')} added to the index")
+    return DONE
+
+
+def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
+    console = terminal.console()
+    if not hits:
+        which = "No event within --in, --kind, --since and --until" if filtered else "No event"
+        console.print(f"{which} has all these words.")
+    for hit in hits:
+        name = terminal.typed_id(hit.conversation)
+        at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
+        console.print(
+            Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")), soft_wrap=True
+        )
+        terminal.print_indented(console, _highlighted(hit), 4)
+
+
+def _highlighted(hit: Hit) -> Text:
+    text, end = Text(), 0
+    for start, stop in hit.highlights:
+        text.append(terminal.printable(hit.snippet[end:start], one_line=True))
+        text.append(terminal.printable(hit.snippet[start:stop], one_line=True), style="bold yellow")
+        end = stop
+    return text.append(terminal.printable(hit.snippet[end:], one_line=True))

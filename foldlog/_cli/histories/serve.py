@@ -1,0 +1,135 @@
+"""``foldlog serve``: show the pages of all conversations, live, in a browser."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from foldlog._cli.agent_model import CountingModelName, DrawnLimit, counting_model
+from foldlog._cli.hints import completed
+from foldlog._cli.options import DEFAULT_DB, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.stores import open_to_read
+from foldlog._cli.terminal import note
+from foldlog.condensers import LLM
+from foldlog.eventstore import Store, as_url, install_command
+from foldlog.eventstore.recorders.urls import parse
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+def run(
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port; 0 chooses a free port.")
+    ] = 8765,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address that the server listens at.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar="FOLDLOG_TOKEN",
+            help="The token that requests need.",
+            show_default="a new one",
+        ),
+    ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="Require no token. Only at localhost; every user of the machine can then read all conversations.",
+        ),
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A host name of this server, besides localhost."),
+    ] = None,
+    limit: DrawnLimit = None,
+    agent: CountingModelName = None,
+    db: Db = DEFAULT_DB,
+) -> int:
+    """Serve the pages of all conversations, with new events as they come. The server only reads.
+
+    Open the address that it prints: it has the token. Needs the extra 'web'.
+
+    Example: foldlog serve --port 8080
+    """
+    if no_token and host not in _LOCAL:
+        raise Refused(f"--no-token is for localhost only; at {host} a token is required")
+    if token is not None and len(token) < 8:
+        raise Refused(f"the token has {len(token)} characters; give at least 8, or leave --token out for a new one")
+    try:
+        import starlette  # noqa: F401 - asked for before a store is opened
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
+    secret = None if no_token else token or secrets.token_urlsafe(24)
+    model, limit = counting_model(agent, limit)
+    with open_to_read(db) as store, _listening(host, port) as listener:
+        _serve(store, listener, host, secret, [*(allow_host or ()), host], limit, model, db)
+    return DONE
+
+
+_NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
+        raise Refused(f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}") from error
+
+
+def _serve(
+    store: Store,
+    listener: socket.socket,
+    host: str,
+    token: str | None,
+    names: list[str],
+    limit: int | None,
+    model: LLM | None,
+    db: str,
+) -> None:
+    import uvicorn
+
+    from foldlog._web.app import application
+
+    port = listener.getsockname()[1]
+    location = parse(as_url(db))
+    path = location.path if location.scheme == "sqlite" else None
+    app = application(
+        store,
+        token=token,
+        names=names,
+        port=port,
+        limit=limit,
+        model=model,
+        path=path,
+        completed=completed,
+        is_ending=lambda: server.should_exit,
+    )
+    everywhere = host in _EVERYWHERE
+    address = next(iter(names[:-1]), "localhost") if everywhere else host
+    shown = f"[{address}]" if ":" in address else address
+    sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
+    sys.stdout.flush()
+    note("open this address in a browser; Ctrl-C ends the server")
+    if everywhere and names[:-1] == []:
+        note("other machines need the name or address of this one: add it with --allow-host NAME")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):  # which is how a server ends
+        server.run(sockets=[listener])

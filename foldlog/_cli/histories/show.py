@@ -1,0 +1,58 @@
+"""``foldlog show``: show one event in full."""
+
+from __future__ import annotations
+
+from foldlog._cli import terminal
+from foldlog._cli.borders import border_words, borders_document, borders_of
+from foldlog._cli.full import show_event
+from foldlog._cli.hints import command
+from foldlog._cli.moments import summary_at
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.pager import paged
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._words.event_json import event_document
+from foldlog.eventstore import CondensationAction
+from foldlog.projections import summary_event
+
+SETTINGS = EVENT_SETTINGS
+
+
+def run(
+    conversation: ConversationId,
+    event: EventId,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show one event in full: all its fields, its arguments formatted, its text with its line breaks.
+
+    Example: foldlog show tidewatch 17
+    """
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        version = store.version(conversation)
+        wanted = -event - 2 if event < -1 else event
+        if not 0 <= wanted < version:
+            raise Refused(
+                f"conversation {conversation!r} has no event {event}; its events are 0 to {version - 1}, and the "
+                f"summary of condensation c is event -(c+2)"
+            )
+        borders = borders_of(store, conversation)
+        ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
+    if event < 0:
+        if not isinstance(found, CondensationAction) or found.summary is None:
+            hint = f"'{command('audit', conversation)}' lists its summaries"
+            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
+        found = summary_at(summary_event(found), found)
+    if as_json:
+        terminal.emit(
+            {"conversation": conversation, **borders_document(borders), "event": event_document(found, recorded_at)}
+        )
+    else:
+        with paged():
+            console = terminal.console()
+            if borders:
+                recorded_in = "an event of the fork" if wanted >= borders[-1].version else "a shared event"
+                terminal.print_line(console, f"{border_words(borders[-1])}; {recorded_in}")
+            show_event(console, found, recorded_at)
+    return DONE

@@ -1,0 +1,33 @@
+"""``foldlog adapters``: list the agent runtimes that can keep their conversations in foldlog."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from foldlog._cli import terminal
+from foldlog._cli.options import AsJson
+from foldlog._cli.outcome import DONE
+from foldlog.adapters._catalog import ADAPTERS
+
+_STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
+_TOLD = ("name", "runtime", "module", "classes", "extra", "distribution", "tested", "installed", "state")
+
+
+def run(as_json: AsJson = False) -> int:
+    """List the adapters for agent runtimes, the releases that they were tested with, and the installed ones.
+
+    Install a runtime in the tested range with the extra of foldlog that is shown.
+
+    Example: foldlog adapters
+    """
+    if as_json:
+        terminal.emit({"adapters": [{name: getattr(adapter, name) for name in _TOLD} for adapter in ADAPTERS]})
+        return DONE
+    console = terminal.console()
+    for adapter in ADAPTERS:
+        console.print(Text.assemble((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}"))
+        console.print(f"  {adapter.runtime}, extra {adapter.extra}: {adapter.distribution} {adapter.tested}")
+        console.print(
+            Text.assemble("  ", (adapter.state, _STYLES[adapter.state]), f" {adapter.installed or ''}".rstrip())
+        )
+    return DONE

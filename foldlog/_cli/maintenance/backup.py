@@ -1,0 +1,60 @@
+"""``foldlog backup``: copy a store that is in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.outcome import DONE
+from foldlog._cli.outputs import new_file
+from foldlog._cli.stores import open_existing
+from foldlog._documents import BackedUpDocument, ProblemDocument
+from foldlog._maintenance import Maintenance
+from foldlog._words.gist import count
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The copy; the file must not exist yet.", callback=new_file)
+    ],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Copy a store to a new file while it is in use, and verify every event of the copy.
+
+    The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if the copy is
+    damaged; the store then has the same damage.
+
+    Example: foldlog backup monday.db
+    """
+    with open_existing(db) as store, terminal.progress() as bars:
+        bar = bars.add_task("copying", unit="pages", total=None)
+
+        def advance(done: int, of: int) -> None:  # when every page is copied, verifying them takes about as long again
+            bars.update(bar, description="verifying" if done == of else "copying", completed=done, total=of)
+
+        done = Maintenance(store).back_up(str(file), advance)
+    findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
+    if as_json:
+        terminal.emit(
+            BackedUpDocument(
+                file=done.path,
+                bytes=done.size_bytes,
+                conversations=done.conversations,
+                events=done.events,
+                findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in findings),
+            )
+        )
+    else:
+        terminal.console().print(
+            f"{terminal.printable(done.path)}: {count(done.events, 'event')} of "
+            f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
+            + ("" if findings else ", every event verified")
+        )
+    for name, problem in findings:
+        terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")
+    return DONE

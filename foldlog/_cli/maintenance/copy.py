@@ -1,0 +1,87 @@
+"""``foldlog copy``: copy a whole store to another one, also of another kind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.borders import tell_of_forks
+from foldlog._cli.hints import use_store
+from foldlog._cli.options import AsJson
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outputs import new_file
+from foldlog._cli.stores import events_total, open_existing, open_or_create
+from foldlog._documents import CopiedDocument, ProblemDocument
+from foldlog._maintenance import Maintenance
+from foldlog._words.gist import count
+from foldlog.eventstore import without_password
+
+
+def run(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", callback=use_store, help="The store to copy: sqlite:///… or postgresql://…")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", callback=new_file, help="The target; it is made if it does not exist.")
+    ],
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")] = 4,
+    as_json: AsJson = False,
+) -> int:
+    """Copy every conversation from one store to another, for example from SQLite to PostgreSQL.
+
+    Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
+    command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
+    compared: exit status 1 if one differs, or if a conversation is damaged.
+
+    Example: foldlog copy history.db postgresql://agent@db/foldlog
+    """
+    if source == target:
+        raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
+    histories = events = tombstones = already = 0
+    problems = []
+    with (
+        open_existing(source, "name the store to copy as FROM") as ours,
+        open_or_create(target, may_be_empty=True) as theirs,
+    ):
+        use_store(source)
+        target_care = Maintenance(theirs)
+        with terminal.progress() as bars:
+            bar = bars.add_task("copying", unit="events", total=events_total(ours))
+            for moved in target_care.copy_from(ours, jobs=jobs):
+                histories += 1
+                already += moved.added == moved.tombstones == 0 and moved.problem is None
+                events += moved.added
+                tombstones += moved.tombstones
+                bars.update(bar, advance=moved.version, description=f"copying, {histories:,} conversations")
+                if moved.problem is not None:
+                    problems.append((moved.conversation, moved.problem))
+        differences = list(target_care.differences_from(ours))
+        tell_of_forks(ours)
+    behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
+    problems += [
+        (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
+    ]
+    if as_json:
+        terminal.emit(
+            CopiedDocument(
+                conversations=histories,
+                already_there=already,
+                events=events,
+                tombstones=tombstones,
+                grown_since=tuple(behind),
+                findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in problems),
+            )
+        )
+    else:
+        equal = "" if problems or behind else "; heads are equal"
+        copied = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
+        terminal.console().print(
+            f"{copied} copied, of {count(histories, 'conversation')} ({already:,} had nothing new){equal}"
+        )
+        if behind:
+            terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
+    for name, problem in problems:
+        terminal.warn(terminal.about(name, problem))
+    return DONE

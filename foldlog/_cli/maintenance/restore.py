@@ -1,0 +1,62 @@
+"""``foldlog restore``: put a backup in the place of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command, use_store
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._words.gist import count
+from foldlog.eventstore import StoreUnusable, restore_store
+
+
+def run(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog backup'.")],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
+
+    The former file is kept beside it, under a name that is printed. Programs that have the store open write nothing
+    more to it: their next append fails and says that the file was replaced, and they open the store again.
+    Conversations that were erased and events that were redacted after the backup exist again: each conversation is
+    named, and the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
+
+    Example: foldlog restore monday.db
+    """
+    try:
+        done = restore_store(db, str(backup))
+    except StoreUnusable as error:  # of the backup: nothing was replaced
+        use_store(str(backup))  # the commands that it names
+        raise Refused(str(error)) from error
+    if as_json:
+        fields = done._asdict()
+        terminal.emit({"file": fields.pop("path"), **fields})
+    else:
+        kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
+        terminal.console().print(
+            f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
+            f"{count(done.conversations, 'conversation')}, every event verified{kept}",
+            soft_wrap=True,
+        )
+    for name in done.erased_since:
+        again = command("erase", name, "--reason", "TEXT")
+        terminal.warn(
+            f"conversation {name!r} was erased after this backup was made, and exists again; '{again}' erases it again"
+        )
+    for name in done.redacted_since:
+        old = (
+            ""
+            if done.kept is None
+            else f"; '{command('log', name, '--kind', 'redaction', '--db', done.kept)}' names them"
+        )
+        terminal.warn(
+            f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
+            f"again; redact them again{old}"
+        )
+    return DONE

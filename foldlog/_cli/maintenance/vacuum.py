@@ -1,0 +1,63 @@
+"""``foldlog vacuum``: reclaim the space of deleted rows."""
+
+from __future__ import annotations
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.outcome import DONE
+from foldlog._cli.stores import open_existing
+from foldlog._documents import VacuumDocument
+from foldlog._maintenance import Maintenance, Vacuumed
+from foldlog._words.gist import count
+from foldlog.eventstore import EventStoreError, Store
+
+
+def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
+    """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted imports.
+
+    Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
+    While a reader is open, the files do not shrink; the command says so.
+
+    Example: foldlog vacuum
+    """
+    with open_existing(db) as store:
+        done = vacuumed(store)
+    if as_json:
+        terminal.emit(
+            VacuumDocument(
+                imports_discarded=done.discarded,
+                bytes_before=done.bytes_before,
+                bytes_after=done.bytes_after,
+                bytes_pending=done.bytes_pending,
+                space_returned=done.space_returned,
+            )
+        )
+    else:
+        left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""
+        terminal.console().print(f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now{left}")
+    if not done.space_returned:
+        terminal.note(
+            "the store is rewritten, but its files cannot shrink while a reader that was opened before is still open; "
+            "end it and run 'foldlog vacuum' again"
+        )
+    return DONE
+
+
+def vacuumed(store: Store) -> Vacuumed:
+    """Vacuum a store in a file, with progress."""
+    with terminal.progress() as bars:
+        bars.add_task("vacuuming", total=None)
+        return Maintenance(store).vacuum()
+
+
+def bytes_stay_pending(store: Store, pending: bool, done: str, *, no_vacuum: bool) -> bool:
+    """Vacuum a store in a file, if bytes of what was erased are ``pending`` in it. Return whether they still are.
+    ``done`` says what was erased, if the vacuum fails.
+    """
+    if not pending or no_vacuum or store.path is None:
+        return pending
+    try:
+        return vacuumed(store).bytes_pending
+    except EventStoreError as error:
+        terminal.warn(f"{done}, and the vacuum that removes its bytes from the file failed: {error}")
+        return True

@@ -1,0 +1,80 @@
+"""Select events of a log: by kind, by time, without annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, NamedTuple
+
+import typer
+
+from foldlog._cli.moments import given_moment
+from foldlog._cli.outcome import Refused
+from foldlog._kinds import KINDS, WIDER, kind_words, label
+from foldlog._words.times import happened_at
+from foldlog.eventstore import Event
+
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help=f"Only events of this kind; may be given several times. One of: {', '.join(KINDS)}.",
+        show_default="all kinds",
+        autocompletion=lambda incomplete: [kind for kind in KINDS if kind.startswith(incomplete)],
+    ),
+]
+NoNotes = Annotated[bool, typer.Option("--no-notes", help="Leave out annotations.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a time are left out.",
+    ),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only events before this time.")]
+
+
+class Selection(NamedTuple):
+    """The conditions that an event must meet to be shown."""
+
+    kinds: frozenset[str]
+    notes: bool = True
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def everything(self) -> bool:
+        return not self.kinds and self.notes and self.since is None and self.until is None
+
+    def takes(self, event: Event, recorded_at: datetime) -> bool:
+        """Return whether the event is selected. An event without a time is in no range of times."""
+        if self.kinds or not self.notes:
+            kind = label(event)
+            if not self.notes and kind == "annotation":
+                return False
+            if self.kinds and kind not in self.kinds and WIDER.get(kind) not in self.kinds:
+                return False
+        if self.since is None and self.until is None:
+            return True
+        at = happened_at(event, recorded_at)
+        if at is None:
+            return False
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+    def lacks_time(self, event: Event, recorded_at: datetime) -> bool:
+        """Return whether the event is left out only because it has no time."""
+        timeless = self._replace(since=None, until=None)
+        return timeless != self and timeless.takes(event, recorded_at) and happened_at(event, recorded_at) is None
+
+
+def selection(
+    kinds: Sequence[str] | None = None, *, no_notes: bool = False, since: str | None = None, until: str | None = None
+) -> Selection:
+    """Return the selection of the options. Raises ``Refused`` for an unknown kind or a wrong time."""
+    try:
+        named = kind_words(kinds or ())
+    except ValueError as error:
+        raise Refused(f"--kind {error}") from error
+    return Selection(named, not no_notes, given_moment("--since", since), given_moment("--until", until))

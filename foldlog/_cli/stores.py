@@ -1,0 +1,206 @@
+"""Open the store that ``--db`` names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice, takewhile
+from pathlib import Path
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command, use_store
+from foldlog._cli.outcome import Refused
+from foldlog.eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
+from foldlog.eventstore.maintenance import damage
+from foldlog.eventstore.recorders.urls import absolute_hint, parse
+
+_NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
+_SEARCHED = 20_000
+"""The most conversations that are compared with a mistyped id."""
+_FEW = 5
+"""The most ids that an error names."""
+
+
+def bytes_pending_words(store: Store, of: str) -> str:
+    """Say where bytes of what was erased or replaced may still be, and what removes them."""
+    if store.path is not None:
+        return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
+    return (
+        f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
+        f"Autovacuum removes them later; to remove them now, run this command again as the owner of the tables"
+    )
+
+
+@contextmanager
+def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
+    """Open the store at ``db``, or create a SQLite file. If the new file has no conversation at the end, it is removed
+    again, unless nothing was refused and it ``may_be_empty``. For commands that add conversations; hints name this
+    store.
+    """
+    from foldlog.eventstore.recorders.errors import RecorderError
+    from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
+
+    use_store(db)
+    location = parse(as_url(db))
+    is_new = location.scheme == "sqlite" and not os.path.exists(location.path)
+    store = _opened(db)
+    try:
+        with store:
+            yield store
+            is_new = is_new and not may_be_empty
+    finally:
+        if is_new:
+            with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news
+                remove_empty(location.path)
+
+
+def _opened(url: str) -> Store:
+    """Open a store. Raise ``Refused`` for one that cannot be used, and for a file that ``foldlog import`` takes."""
+    try:
+        return open_store(url)
+    except StoreUnusable as error:
+        location = parse(as_url(url))
+        kind = _kind_of(Path(location.path)) if location.scheme == "sqlite" else None
+        if kind is None:
+            raise Refused(str(error)) from error
+        use_store(None)  # this file is not a store
+        raise Refused(
+            f"{location.path} is {kind}, not a store; '{command('import', location.path)}' adds it to a store"
+        ) from error
+
+
+def _kind_of(path: Path) -> str | None:
+    """Return what a file is that can be imported; None for another file."""
+    from foldlog.formats import NotAHistory, detect
+
+    try:
+        return f"a history ({detect(path)})"
+    except (OSError, NotAHistory):
+        return None
+
+
+def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
+    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
+    to do then. A file without write permission is opened for reading.
+    """
+    db = as_url(db)
+    location = parse(db)
+    if location.scheme == "postgresql" and "mode" not in location.options:
+        return _opened(f"{db}{'&' if '?' in db else '?'}mode=rw")
+    if location.scheme != "sqlite":
+        return _opened(db)
+    if not os.path.exists(location.path):
+        raise Refused(f"the store {location.path} does not exist; {remedy}{absolute_hint(location.path)}")
+    if "mode" in location.options:
+        return _opened(db)
+    folder = os.path.dirname(os.path.abspath(location.path))
+    mode = "rw" if os.access(location.path, os.W_OK) and os.access(folder, os.W_OK) else "ro"
+    return _opened(f"{db}{'&' if location.options else '?'}mode={mode}")
+
+
+def open_to_read(db: str) -> Store:
+    """Open the store at ``db``, which must exist, for reading only: it cannot be changed. A store of an older schema is
+    migrated first, as by any command.
+    """
+    db = as_url(db)
+    location = parse(db)
+    if location.scheme != "memory" and "mode" not in location.options:
+        open_existing(db).close()
+        db = f"{db}{'&' if '?' in db else '?'}mode=ro"
+    return open_existing(db)
+
+
+def resolved(store: Store, given: str) -> str:
+    """Return the given id, or the only id that begins with it. For commands that only read.
+
+    Raises ``Refused`` if no id, or more than one, begins with it.
+    """
+    if _is_there(store, given):
+        return given
+    begins_so = list(ids_from(store, given, limit=_FEW + 1)) if given else []
+    if len(begins_so) == 1:
+        return begins_so[0]
+    if begins_so:
+        more = ", …" if len(begins_so) > _FEW else ""
+        listed = ", ".join(map(repr, begins_so[:_FEW])) + more
+        raise Refused(f"more than one conversation begins with {given!r}: {listed}; give more of the id")
+    raise Refused(_not_there(store, given))
+
+
+def whole(store: Store, given: str) -> str:
+    """Return the given id, which must be whole. For commands that change the store. Raises ``Refused``."""
+    if not _is_there(store, given):
+        raise Refused(_not_there(store, given))
+    return given
+
+
+def _is_there(store: Store, conversation: str) -> bool:
+    """Return whether the store has a conversation of this id, erased or not."""
+    try:
+        store.conversation(conversation)
+    except ConversationNotFound:
+        return False
+    return True
+
+
+def _not_there(store: Store, given: str) -> str:
+    from difflib import get_close_matches
+
+    if given.endswith(".db"):
+        return f"this store has no conversation {given!r}; an option names the store: --db {given}"
+    ids = [row.id for row in islice(listed(store), _SEARCHED)]
+    shorter = given.lower()
+    near = [name for name in ids if shorter and shorter in name.lower()][:3]
+    near = near or get_close_matches(given, ids, n=3, cutoff=0.6)
+    meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "'foldlog list' shows its conversations"
+    return f"this store has no conversation {given!r}; {meant}"
+
+
+def chosen(
+    store: Store, conversations: Sequence[str] | None, find: Callable[[Store, str], str] | None = None
+) -> Iterator[str]:
+    """Yield the named conversations, each once; without names, all that have events. A name may be the beginning of an
+    id, unless ``find`` is ``whole``. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one
+    is unknown or erased.
+    """
+    if conversations:
+        named = [(find or resolved)(store, name) for name in conversations]
+        for name in named:
+            store.events(name, stop=0)
+        yield from dict.fromkeys(named)
+    else:
+        yield from (row.id for row in listed(store) if row.erased_at is None)
+
+
+def events_total(store: Store, conversations: Sequence[str] | None = None) -> int | None:
+    """Return the number of events to read, for a progress bar; None if no bar is shown."""
+    if not sys.stderr.isatty():
+        return None
+    if conversations:
+        return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
+    return sum(row.version for row in listed(store) if row.erased_at is None)
+
+
+def listed(store: Store) -> Iterator[ConversationRow]:
+    """Yield all conversations of the store. Those that cannot be read are findings of the command."""
+    for found in damage.listed(store):
+        if isinstance(found, ConversationRow):
+            yield found
+        else:
+            named = f"conversation {found.id!r}: " if found.id else ""
+            terminal.unread(f"{named}{found.problem}; run 'foldlog verify', then 'foldlog salvage'")
+
+
+def conversations_total(store: Store) -> int | None:
+    """Return how many conversations there are, for a progress bar; None where no bar is shown."""
+    return sum(1 for _ in listed(store)) if sys.stderr.isatty() else None
+
+
+def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:
+    """Yield the ids that begin with ``beginning``, at most ``limit``."""
+    if beginning and store.version(beginning):
+        yield beginning
+    rows = islice(store.iter_conversations(after=beginning or None), limit)
+    yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))

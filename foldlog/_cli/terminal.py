@@ -1,0 +1,355 @@
+"""Print words on a terminal, and documents for programs. Text of a history goes through ``printable``, so that no
+history steers the terminal.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from foldlog._cli.hints import completed
+from foldlog._cli.outcome import Refused
+from foldlog._words.gist import UNLIMITED
+from foldlog._words.safe_text import json_text, well_formed
+from foldlog._words.safe_text import printable as printable
+from foldlog._words.safe_text import typed_id as typed_id
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+    from rich.text import Text
+
+_NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
+"""Text in which each character takes one column of a terminal."""
+_WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
+"""A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print nothing."""
+
+_as_json = False
+_found = False
+_unread: dict[str, None] = {}
+
+
+class StdoutFailed(OSError):
+    """Stdout cannot be written, for example because its disk is full."""
+
+
+class _Stdout(io.FileIO):
+    """Stdout, with errors of its own: an error of the system does not say of which open file it is."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # its reader has left
+            raise
+        except OSError as error:
+            raise StdoutFailed(error.errno, error.strerror, "stdout") from error
+
+
+def _checked(stdout: Any) -> io.TextIOWrapper:
+    """Return a stream on stdout that raises ``StdoutFailed``."""
+    raw: Any = _Stdout(stdout.fileno(), "w", closefd=False)
+    buffer = io.BufferedWriter(raw) if isinstance(stdout.buffer, io.BufferedWriter) else raw
+    lines, through = stdout.line_buffering, stdout.write_through
+    return io.TextIOWrapper(buffer, stdout.encoding, line_buffering=lines, write_through=through)
+
+
+def prepare(*, as_json: bool) -> None:
+    """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
+    stderr is a JSON object. A ``COLUMNS`` that no terminal has is removed. Raise ``Refused`` if stdout is
+    closed.
+    """
+    global _as_json, _found
+    _as_json, _found = as_json, False
+    _unread.clear()
+    if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "")):
+        os.environ.pop("COLUMNS", None)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:
+        raise Refused("stdout is closed; redirect it to a file, or to /dev/null to drop the output")
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _checked(sys.stdout)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def console() -> Console:
+    """Return the console on stdout. It is as wide as the terminal; piped, as ``COLUMNS`` says, or 120 columns."""
+    from rich.console import Console
+
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # rich itself would end the program here
+
+    return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
+
+
+def has_edge() -> bool:
+    """Return whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a width. Otherwise no
+    line is cut.
+    """
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
+
+
+def print_line(console: Console, line: Text | str) -> None:
+    """Print one line. Cut it where the terminal ends; elsewhere print it whole."""
+    if has_edge():
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        console.print(line, soft_wrap=True)
+
+
+def print_indented(console: Console, text: Text, columns: int) -> None:
+    """Print lines of text, indented. Wrap them where the terminal ends; elsewhere leave them unchanged."""
+    if has_edge():
+        from rich.padding import Padding
+
+        console.print(Padding(text, (0, 0, 0, columns)))
+        return
+    for line in text.split(allow_blank=True):
+        console.print(" " * columns, line, sep="", soft_wrap=True)
+
+
+def print_heading(text: str) -> None:
+    """Print an empty line and a heading."""
+    from rich.text import Text
+
+    console().print(Text(f"\n{text}", style="bold"))
+
+
+class PrintedLines:
+    """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them; for any number of lines. ``width``
+    is the number of columns of a line; ``UNLIMITED`` unless stdout is a terminal.
+
+    It writes a line to stdout at once.
+
+    rich would lay it out span by span, which takes 0.1 ms for each line.
+    """
+
+    def __init__(self) -> None:
+        self._console = console()
+        self.width = self._console.width if has_edge() else UNLIMITED
+        self._codes: dict[str, tuple[str, str]] | None = None if self._console.color_system is None else {}
+
+    def write_plain(self, text: str) -> None:
+        """Write one line unchanged: a text that fits, without style, with one column for each character."""
+        sys.stdout.write(f"{text}\n")
+
+    def write(self, *spans: tuple[str, str]) -> None:
+        """Write one line of spans, each a text without line breaks and its style."""
+        text = "".join([text for text, _ in spans])
+        room = self.width
+        if len(text) > room or (room != UNLIMITED and not text.isascii()):
+            text = _cut(text, room)
+        if self._codes is not None:
+            text = self._styled(text, spans)
+        sys.stdout.write(f"{text}\n")
+
+    def _styled(self, text: str, spans: Iterable[tuple[str, str]]) -> str:
+        """Return the cut text with the codes of the spans that it begins with."""
+        styled: list[str] = []
+        start = 0
+        for span, style in spans:
+            if shown := text[start : start + len(span)]:
+                before, after = self._code(style)
+                styled += (before, shown, after)
+            start += len(span)
+        return "".join(styled)
+
+    def _code(self, style: str) -> tuple[str, str]:
+        """Return the codes for a terminal before and after a span of this style."""
+        assert self._codes is not None
+        if style not in self._codes:
+            from rich.text import Text
+
+            with self._console.capture() as captured:
+                self._console.print(Text("x", style=style), end="")
+            before, _, after = captured.get().partition("x")
+            self._codes[style] = before, after
+        return self._codes[style]
+
+
+def print_values(values: Mapping[str, str]) -> None:
+    """Print a line for each name and its value."""
+    lines = PrintedLines()
+    for name, value in values.items():
+        lines.write((f"{printable(name, one_line=True)}  ", "bold"), (printable(value, one_line=True), ""))
+
+
+def _cut(text: str, room: int) -> str:
+    """Return ``text``, or as much of it as fits into ``room`` columns with an ellipsis. Cost: the columns."""
+    if _NARROW.fullmatch(text):
+        return text if len(text) <= room else f"{text[: room - 1]}…"
+    from rich.cells import get_character_cell_size, set_cell_size
+
+    columns = 0
+    for place, character in enumerate(text):
+        columns += get_character_cell_size(character)
+        if columns > room:
+            return f"{set_cell_size(text[: place + 1], room - 1)}…"
+    return text
+
+
+def progress() -> Progress:
+    """Return a progress bar on stderr for long work; it is invisible unless stderr is a terminal.
+
+    Lines may be written to stdout below it. On a terminal they appear above the bar.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            unit = task.fields.get("unit", "")
+            of = "" if task.total is None else f" of {task.total:,.0f}"
+            return Text(f"{task.completed:,.0f}{of} {unit}" if unit else "")
+
+    hidden = not sys.stderr.isatty()
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        Count(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, quiet=hidden),  # before 14.1 rich prints a line for one that is disabled
+        transient=True,
+        disable=hidden,
+        redirect_stdout=sys.stdout.isatty(),  # otherwise rich would write lines to stderr that belong into a file
+    )
+
+
+def completing(bars: Progress, bar: TaskID) -> Callable[[int, int], None]:
+    """Return a function that shows on a bar how many of how many are done."""
+    return lambda done, of: bars.update(bar, completed=done, total=of)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on stderr that work takes time, such as a call of a model; it disappears at the end."""
+    with progress() as bars:
+        bars.add_task(what, total=None)
+        yield
+
+
+@contextmanager
+def paused(bars: Progress) -> Iterator[None]:
+    """Hide the bar while tables are printed, which rich prints past it."""
+    bars.stop()
+    try:
+        yield
+    finally:
+        bars.start()
+
+
+def complain(message: str) -> None:
+    """Print an error: one line on stderr."""
+    _say("error", message)
+
+
+def warn(message: str) -> None:
+    """Print a finding: one line on stderr. The command then ends with status 1."""
+    global _found
+    _found = True
+    _say("found", message)
+
+
+def note(message: str) -> None:
+    """Print what a person should know beside the result: one line on stderr."""
+    _say("note", message)
+
+
+def _say(level: str, message: str) -> None:
+    text = printable(completed(message), one_line=True)
+    if _as_json:
+        sys.stderr.write(f"{json_text({'level': level, 'message': text})}\n")
+    else:
+        sys.stderr.write(f"foldlog: {'' if level == 'error' else f'{level}: '}{text}\n")
+
+
+def about(conversation: str, problem: str) -> str:
+    """Return a problem that begins with the conversation that it is of."""
+    named = f"conversation {conversation!r}"
+    return problem if problem.startswith(named) else f"{named}: {problem}"
+
+
+def unread(problem: str) -> None:
+    """Keep what the command cannot read, once. It is printed as a finding after the output."""
+    _unread.setdefault(problem)
+
+
+def has_found() -> bool:
+    """Print what the command could not read. Return whether a finding was printed."""
+    for problem in _unread:
+        warn(problem)
+    return _found
+
+
+def emit(document: Any) -> None:
+    """Print the one JSON document that ``--json`` promises."""
+    sys.stdout.write(f"{well_formed(json_text(_plain(document), indent=2))}\n")
+
+
+def _plain(document: Any) -> Any:
+    """Return a document as maps and lists."""
+    if not hasattr(document, "__struct_fields__"):
+        return document
+    from msgspec import to_builtins
+
+    return to_builtins(document)
+
+
+class Listed(NamedTuple):
+    """An object with a list under ``name`` that is written while its items are read, of any length. Then ``tail`` is
+    called for the fields after it. An item may be such an object too.
+    """
+
+    head: Mapping[str, Any]
+    name: str
+    items: Iterable[Any]
+    tail: Callable[[], Mapping[str, Any]] = dict
+
+
+def emit_list(
+    head: Mapping[str, Any],
+    name: str,
+    items: Iterable[Any],
+    tail: Callable[[], Mapping[str, Any]] = dict,
+    *,
+    exact: bool = False,
+) -> None:
+    """Write the one document, with the items of a ``Listed`` as they are read. Nothing is written if the first item
+    cannot be read. ``exact``: with lone surrogates, for a document that foldlog reads again.
+    """
+    ahead = iter(items)
+    first = list(islice(ahead, 1))
+    _write_listed(Listed(head, name, chain(first, ahead), tail), str if exact else well_formed)
+    sys.stdout.write("\n")
+
+
+def _write_listed(listed: Listed, form: Callable[[str], str]) -> None:
+    def write(text: str) -> None:
+        sys.stdout.write(form(text))
+
+    write("{")
+    for key, value in listed.head.items():
+        write(f"{json_text(key)}: {json_text(value)}, ")
+    write(f"{json_text(listed.name)}: [")
+    for number, item in enumerate(listed.items):
+        write(",\n" if number else "\n")
+        if isinstance(item, Listed):
+            _write_listed(item, form)
+        else:
+            write(json_text(_plain(item)))
+    write("\n]")
+    for key, value in listed.tail().items():
+        write(f", {json_text(key)}: {json_text(value)}")
+    write("}")

@@ -1,0 +1,203 @@
+"""``foldlog erase``: erase a history for good."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.maintenance.vacuum import bytes_stay_pending
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.stores import bytes_pending_words, open_existing, whole
+from foldlog._documents import ErasedDocument
+from foldlog._search import erase_from_index
+from foldlog._words.gist import count, gist
+from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
+from foldlog.eventstore.arguments import reason_text
+from foldlog.eventstore.maintenance import erase as erasure
+
+_LOOKED_AT_MAX = 1_000
+WORDS_MAX = 200
+
+
+def run(
+    conversation: ConversationId,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the tombstone keeps.")],
+    audit: Annotated[
+        Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
+    ] = None,
+    with_forks: Annotated[
+        bool, typer.Option("--with-forks", help="Erase its forks too, with their own forks.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="First give each of its forks a copy of the shared events.")
+    ] = False,
+    no_vacuum: NoVacuum = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
+
+    In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. At the
+    end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. To erase many, give --no-vacuum
+    and run 'foldlog vacuum' once.
+
+    A tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
+    copies and backups still hold the conversation; later ones hold the tombstone. Read models that have not confirmed
+    the erasure are named; the same command asks again.
+
+    Example: foldlog erase tidewatch --reason "asked to"
+    """
+    if with_forks and detach:
+        raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
+    reason_text(reason, "tombstone")
+    with open_existing(db) as store:
+        whole(store, conversation)
+        if audit is not None:
+            check_audit(store, audit, "nothing was erased")
+        if not yes:
+            _ask(store, conversation)
+        forks = list(erasure.forks_of(store, conversation)) if with_forks else []
+        try:
+            tombstone = erasure.erase(store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach)
+        except ConversationHasForks as error:
+            raise Refused(str(error)) from error
+        left = _erase_from_search(store)
+        pending = bytes_pending_words(store, "it")
+        problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
+        unconfirmed = without_audit(tombstone.unconfirmed, None if problem else audit)
+        is_pending = bytes_stay_pending(
+            store, tombstone.bytes_pending, f"conversation {conversation!r} is erased", no_vacuum=no_vacuum
+        )
+        tombstone = tombstone._replace(bytes_pending=is_pending)
+    if as_json:
+        terminal.emit(_document(tombstone, unconfirmed))
+    else:
+        name = terminal.typed_id(tombstone.id)
+        said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
+        said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
+        terminal.console().print(said, soft_wrap=True)
+    if tombstone.bytes_pending:
+        terminal.note(f"bytes pending: {pending}")
+    if left is not None:
+        terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
+    if problem is not None:
+        there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' erases it there"
+        terminal.warn(f"conversation {conversation!r} is erased, and {there}")
+    warn_of_unconfirmed(unconfirmed, "erasure")
+    return DONE
+
+
+def without_audit(unconfirmed: Sequence[str], audit: Path | None) -> list[str]:
+    """Return the read models that have not confirmed, except an audit database that this command has brought up to
+    date.
+    """
+    if audit is None or not unconfirmed:
+        return list(unconfirmed)
+    from foldlog._reports.audit_database import name_of
+
+    return [name for name in unconfirmed if name != name_of(audit)]
+
+
+def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
+    """Name the read models that may still hold what was removed, and the command that updates an audit database."""
+    if not unconfirmed:
+        return
+    from foldlog._reports.audit_database import path_of
+
+    for name in unconfirmed:
+        path = path_of(name)
+        remedy = "let it follow the store" if path is None else f"run '{command('audit', '--to', path)}'"
+        terminal.warn(
+            f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; {remedy}, "
+            f"then run the same command again to ask again"
+        )
+
+
+def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> ErasedDocument:
+    return ErasedDocument(
+        conversation=tombstone.id,
+        version=tombstone.version,
+        head=tombstone.head,
+        erased_at=_moment(tombstone),
+        reason=tombstone.erased_reason,
+        bytes_pending=tombstone.bytes_pending,
+        unconfirmed=tuple(unconfirmed),
+    )
+
+
+def _moment(tombstone: ConversationRow) -> str:
+    return "" if tombstone.erased_at is None else tombstone.erased_at.isoformat()
+
+
+def _ask(store: Store, conversation: str) -> None:
+    """Ask a person. An erased conversation is not asked about: its erasure is finished."""
+    row = store.conversation(conversation)
+    if row.erased_at is None:
+        name = terminal.typed_id(row.id)
+        begun = row.created_at.isoformat(sep=" ", timespec="seconds")
+        shown = f"{name}: {count(row.version, 'event')}, begun {begun}\n{_first_words(store, row.id)}"
+        confirm("erase", "erased", shown, "Erase it", f"conversation {conversation!r}")
+
+
+def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
+    """Show what an act is about. Raise ``Refused`` unless a person in a terminal agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(
+            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to {act} without a "
+            f"question"
+        )
+    sys.stderr.write(f"{shown}\n{question} for good? Nothing brings it back. [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"{of} stays as it is; nothing was {done}")
+
+
+def _first_words(store: Store, conversation: str) -> str:
+    """Return the user's first message, by which a person recognizes the history. Cost: the events before it."""
+    try:
+        for event in islice(store.events(conversation), _LOOKED_AT_MAX):
+            if isinstance(event, Message) and event.source == "user":
+                return f"first message of the user: {gist(event, WORDS_MAX)}"
+    except EventStoreError as error:  # damaged, or encrypted under a missing key: it can still be erased
+        return f"its first message cannot be read: {error}"
+    return f"no message of the user among its first {_LOOKED_AT_MAX} events"
+
+
+def check_audit(store: Store, audit: Path, so: str) -> None:
+    """Raise ``Refused`` if the audit database cannot be written: check it before the erasure, which is final."""
+    from foldlog._reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase, check
+
+    try:
+        check(store, audit)
+    except (AuditDatabaseMismatch, NoAuditDatabase) as error:
+        raise Refused(f"{error}; {so}") from error
+
+
+def _erase_from_search(store: Store) -> str | None:
+    """Erase the conversation from the search index, if there is one. Return the problem, or None."""
+    try:
+        erase_from_index(store)
+    except (EventStoreError, OSError) as error:
+        return str(error)
+    return None
+
+
+def erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
+    """Erase the conversations from the audit database. Return the problem, or None."""
+    from foldlog._reports.audit_database import update
+
+    try:
+        update(store, audit, conversations)
+    except (EventStoreError, OSError, sqlite3.Error) as error:
+        return str(error)
+    return None

@@ -1,0 +1,70 @@
+"""``foldlog rekey``: encrypt, compress or decrypt stored events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.outcome import DONE
+from foldlog._cli.stores import bytes_pending_words, conversations_total, open_existing, whole
+from foldlog._derived import derived_from
+from foldlog._maintenance import Maintenance, Rekeyed
+from foldlog._words.gist import count
+
+
+def run(
+    conversations: SomeConversations = None,
+    db: Db = DEFAULT_DB,
+    decrypt: Annotated[
+        bool, typer.Option("--decrypt", help="Store encrypted conversations as plain text. It needs their key.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Re-encrypt and re-compress stored events with the current settings. The store stays online.
+
+    FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key encrypts; all of them
+    decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change the key: put the new key before the
+    old one, run this command, then remove the old key.
+
+    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted; --decrypt stores
+    them as plain text. Without a compression, each event keeps its own. Heads do not change. Bytes of
+    the old form stay in a SQLite file until 'foldlog vacuum' removes them.
+
+    Example: FOLDLOG_KEY_FILE=key foldlog rekey
+    """
+    done: list[Rekeyed] = []
+    with open_existing(db) as store, terminal.progress() as bars:
+        wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+        bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or conversations_total(store))
+        for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
+            bars.advance(bar)
+            done.append(each)
+        pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
+        remedy = bytes_pending_words(store, "the old form")
+        plain = [] if decrypt or store.database.settings.keys is None else list(derived_from(store))
+    if as_json:
+        changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
+        for document in changed:
+            del document["bytes_pending"]  # it is reported once, for the file
+        terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})
+    else:
+        rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
+        names = count(len(done), "conversation")
+        terminal.console().print(f"{names}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed.")
+    for each in done:
+        for event_id in each.damaged:
+            terminal.warn(
+                f"conversation {each.conversation!r}, event {event_id}: the event is damaged and was left as it is"
+            )
+        if each.problem is not None:
+            terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
+    for each_plain in plain:
+        terminal.note(
+            f"{each_plain.name} holds texts of the store as plain text; keep it as secret as the key, or delete it"
+        )
+    if pending:
+        terminal.note(remedy)
+    return DONE

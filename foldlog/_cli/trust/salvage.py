@@ -1,0 +1,155 @@
+"""``foldlog salvage``: copy the sound events of a damaged store to a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command, store_name, use_store
+from foldlog._cli.options import AsJson
+from foldlog._cli.outcome import DONE, FINDINGS, Refused
+from foldlog._cli.outputs import new_file
+from foldlog._cli.stores import events_total, open_existing, open_or_create
+from foldlog._words.gist import count
+from foldlog.eventstore import Store, as_url, open_store, translated
+from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
+from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.recorders.sqlite.readable import Readable, copy_readable
+from foldlog.eventstore.recorders.urls import parse
+
+
+def run(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", callback=use_store, help="The damaged store: a file, or its URL.")
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TO", callback=new_file, help="The new store: a file that does not exist, or a URL."),
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Copy the sound events of a damaged store to a new store, and report what is lost.
+
+    Everything that SQLite can still read is copied. The file is not changed; end the programs that use it first. An
+    event that says so replaces each lost event. Undamaged conversations keep their heads. If the end of a conversation
+    may be lost too, the report says so. Exit status 1 if an event is lost or may be, or if SQLite cannot read the whole
+    file; 2 if nothing can be copied, and then no file is left.
+
+    Example: foldlog salvage damaged.db rescued.db
+    """
+    to = _url(target)
+    if os.path.exists(_path(to) or ""):
+        raise Refused(f"{target} exists already; salvage into a new store")
+    done: list[Salvaged] = []
+    with (
+        translated(),
+        _readable(_url(source), to) as (old, readable),
+        open_or_create(to) as new,
+        terminal.progress() as bars,
+    ):
+        use_store(source)
+        bar = bars.add_task("salvaging", unit="events", total=events_total(old))
+        for each in salvage(old, new, ends=readable.ends):
+            bars.advance(bar, each.events)
+            done.append(each)
+    unreadable = _unreadable(source, readable)
+    if all(each.problem is not None for each in done):
+        _warn(done, target, unreadable)
+        raise Refused(f"nothing of {store_name(source)} could be copied")
+    if as_json:
+        conversations = [_document(each) for each in done]
+        document: dict[str, Any] = {"from": source, "to": target, "conversations": conversations}
+        terminal.emit(document | {"nameless": readable.nameless, "unreadable": list(readable.tables)})
+    else:
+        _sum_up(done, target)
+    _warn(done, target, unreadable)
+    return DONE if all(each.whole for each in done) and not unreadable else FINDINGS
+
+
+def _unreadable(source: str, readable: Readable) -> list[str]:
+    """Return what is lost of the file as a whole."""
+    lost = [f"SQLite cannot read all of the table {table!r} of {source}" for table in readable.tables]
+    if readable.nameless:
+        named = count(readable.nameless, "conversation")
+        lost.append(f"{named} without a name, which is lost: nothing of it was copied")
+    return lost
+
+
+def _warn(done: list[Salvaged], target: str, unreadable: Sequence[str]) -> None:
+    """Print what is lost of each conversation, and of the file as a whole."""
+    for each in done:
+        if each.problem is not None:
+            terminal.warn(f"conversation {each.conversation!r}: nothing of it was copied: {each.problem}")
+        for finding in each.lost if each.problem is None else ():
+            terminal.warn(f"conversation {each.conversation!r}, {finding}")
+        if each.view_ends is not None:
+            fork = command("fork", each.conversation, "NEW", "--at", each.view_ends, "--db", target)
+            terminal.warn(
+                f"conversation {each.conversation!r}: event {each.view_ends} is lost and changed the View, so there is "
+                f"no View from there on; '{fork}' makes a conversation that ends before it"
+            )
+    for problem in unreadable:
+        terminal.warn(problem)
+
+
+@contextmanager
+def _readable(source: str, target: str) -> Iterator[tuple[Store, Readable]]:
+    """Yield the source as a readable store. The readable rows of a file are first copied beside the target."""
+    path = _path(source)
+    if path is None:
+        with open_existing(source) as store:
+            yield store, Readable(0, 0, (), {})
+        return
+    if not os.path.exists(path):
+        raise Refused(f"{path} does not exist")
+    copied = f"{_path(target) or path}.rows-{os.getpid()}"
+    try:
+        try:
+            readable = copy_readable(path, copied)
+        except DatabaseError as error:
+            raise Refused(f"{error}; nothing was written") from error
+        if readable.conversations == 0:
+            raise Refused(
+                f"SQLite cannot read a conversation of {path}; nothing was written. Restore a backup, or recover the "
+                f"file with SQLite first (docs/how-to/damaged.md)"
+            )
+        with open_store(f"sqlite:///{copied}") as store:
+            yield store, readable
+    finally:
+        for suffix in ("", "-wal", "-shm", "-queue"):
+            if os.path.exists(copied + suffix):
+                os.unlink(copied + suffix)
+
+
+def _url(named: str) -> str:
+    return named if "://" in named or named == "memory:" else f"sqlite:///{named}"
+
+
+def _path(url: str) -> str | None:
+    location = parse(as_url(url))
+    return location.path if location.scheme == "sqlite" else None
+
+
+def _document(each: Salvaged) -> dict[str, Any]:
+    return {
+        "conversation": each.conversation,
+        "events": each.events,
+        "whole": each.whole,
+        "lost": [{"first": f.first, "last": f.last, "problem": f.problem} for f in each.lost],
+        "problem": each.problem,
+        "view_ends": each.view_ends,
+    }
+
+
+def _sum_up(done: list[Salvaged], target: str) -> None:
+    whole = sum(each.whole for each in done)
+    parts = sum(not each.whole and each.problem is None for each in done)
+    lost = sum(each.problem is not None for each in done)
+    events = count(sum(each.events for each in done), "event")
+    words = f"{count(whole, 'conversation')} whole, {parts:,} in part, {lost:,} not at all"
+    terminal.console().print(f"{words}; {events} in {terminal.printable(target)}.")

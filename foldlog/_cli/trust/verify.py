@@ -1,0 +1,180 @@
+"""``foldlog verify``: check that every event is unchanged, that none is missing, and that each is in its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from msgspec import UNSET
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.stores import events_total, listed, open_existing, resolved
+from foldlog._documents import HeadDocument
+from foldlog._maintenance import Maintenance, Published, Verdict
+from foldlog._words.gist import count
+from foldlog.eventstore import ConversationRow, from_microseconds
+
+
+def run(
+    conversations: SomeConversations = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", metavar="FILE", help="Heads to compare with, as --print-heads --json printed them."),
+    ] = None,
+    print_heads: Annotated[
+        bool, typer.Option("--print-heads", help="Check nothing: print the heads, to keep outside the store.")
+    ] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Check every event: its checksum, its place in the hash chain, and that no event is missing.
+
+    Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
+    end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads): a
+    head is a hash of all events up to a version. Erased conversations are listed and are not findings.
+
+    Example: foldlog verify --heads heads.json
+    """
+    if print_heads:
+        return _print_heads(conversations, db, as_json=as_json)
+    published = {} if heads is None else _published(heads)
+    found = _Found()
+    with open_existing(db) as store, terminal.progress() as bars:
+        names = [resolved(store, name) for name in conversations or ()]
+        bar = bars.add_task("verifying", unit="events", total=events_total(store, names))
+        care = Maintenance(store)
+        checked = (each for name in dict.fromkeys(names) or (None,) for each in care.verify(name, published))
+        verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
+        if as_json:
+            terminal.emit_list({"db": db}, "conversations", map(_document, verdicts), found.summary)
+        else:
+            for verdict in verdicts:
+                _show_erased(verdict)
+    for name, finding in found.findings:
+        terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+    if found.damaged:
+        terminal.note("'foldlog salvage' copies the sound events to a new store; a backup may have all of them")
+    if not as_json:
+        outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
+        words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
+        words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
+        terminal.console().print(f"{words}: {outcome}.")
+    return DONE
+
+
+def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> int:
+    with open_existing(db) as store:
+        rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
+        if as_json:
+            terminal.emit_list({"store": store.database.uuid}, "heads", map(_head, rows), exact=True)
+        else:
+            for row in rows:
+                line = f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}"
+                terminal.console().print(line, soft_wrap=True, style=None)
+    return DONE
+
+
+def _head(row: ConversationRow) -> HeadDocument:
+    return HeadDocument(conversation=row.id, version=row.version, head=row.head, generation=row.generation or UNSET)
+
+
+class _Found:
+    """The checks so far, and their findings."""
+
+    def __init__(self) -> None:
+        self.conversations = self.events = self.erased = self.unchecked = 0
+        self.damaged = False
+        self.findings: list[tuple[str | None, str]] = []
+
+    def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
+        """Yield the verdicts on conversations; count the verdict on the database as well."""
+        for verdict in verdicts:
+            self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
+            self.damaged |= not all(finding.needs_key for finding in verdict.findings)
+            if verdict.conversation is None:
+                continue
+            if any(finding.needs_key for finding in verdict.findings):
+                self.unchecked += 1
+            elif verdict.erasure is None:
+                self.conversations += 1
+                self.events += verdict.events
+                on_events(verdict.events)
+            else:
+                self.erased += 1
+            yield verdict
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "checked": {"conversations": self.conversations, "events": self.events, "erased": self.erased},
+            "unchecked": self.unchecked,
+            "database": [finding for name, finding in self.findings if name is None],
+            "sound": not self.findings,
+        }
+
+
+def _status(verdict: Verdict) -> str:
+    if any(finding.needs_key for finding in verdict.findings):
+        return "unchecked"
+    if verdict.findings:
+        return "damaged"
+    return "sound" if verdict.erasure is None else "erased"
+
+
+def _document(verdict: Verdict) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "conversation": verdict.conversation,
+        "version": verdict.version,
+        "head": None if verdict.head is None else verdict.head.hex(),
+        "status": _status(verdict),
+        "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
+    }
+    if verdict.generation:
+        document["generation"] = verdict.generation
+    if verdict.erasure is not None:
+        document["erased_at"] = from_microseconds(verdict.erasure.erased_at).isoformat()
+        document["erased_reason"] = verdict.erasure.reason
+    return document
+
+
+def _show_erased(verdict: Verdict) -> None:
+    if verdict.erasure is not None:
+        name = terminal.typed_id(verdict.conversation or "")
+        reason = terminal.printable(verdict.erasure.reason, one_line=True)
+        when = from_microseconds(verdict.erasure.erased_at)
+        events = count(verdict.erasure.events, "event")
+        terminal.console().print(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})")
+
+
+def _published(path: Path) -> dict[str, list[Published]]:
+    """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
+    heads: dict[str, list[Published]] = {}
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        if not isinstance(document, dict) or "heads" not in document:
+            raise TypeError("an object with a list of heads is needed")
+        for entry in document["heads"]:
+            name, version, head = entry["conversation"], entry["version"], bytes.fromhex(entry["head"])
+            if type(name) is not str or type(version) is not int:
+                raise TypeError("a conversation is a text, a version a number")
+            generation = entry.get("generation", 0)
+            if type(generation) is not int:
+                raise TypeError("a generation is a number")
+            heads.setdefault(name, []).append(Published(version, head, generation, document.get("store")))
+    except OSError as error:
+        raise Refused(
+            f"the heads in {path} cannot be read: {error.strerror or error}; "
+            f"'{command('verify', '--print-heads', '--json')} > {path}' publishes the present heads"
+        ) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise Refused(
+            f"{path} does not hold heads as 'foldlog verify --print-heads --json' prints them ({problem}); "
+            f"'{command('verify', '--print-heads', '--json')} > heads.json' publishes the present heads"
+        ) from error
+    return heads

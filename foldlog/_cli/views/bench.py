@@ -1,0 +1,114 @@
+"""``foldlog bench``: measure how fast your own histories open and rebuild."""
+
+from __future__ import annotations
+
+import heapq
+import statistics
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import completed
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.outcome import DONE, FINDINGS, is_of_damage
+from foldlog._cli.stores import chosen, listed, open_to_read
+from foldlog._cli.tables import Column, print_rows
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.projections import View, Views
+
+_LONGEST = 10
+"""The number of conversations that are measured if none are named."""
+
+
+def run(
+    conversations: SomeConversations = None,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How often to measure each conversation; the median is shown.")
+    ] = 5,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Measure how fast Views of your own conversations open, now and in the past, compared with folding all events.
+
+    The Views are compared first: exit status 1 if one differs from the fold of its events. Nothing is written.
+
+    Example: foldlog bench --rounds 9
+    """
+    with open_to_read(db) as store, terminal.progress() as bars:
+        names = list(chosen(store, conversations)) if conversations else []
+        if not names:
+            rows = heapq.nlargest(_LONGEST, listed(store), key=lambda row: row.version)
+            names = [row.id for row in rows if row.erased_at is None]
+        bar = bars.add_task("measuring", unit="conversations", total=len(names))
+        measured = []
+        for name in names:
+            try:
+                measured.append(_measured(store, name, rounds))
+            except EventStoreError as error:
+                if not is_of_damage(error):
+                    raise
+                terminal.unread(terminal.about(name, str(error)))
+            bars.advance(bar)
+    if not measured and not as_json:
+        terminal.console().print("No conversations to measure.")
+    if as_json:
+        terminal.emit({"rounds": rounds, "conversations": measured})
+    else:
+        _show(measured)
+    return DONE if all(one["agrees"] for one in measured) else FINDINGS
+
+
+def _measured(store: Store, conversation: str, rounds: int) -> dict[str, Any]:
+    version = store.version(conversation)
+    view = Views(store).current(conversation)
+    folded = View.from_events(store.events(conversation, 0, view.version))
+    open_s = _median(lambda: Views(store).current(conversation).events, rounds)
+    past_s = _median(lambda: Views(store).at(conversation, version // 2).events, rounds)
+    fold_s = _median(lambda: View.from_events(store.events(conversation)), rounds)
+    return {
+        "conversation": conversation,
+        "events": version,
+        "view": len(view),
+        "open_ms": 1_000 * open_s,
+        "past_ms": 1_000 * past_s,
+        "rebuild_ms": 1_000 * fold_s,
+        "rebuild_events_per_s": version / fold_s,
+        "times_faster": fold_s / open_s,
+        "agrees": view == folded,
+    }
+
+
+def _median(work: Callable[[], object], rounds: int) -> float:
+    seconds = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)
+
+
+def _show(measured: list[dict[str, Any]]) -> None:
+    headings = ("events", "View", "open", "past", "fold all", "events/s", "faster")
+    columns = (
+        Column("conversation", least=24),
+        *(Column(heading, justify="right") for heading in headings),
+        Column(""),
+    )
+    rows = [
+        (
+            terminal.typed_id(one["conversation"]),
+            f"{one['events']:,}",
+            f"{one['view']:,}",
+            f"{one['open_ms']:.2f} ms",
+            f"{one['past_ms']:.2f} ms",
+            f"{one['rebuild_ms']:.1f} ms",
+            f"{one['rebuild_events_per_s']:,.0f}",
+            f"{one['times_faster']:.1f} ×",
+            "" if one["agrees"] else completed("differs: run 'foldlog audit'"),
+        )
+        for one in measured
+    ]
+    print_rows(terminal.console(), columns, rows)

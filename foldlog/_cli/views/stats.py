@@ -1,0 +1,174 @@
+"""``foldlog stats``: print the figures of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from rich.text import Text
+
+from foldlog._cli import terminal
+from foldlog._cli.moments import moment_words
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.outcome import DONE
+from foldlog._cli.outputs import Force, output_option
+from foldlog._cli.pager import paged
+from foldlog._cli.stores import chosen, events_total, open_existing
+from foldlog._cli.tables import Column, padded, print_rows
+from foldlog._reports.bars import bar, curve
+from foldlog._reports.plots import check_plot, plot_stats
+from foldlog._reports.stats import CondensationFigures, ModelFigures, Stats, collect_stats
+from foldlog._words.gist import count
+from foldlog.projections import Views
+
+_TOOLS = _DAYS = 15
+"""Lines of a table of tools, and of days."""
+
+
+def run(
+    conversations: SomeConversations = None,
+    plot: Annotated[Path | None, output_option("--plot", help="Draw the figures: a PNG, SVG or PDF.")] = None,
+    force: Force = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
+
+    For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
+    events: 'meta' of native events, the usage in imported records. Tokens saved are those of the View before each
+    condensation less those after it, estimated, which the sign ≈ says.
+
+    Example: foldlog stats tidewatch --plot tidewatch.png
+    """
+    if plot is not None:
+        check_plot(plot)
+    with open_existing(db) as store, terminal.progress() as bars:
+        names = list(chosen(store, conversations))
+        bar = bars.add_task("counting", unit="events", total=events_total(store, names))
+        stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
+    title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
+    if plot is not None:
+        plot_stats(stats, plot, title=title)
+    if as_json:
+        named = {"conversation": names[0]} if len(names) == 1 else {}
+        terminal.emit({**named, **stats.as_json(), "plot": None if plot is None else str(plot)})
+    else:
+        with paged():
+            _show(stats, title)
+        if plot is not None:
+            terminal.console().print(f"The figures as a plot: {terminal.printable(str(plot))}", soft_wrap=True)
+    for finding in stats.findings:
+        terminal.warn(finding)
+    return DONE
+
+
+def _show(stats: Stats, title: str) -> None:
+    console = terminal.console()
+    when = ""
+    if stats.first_at is not None and stats.last_at is not None:
+        when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
+    errors = f", {count(stats.errors, 'error')}" if stats.errors else ""
+    name = terminal.printable(title, one_line=True)
+    console.print(
+        Text(f"{name}: {count(stats.events.total(), 'event')}{errors}{when}", style="bold"),
+        soft_wrap=not terminal.has_edge(),
+    )
+    _show_bars("events by kind", stats.events.most_common())
+    tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
+    _show_bars(
+        "calls by tool",
+        [(tool, one.calls, f"  {count(one.errors, 'error')}" if one.errors else "") for tool, one in tools[:_TOOLS]],
+        left_out=len(tools) - _TOOLS,
+    )
+    if len(stats.days) > 1:
+        days = sorted(stats.days.items())
+        _show_bars("events by day", days[-_DAYS:], left_out=len(days) - _DAYS)
+    _show_models(stats)
+    _show_condensations(stats)
+    _show_view(stats)
+
+
+def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0) -> None:
+    """Print a line for each row: name, number, a bar, and the rest of the row."""
+    lines = [(terminal.printable(str(row[0]), one_line=True), int(str(row[1])), str((*row, "", "")[2])) for row in rows]
+    if not lines:
+        return
+    terminal.print_heading(heading)
+    out = terminal.PrintedLines()
+    widest = min(max(len(name) for name, _, _ in lines), max(10, terminal.console().width // 3))
+    largest = max(number for _, number, _ in lines)
+    figures = len(f"{largest:,}")
+    room = max(4, min(50, terminal.console().width - widest - figures - 20))
+    for name, number, more in lines:
+        shown = name if len(name) <= widest or not terminal.has_edge() else f"{name[: widest - 1]}…"
+        start = f"  {padded(shown, widest)}  {number:>{figures},}  "
+        out.write((start, ""), (bar(number, largest, room), "cyan"), (more, "red"))
+    if left_out > 0:
+        out.write((f"  and {left_out:,} more; --json has all", "dim"))
+
+
+def _show_models(stats: Stats) -> None:
+    if not stats.models:
+        return
+    terminal.print_heading("tokens and cost by model and day")
+    rows = [
+        (
+            day,
+            terminal.printable(model, one_line=True),
+            f"{one.calls:,}",
+            f"{one.prompt_tokens:,}",
+            f"{one.cached_tokens:,}",
+            f"{one.completion_tokens:,}",
+            _cost_words(one, one.calls),
+        )
+        for (day, model), one in sorted(stats.models.items())
+    ]
+    columns = (
+        Column("day"),
+        Column("model", least=12),
+        *(Column(name, justify="right") for name in ("calls", "prompt", "cached", "completion", "cost")),
+    )
+    print_rows(terminal.console(), columns, rows)
+
+
+def _show_condensations(stats: Stats) -> None:
+    if not stats.condensations:
+        return
+    terminal.print_heading("condensations by strategy")
+    rows = [
+        (
+            terminal.typed_id(name),
+            f"{one.made:,}",
+            f"{one.declined:,}" if one.declined else "",
+            f"{one.events_forgotten:,}",
+            f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
+            "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
+            _cost_words(one, one.made + one.declined),
+        )
+        for name, one in stats.condensations.items()
+    ]
+    headings = ("condensations", "declined", "events forgotten", "summaries forgotten", "tokens saved", "cost")
+    columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
+    print_rows(terminal.console(), columns, rows)
+    if any(one.tokens_saved is not None for one in stats.condensations.values()):
+        explained = "  tokens saved: those of the View before each condensation less those after it, ≈ estimated"
+        terminal.PrintedLines().write((explained, "dim"))
+
+
+def _cost_words(one: CondensationFigures | ModelFigures, number: int) -> str:
+    """Return what condensations or calls cost, and of how many of them that is known."""
+    if one.cost is None:
+        return "not recorded"
+    return f"${one.cost:,.4f}" + (f" (of {one.costs_recorded:,})" if one.costs_recorded < number else "")
+
+
+def _show_view(stats: Stats) -> None:
+    if not stats.view_tokens or not max(stats.view_tokens):
+        return
+    sizes = stats.view_tokens
+    terminal.print_heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
+    out = terminal.PrintedLines()
+    for line in curve(sizes, min(100, terminal.console().width - 4)):
+        out.write((f"  {line}", "magenta"))
+    out.write((f"  version 0 to {len(sizes) - 1:,}", "dim"))

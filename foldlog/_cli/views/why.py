@@ -1,0 +1,108 @@
+"""``foldlog why``: explain why an event is shown or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command, completed
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
+from foldlog._cli.outcome import DONE
+from foldlog._cli.pager import paged
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.styles import LABEL_COLUMNS, STYLES, summary_text
+from foldlog._kinds import label
+from foldlog._words.gist import gist
+from foldlog._words.reasons import because, requests_before
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary
+from foldlog.projections import Views, Why
+
+_SUMMARY_LINES = 12
+
+SETTINGS = EVENT_SETTINGS
+
+
+def run(
+    conversation: ConversationId,
+    event: EventId,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it.
+
+    Example: foldlog why tidewatch 17
+    """
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        answer = Views(store).why(conversation, event_id=event)
+        by = answer.by
+        requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
+    if as_json:
+        terminal.emit(_document(conversation, answer, requests))
+    else:
+        with paged():
+            _show(terminal.console(), conversation, answer, requests)
+    return DONE
+
+
+def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> dict[str, Any]:
+    return {
+        "conversation": conversation,
+        "event": answer.event.id,
+        "version": answer.version,
+        "fate": answer.fate,
+        "reason": answer.reason,
+        "position": answer.position,
+        "sent": answer.sent,
+        "by": None if answer.by is None else answer.by.id,
+        "requests": [{"id": request.id, "reason": request.reason} for request in requests],
+        "forgotten_at": answer.forgotten_at,
+        "summary": _summary(answer.summary),
+        "stands_in": _summary(answer.stands_in),
+    }
+
+
+def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
+    return None if summary is None else {"id": summary.id, "text": summary.content}
+
+
+def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
+    """Return the answer in words; a condensation's reason in the words of every command."""
+    if not isinstance(answer.by, CondensationAction):
+        return answer.reason
+    why = because(answer.by, requests)
+    return f"{answer.reason}, {why}" if why else answer.reason
+
+
+def _show(console: Console, conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
+    kind = label(answer.event)
+    colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
+    line = Text.assemble(
+        (f"{answer.event.id:>6}  ", "dim"),
+        (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]),
+        gist(answer.event, terminal.PrintedLines().width),
+    )
+    terminal.print_line(console, line)
+    reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
+    console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
+    still = "" if answer.stands_in != answer.summary else ", which stands for it still"
+    _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary, conversation)
+    if answer.stands_in != answer.summary:
+        _show_summary(console, "what stands for it now{}:", answer.stands_in, conversation)
+
+
+def _show_summary(console: Console, words: str, summary: CondensationSummary | None, conversation: str) -> None:
+    if summary is not None:
+        console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))
+        lines = summary_text(summary.content).split("\n")
+        left = len(lines) - _SUMMARY_LINES
+        shown = lines if left <= 1 else lines[:_SUMMARY_LINES]
+        terminal.print_indented(console, Text("\n".join(shown), style="magenta"), 8)
+        if left > 1:
+            name = terminal.typed_id(conversation)
+            all_of_it = f"        ({left} more lines: {command('show', name, summary.id)})"
+            console.print(Text(all_of_it, style="dim"), soft_wrap=True)

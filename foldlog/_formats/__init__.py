@@ -1,0 +1,16 @@
+"""Histories of other agents; ``foldlog.formats`` is the face.
+
+registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
+format.py      what such an object says
+conversion.py  records to events and back; record.py calls.py recent.py are what the formats share
+packing.py     a record packed beside its events; repeats.py: the records that repeat the content of an event
+live.py        the same, one record after the other
+json_text.py   JSON text to values
+files/         paths to records; sources.py and source.py join the two
+detection.py   the format of a record
+source_ids.py  the ids of records; tips.py: where a fork of a branch begins; samples/: what packing begins with
+
+claude_code/ codex/ openai_chat/ openhands_v0/ openhands_v1/    one format each, as are
+langchain.py openai_responses.py swe_agent.py
+in_parts/      formats whose records are made of parts: pydantic-ai, google-adk
+"""

@@ -1,0 +1,110 @@
+"""Decode Claude Code's lines one by one, from the middle of a session on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from foldlog._formats.claude_code.blocks import THINKING, kind_of
+from foldlog._formats.claude_code.branches import SAID, Branch, is_side
+from foldlog._formats.claude_code.compaction import Earlier, ShownMembers
+from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
+from foldlog._formats.claude_code.switches import Switches
+from foldlog._formats.claude_code.titles import Titles
+from foldlog._formats.claude_code.writing import NAME
+from foldlog._formats.format import Options, Past
+from foldlog.eventstore import Event, SystemMessage
+
+_LINES_OF_A_RESPONSE = 100
+_LAST_EVENTS = 256
+"""The number of last events that are searched for the line before the first one."""
+_FIRST_EVENTS = 50
+"""This many first events usually tell whether a session is that of a sub-agent."""
+
+
+class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
+    """Lines to events, beginning anywhere. The earlier history is read once, when a line follows an unknown line or
+    brings a title.
+    """
+
+    def __init__(self, titles: Titles, options: Options, past: Past) -> None:
+        super().__init__(Branch(branches=True), titles, options)
+        self._past = past
+        self._is_first = True
+        self._is_whole = options.first_id == 0
+        self._has_response = False
+
+    def events(self, record: Any) -> list[Event]:
+        if type(record) is dict:
+            self._begin(record)
+            if not self._is_whole and self._needs_all(record):
+                self._read_all()
+        return super().events(record)
+
+    def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
+        """Read the last lines, where the first response may have begun there."""
+        thinking: list[dict[str, Any]] = []
+        records = () if self._has_response else islice(self._past.newest_records(), _LINES_OF_A_RESPONSE)
+        self._has_response = True
+        for record, _ in records:
+            if record.get("type") != "assistant":
+                continue
+            message = record.get("message")
+            if type(message) is not dict or message.get("id") != response_id:
+                break
+            content = message.get("content")
+            for block in reversed(content) if type(content) is list else ():
+                if kind_of(block) == "tool_use":
+                    return tuple(reversed(thinking))
+                if kind_of(block) in THINKING:
+                    thinking.append(block)
+        return tuple(reversed(thinking))
+
+    def _earlier_prompt(self) -> Any:
+        prompts = [event for event in self._past.view() if isinstance(event, SystemMessage)]
+        return (prompts[-1].content, prompts[-1].tools) if prompts else None
+
+    def _begin(self, record: dict[str, Any]) -> None:
+        """Find out to which agent the session belongs, at the first line that tells."""
+        if not self._is_first or (self._is_whole and record.get("type") not in SAID):
+            return
+        self._is_first = False
+        side = is_side(record) if self._is_whole else self._began_on_side()
+        if side:
+            self._branch = Branch(side=True, branches=True)
+        first_id = self._options.first_id
+        self._switches = Switches(side=side, names_parents=False)
+        if first_id:
+            self._standing = ShownMembers(Earlier(self._past, first_id))
+            last = next((event.origin.id for event in self._last_events() if event.origin is not None), None)
+            self._switches.begin(first_id, self._standing.copy(), last)
+
+    def _last_events(self) -> Iterator[Event]:
+        """Yield the last imported events with an id of their source, among the last events."""
+        last = islice(self._past.newest_first(), _LAST_EVENTS)
+        return (each for each in last if each.origin is not None and each.origin.format == NAME and each.origin.id)
+
+    def _began_on_side(self) -> bool:
+        for stop in (_FIRST_EVENTS, None):
+            for record, _ in self._past.records(stop):
+                if record.get("type") in SAID:
+                    return is_side(record)
+        return False
+
+    def _needs_all(self, record: dict[str, Any]) -> bool:
+        assert self._switches is not None
+        return self._switches.lacks(record) or self._titles.is_title(record)
+
+    def _read_all(self) -> None:
+        """Read the lines before the first one: their parents, and their titles."""
+        assert self._switches is not None
+        switches, titles = Switches(side=self._branch.is_side, names_parents=False), Titles()
+        for record, events in self._past.records():
+            version = events[-1].id + 1
+            left = switches.before(record)
+            switches.after(record, version, ShownMembers(Earlier(self._past, version)), left)
+            titles.of(record)
+        self._switches.complete(switches)
+        self._titles.complete(titles)
+        self._is_whole = True

@@ -1,0 +1,161 @@
+"""Follow a session that leaves a branch and continues from an earlier line.
+
+Lines are read in order, so a session may grow: a line that does not follow the newest one is a *switch*. Before its
+events there is a retraction to the version at which its parent line was the newest. The View at that version is the
+branch of the parent line, because each line was the newest at its time. A return to an earlier branch works the same
+way.
+
+Lines that belong together are one group: the lines of one model response, and the results of its calls, in any order.
+Every line of a group stands for the end of the group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldlog._formats.claude_code.branches import PREVIOUS, SAID, calls_of, is_result, is_side, parent_of
+from foldlog._formats.claude_code.compaction import Kept, ShownMembers, is_boundary
+
+
+class _Group:
+    """Lines that belong together: the version after them, the content of the View then, and the groups that they
+    follow.
+    """
+
+    __slots__ = ("above", "standing", "version")
+
+    def __init__(self, above: _Group | None) -> None:
+        self.above = above
+        self.version = 0
+        self.standing = ShownMembers()
+
+
+class Switches:
+    """The groups of a log that branches. ``side`` is the chain that is shown. Memory: some words for each line.
+
+    ``names_parents``: whether its lines name the lines that they follow. Where no line does, each follows the line
+    before it.
+    """
+
+    def __init__(self, *, side: bool, names_parents: bool = True) -> None:
+        self._side = side
+        self._names_parents = names_parents
+        self._is_whole = True
+        self._begun: _Group | None = None
+        self._groups: dict[str, _Group | None] = {}
+        self._responses: dict[str, _Group] = {}
+        self._calls: dict[str, frozenset[Any]] = {}
+        self._newest: _Group | None = None
+        self._boundary: _Group | None = None
+        self._kept = Kept()
+        self._joins = False
+
+    def begin(self, version: int, standing: ShownMembers, last_line: Any) -> None:
+        """Begin in the middle of a log: the parents of the lines before this version are unknown."""
+        self._begun = self._newest = _Group(None)
+        self._newest.version, self._newest.standing = version, standing
+        self._is_whole = False
+        if type(last_line) is str:
+            self._groups[last_line] = self._newest
+
+    def lacks(self, record: dict[str, Any]) -> bool:
+        """Return whether the line that a line follows may be before the known lines."""
+        parent = parent_of(record)
+        if self._is_whole or parent is PREVIOUS:
+            return False
+        return not self._names_parents if parent is None else parent not in self._groups
+
+    def complete(self, earlier: Switches) -> None:
+        """Add the groups of the lines before the known ones."""
+        begun, known = self._begun, earlier._newest
+        if begun is not None and known is not None:
+            begun.above = known.above
+        for uuid, group in earlier._groups.items():
+            self._groups.setdefault(uuid, begun if group is known else group)
+        for response, group in earlier._responses.items():
+            self._responses.setdefault(response, begun if group is known and begun is not None else group)
+        self._calls = earlier._calls | self._calls
+        if self._boundary is None and earlier._boundary is not None:
+            self._boundary = begun if earlier._boundary is known else earlier._boundary
+            self._kept = earlier._kept
+        self._names_parents = self._names_parents or earlier._names_parents
+        self._is_whole = True
+
+    def before(self, record: dict[str, Any]) -> _Group | None:
+        """Return the group to return to before this line, or None if the line follows the newest one.
+
+        An empty group of version 0 is returned for a line that begins a new tree.
+        """
+        self._joins = False
+        if is_side(record) != self._side or not (record.get("type") in SAID or is_boundary(record)):
+            return None
+        if type(record.get("uuid")) is not str or self._newest is None:
+            return None
+        if self.is_copy(record):
+            self._joins = True
+            return None
+        above = self._followed(record)
+        if above is self._newest:
+            self._joins = self._belongs(record, above)
+            return None
+        if above is not None and self._is_on_branch(above) and self._belongs(record, above):
+            self._joins = True
+            return None
+        return _Group(None) if above is None else above
+
+    def after(self, record: dict[str, Any], version: int, standing: ShownMembers, left: _Group | None) -> None:
+        """Record a line after whose events the log has ``version`` events; ``left`` is the result of ``before``."""
+        uuid = record.get("uuid")
+        if is_side(record) != self._side or type(uuid) is not str:
+            self._grow(version, standing)
+            return
+        if not (record.get("type") in SAID or is_boundary(record)):
+            self._groups[uuid] = self._followed(record)
+            self._grow(version, standing)
+            return
+        if self._newest is None or not self._joins:
+            self._newest = _Group(self._newest if left is None else (left if left.version else None))
+        self._groups[uuid] = self._newest
+        if type(response := _response(record)) is str:
+            self._responses[response] = self._newest
+        if calls := calls_of(record):
+            self._calls[uuid] = calls
+        if is_boundary(record):
+            self._boundary, self._kept = self._newest, Kept.by(record)
+        self._grow(version, standing)
+
+    def is_copy(self, record: dict[str, Any]) -> bool:
+        """Return whether a line repeats the calls of an earlier line with its id."""
+        calls = calls_of(record)
+        return bool(calls) and self._calls.get(str(record.get("uuid"))) == calls
+
+    def _grow(self, version: int, standing: ShownMembers) -> None:
+        if self._newest is not None:
+            self._newest.version, self._newest.standing = version, standing.copy()
+
+    def _followed(self, record: dict[str, Any]) -> _Group | None:
+        parent = parent_of(record)
+        if parent is None:
+            return None if self._names_parents else self._newest
+        if parent is PREVIOUS:
+            return self._newest
+        self._names_parents = True
+        if self._boundary is not None and self._kept.continues_from(parent):
+            return self._groups.get(self._kept.anchor or "", self._boundary)
+        return self._groups.get(parent, self._newest)  # a lost line hides no other line
+
+    def _belongs(self, record: dict[str, Any], above: _Group) -> bool:
+        """Return whether a line belongs to a group that it follows: a result, or another line of its response."""
+        response = _response(record)
+        return is_result(record) or (type(response) is str and self._responses.get(response) is above)
+
+    def _is_on_branch(self, group: _Group) -> bool:
+        place = self._newest
+        while place is not None and place is not group:
+            place = place.above
+        return place is group
+
+
+def _response(record: dict[str, Any]) -> Any:
+    message = record.get("message")
+    return message.get("id") if type(message) is dict and record.get("type") == "assistant" else None

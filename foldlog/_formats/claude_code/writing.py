@@ -1,0 +1,159 @@
+"""Encode events as Claude Code's lines: the fields that the events of a line give, and the line itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foldlog._formats.claude_code.blocks import blocks_of, given
+from foldlog._formats.claude_code.compaction import ShownMembers
+from foldlog._formats.format import name_left_out
+from foldlog._formats.record import time_text
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+
+NAME = "claude-code"
+
+ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
+"""Fields that each line repeats."""
+
+
+class ClaudeCodeEncoder:
+    """Events of one history to lines, which follow the line before them."""
+
+    def __init__(self) -> None:
+        self._last_line: Any = None
+        self._envelope: dict[str, Any] = {}
+        self._standing = ShownMembers()
+        self.left_out: Counter[str] = Counter()
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the lines of ``event``. A retraction and changes of documents have no lines."""
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
+            self._standing.follow(event, None)
+            return []
+        lines = self._lines(event)
+        self._standing.follow(event, lines[-1]["uuid"] if lines else None)
+        for line in lines:
+            self._remember(line)
+        return lines
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        line = record or {}
+        for event in events:
+            self._standing.follow(event, line.get("uuid"))
+        self._remember(line)
+
+    def end(self) -> list[Any]:
+        """Return nothing: each event is a line."""
+        return []
+
+    def _remember(self, line: dict[str, Any]) -> None:
+        if line.get("uuid") is not None:
+            self._last_line = line["uuid"]
+            self._envelope = {key: line[key] for key in ENVELOPE if key in line}
+
+    def _lines(self, event: Event) -> list[Any]:
+        known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
+        line = {**self._envelope, "parentUuid": self._last_line, "uuid": known or _line_id(event.id)}
+        time = time_text(event.timestamp, event.origin)
+        if time is not None:
+            line["timestamp"] = time
+        if isinstance(event, CondensationAction):
+            return self._compaction(event, line)
+        return [line | _content(event)]
+
+    def _compaction(self, event: CondensationAction, line: dict[str, Any]) -> list[Any]:
+        """Return the lines of a condensation that foldlog made, which may keep any events. A condensation without a
+        summary has no lines.
+        """
+        if event.summary is None:
+            self.left_out.update(["condensation"] if event.metadata.get("outcome") != "declined" else [])
+            return []
+        boundary, summary = _line_id(event.id, 1), line["uuid"]
+        intervals, _ = event.forgotten
+        gone = frozenset(i for first, last in intervals for i in range(first, last + 1))
+        kept = self._standing.lines_without(gone)
+        metadata: dict[str, Any] = {"trigger": "manual" if event.metadata.get("reason") == "request" else "auto"}
+        if kept:
+            anchor = boundary if event.summary_offset else summary
+            metadata["preservedMessages"] = {"anchorUuid": anchor, "uuids": kept}
+        before = {**self._envelope, "type": "system", "subtype": "compact_boundary", "uuid": boundary}
+        before |= {"parentUuid": None, "logicalParentUuid": self._last_line, "compactMetadata": metadata}
+        after = {**line, "parentUuid": boundary, "type": "user", "message": {"role": "user", "content": event.summary}}
+        return [before, after | {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}]
+
+
+def _line_id(event_id: int, number: int = 0) -> str:
+    """Return an id for a line of an event that did not come from a line."""
+    return f"{event_id:08x}-0000-4000-8000-{number:012x}"
+
+
+def _content(event: Event) -> dict[str, Any]:
+    """Return the fields of the line of ``event`` that hold its content."""
+    match event:
+        case Annotation(name=name, data=data):
+            return {"type": name, **(data if isinstance(data, dict) else {"value": data})}
+        case CondensationSummary():
+            return {"type": "user", "message": {"role": "user", "content": event.content}}
+        case SystemMessage():
+            return {"type": "system", "content": given(event.content)}
+        case CondensationRequest():
+            return {"type": "system", "subtype": "condensation_request", "content": event.reason}
+        case Action():
+            return _response([*event.thinking, *blocks_of(event.thought), _use(event)], event.response_id)
+        case Observation():
+            return {"type": "user", "message": {"role": "user", "content": [_result(event)]}}
+        case Message(source="agent"):
+            return _response(blocks_of(event.content), None)
+        case Message():
+            is_meta = {"isMeta": True} if event.source == "environment" else {}
+            return {"type": "user", "message": {"role": "user", "content": given(event.content)}, **is_meta}
+    return {}
+
+
+def _response(content: list[Any], response_id: str | None) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
+    return {"type": "assistant", "message": message if response_id is None else {**message, "id": response_id}}
+
+
+def _use(action: Action) -> dict[str, Any]:
+    arguments: Any = action.arguments
+    if not isinstance(arguments, dict):
+        arguments = _as_object(arguments)
+    call_id = f"call_{action.id}" if action.call_id is None else action.call_id
+    return {"type": "tool_use", "name": action.tool, "input": arguments, "id": call_id}
+
+
+def _as_object(arguments: str | None) -> Any:
+    """Return arguments as an object, which this format needs."""
+    if arguments is None:
+        return {}
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {"arguments": arguments}
+    return value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def _result(observation: Observation) -> dict[str, Any]:
+    call_id = observation.call_id or (None if observation.cause is None else f"call_{observation.cause}")
+    result: dict[str, Any] = {"type": "tool_result", "content": given(observation.content)}
+    if call_id is not None:
+        result["tool_use_id"] = call_id
+    if observation.is_error or observation.tool == "Bash":
+        result["is_error"] = observation.is_error
+    return result

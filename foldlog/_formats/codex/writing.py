@@ -1,0 +1,142 @@
+"""Encode events as Codex records: the fields that an event gives, and the record itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foldlog._formats.codex.lines import line_of
+from foldlog._formats.codex.parts import parts_of, place_of_summary
+from foldlog._formats.codex.standing import ShownItems
+from foldlog._formats.format import name_left_out
+from foldlog._formats.record import time_text
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Content,
+    Event,
+    InvalidEvent,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
+
+NAME = "codex"
+
+_ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
+
+
+class CodexEncoder:
+    """Events of one history to records.
+
+    Bookkeeping is left out. A condensation or a retraction is written as ``compacted``, with the items of the View
+    after it as its replacement history.
+    """
+
+    def __init__(self) -> None:
+        self._first_id: int | None = None
+        self.left_out: Counter[str] = Counter()
+        self._standing = ShownItems()
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the records of ``event``."""
+        self._begin(event)
+        if isinstance(event, CondensationAction | Retraction):
+            return self._compacted(event)
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
+        items = _items(event)
+        self._standing.follow(event, items)
+        return [_record("response_item", item, event) for item in items]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        self._begin(events[0])
+        line = line_of(record)
+        payload = None if line is None else line.payload
+        *earlier, last = events
+        fields = payload if type(payload) is dict else {}
+        history, said = fields.get("replacement_history"), fields.get("message")
+        if earlier and type(history) is list:
+            summary = place_of_summary(history, said) if type(said) is str else None
+            items = [[item] for place, item in enumerate(history) if place != summary]
+        else:
+            items = [_items(event) for event in earlier]  # the results of calls that were aborted
+        for event, of_event in zip(earlier, items, strict=True):
+            self._standing.follow(event, of_event)
+        if line is not None and line.type == "response_item":
+            self._standing.follow(last, [payload])
+        else:  # base instructions are sent with every request
+            self._standing.follow(last, [] if line is not None and line.type == "session_meta" else _items(last))
+
+    def _begin(self, event: Event) -> None:
+        if self._first_id is None:
+            self._first_id = event.id
+
+    def _compacted(self, event: CondensationAction | Retraction) -> list[Any]:
+        """Return the line of a condensation or retraction that foldlog made. A declined one changes nothing and has no
+        line.
+        """
+        if isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined":
+            return []
+        if self._first_id:
+            raise InvalidEvent(
+                f"event {event.id} changes the View, and Codex's record of that holds the whole View; "
+                f"the encoder began with event {self._first_id}: begin with event 0"
+            )
+        self._standing.follow(event, _items(event))
+        summary = event.summary if isinstance(event, CondensationAction) else None
+        payload = {"message": summary or "", "replacement_history": self._standing.items()}
+        return [_record("compacted", payload, event)]
+
+    def end(self) -> list[Any]:
+        """Return nothing: each record is complete with its last event."""
+        return []
+
+
+def _record(line: str, payload: dict[str, Any], event: Event) -> dict[str, Any]:
+    time = time_text(event.timestamp, event.origin)
+    return {"type": line, **({} if time is None else {"timestamp": time}), "payload": payload}
+
+
+def _items(event: Event) -> list[Any]:
+    """Return the items of Codex that have the content of ``event``; bookkeeping has none."""
+    match event:
+        case Message():
+            return [_message(_ROLES[event.source], event.content)]
+        case SystemMessage():
+            return [_message("developer", event.content)]
+        case Action():
+            said = [_message("assistant", event.thought)] if event.thought else []
+            return [*said, _call(event)]
+        case Observation():
+            return [_answer(event)]
+        case CondensationSummary():
+            return [_message("user", event.content)]
+        case CondensationAction() if event.summary is not None:
+            return [_message("user", event.summary)]
+    return []
+
+
+def _message(role: str, content: Content) -> dict[str, Any]:
+    text_type = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": parts_of(content, text_type)}
+
+
+def _call(event: Action) -> dict[str, Any]:
+    arguments = event.arguments
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments or {}).decode()
+    call_id = f"call_{event.id}" if event.call_id is None else event.call_id
+    return {"type": "function_call", "name": event.tool, "arguments": arguments, "call_id": call_id}
+
+
+def _answer(event: Observation) -> dict[str, Any]:
+    output = event.content if isinstance(event.content, str) else parts_of(event.content, "input_text")
+    call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
+    payload: dict[str, Any] = {"type": "function_call_output", "output": output}
+    return payload if call_id is None else {**payload, "call_id": call_id}

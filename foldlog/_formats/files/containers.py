@@ -1,0 +1,134 @@
+"""Find the history in an object that also holds other things: metrics, a task, a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foldlog._formats.files.found import Found, supported
+from foldlog._formats.files.naming import Names
+from foldlog._formats.files.readers import Array, Held, Located, elements
+from foldlog._formats.files.scanner import Broken, Scanner
+from foldlog._formats.format import LOOK_AT, Format, Recognize
+from foldlog._formats.json_text import TOO_LONG, UnreadableJson
+from foldlog._formats.record import ImportFinding, described
+
+CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
+"""The keys under which an object may hold the records of a history."""
+
+_NAME_MAX = 1_000
+
+
+class Container(NamedTuple):
+    """An object: its short fields, the arrays that may be a history, and the problem where it breaks off."""
+
+    fields: dict[str, Any]
+    arrays: dict[str, list[Located]]
+    problem: Located | None
+
+
+def history_in(path: Path, located: Located, number: str, names: Names, recognize: Recognize) -> Found | ImportFinding:
+    """Return the history in one line of a file, or in one element of an array. Raises ``NotAHistory``."""
+    value, place = located.value, f"{path}:{located.line}"
+    if located.problem == TOO_LONG:  # for a record, not for a history
+        container = container_at(path, located.offset, located.line, hold=False)
+        found = history_of(path, container, located.offset, located.line, number, names, recognize, held=False)
+        return ImportFinding(place, TOO_LONG) if found is None else found
+    if located.problem is not None:
+        return ImportFinding(place, located.problem)
+    if type(value) is list:
+        value = {"messages": value}
+    if type(value) is not dict:
+        return ImportFinding(place, f"expected an object that holds a history, found {described(value)}")
+    arrays = {key: value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list}
+    found_at = _recognized(path, arrays, recognize)
+    if found_at is None:
+        return ImportFinding(place, "no history in it")
+    key, format = found_at
+    name = names.of(value, number=number, conversation=format.conversation(arrays[key]))
+    return Found(name, format, path, Held(path, located.line, arrays[key]))
+
+
+def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container:
+    """Return the object that begins at ``offset``: of its arrays all elements if ``hold``, else the first few."""
+    fields: dict[str, Any] = {}
+    arrays: dict[str, list[Located]] = {}
+    with path.open("rb") as file:
+        scanner = Scanner(file, offset=offset, line=line)
+        try:
+            scanner.take("{")
+            while scanner.peek() != "}":
+                key = str(scanner.value())
+                scanner.take(":")
+                if key in CONTAINER_KEYS and scanner.peek() == "[":
+                    if not _array(scanner, arrays.setdefault(key, []), hold=hold):
+                        return Container(fields, arrays, None)  # its last element says why
+                else:
+                    _field(scanner, key, fields)
+                if scanner.peek() != "}":
+                    scanner.take(",")
+            scanner.take("}")
+            if offset == 0 and scanner.peek():
+                raise Broken("not JSON: more text after the end of the object")
+        except UnreadableJson as error:
+            return Container(fields, arrays, Located(scanner.line, 0, None, str(error)))
+    return Container(fields, arrays, None)
+
+
+def _array(scanner: Scanner, into: list[Located], *, hold: bool) -> bool:
+    """Read an array, and keep its elements or the first few. Return False if it breaks off."""
+    array = elements(scanner)
+    while True:
+        try:
+            element = next(array)
+        except StopIteration as end:
+            return bool(end.value)
+        if hold or len(into) < LOOK_AT:
+            into.append(element)
+
+
+def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
+    try:
+        value = scanner.value()
+    except Broken:
+        raise
+    except UnreadableJson:
+        return  # too long to be a name
+    if type(value) is int or (type(value) is str and len(value) <= _NAME_MAX) or key == "conversation":
+        fields[key] = value
+
+
+def history_of(
+    path: Path,
+    container: Container,
+    offset: int,
+    line: int,
+    number: str,
+    names: Names,
+    recognize: Recognize,
+    *,
+    held: bool,
+) -> Found | None:
+    """Return the history in a container, or None if it has none. ``held`` is whether its arrays were read in full."""
+    arrays = {key: [located.value for located in array] for key, array in container.arrays.items()}
+    found = _recognized(path, arrays, recognize)
+    if found is None:
+        return None
+    key, format = found
+    after = () if container.problem is None else (container.problem,)
+    return Found(
+        names.of(container.fields, number=number, conversation=format.conversation(arrays[key])),
+        format,
+        path,
+        Array(path, offset=offset, line=line, key=key, after=after),
+        held=[*container.arrays[key], *after] if held else None,
+    )
+
+
+def _recognized(path: Path, lists: Mapping[str, Iterable[Any]], recognize: Recognize) -> tuple[str, Format] | None:
+    """Return the key of the array that holds the history's records, and their format."""
+    for key in CONTAINER_KEYS:
+        if key in lists and (format := supported(path, recognize(lists[key]))) is not None:
+            return key, format
+    return None

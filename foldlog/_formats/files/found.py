@@ -1,0 +1,48 @@
+"""One history that was found at a path, or the reason for finding none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from foldlog._formats.files.naming import Name
+from foldlog._formats.files.readers import Located, RecordReader
+from foldlog._formats.format import Format, Lookalike
+from foldlog.eventstore import EventStoreError
+
+HELD_BYTES_MAX = 4 * 2**20
+"""A history up to this size is parsed once and kept in memory; a longer one is read again for each pass over it."""
+
+
+class Found(NamedTuple):
+    """One history at a path: its name, its format, and the place of its records.
+
+    ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
+    ends, if the container names it.
+    """
+
+    name: Name
+    format: Format
+    path: Path
+    reader: RecordReader
+    held: list[Located] | None = None
+    leaf: str | None = None
+
+
+class NotAHistory(EventStoreError, ValueError):
+    """This path holds no history, so nothing is imported from it.
+
+    ``why`` says what it is instead. ``foreign`` is true for sound JSON of another kind, which is harmless among other
+    files.
+    """
+
+    def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path, self.why, self.foreign = path, why, foreign
+
+
+def supported(path: Path, format: Format | Lookalike | None) -> Format | None:
+    """Return ``format``. Raises ``NotAHistory`` where it is one that foldlog cannot import."""
+    if isinstance(format, Lookalike):
+        raise NotAHistory(path, f"is a history of {format.name}, which foldlog cannot import{format.hint}")
+    return format

@@ -1,0 +1,248 @@
+"""Find the histories below a path: the files that hold histories, and the place of each history in them.
+
+    a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an array of records, an
+                object with such an array, an array of such objects
+    a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``): one history; any other: all
+                histories in the files and folders below it
+
+A container holds more than its records (metrics, a task, a patch). That is not imported, except for the name of the
+history and its active branch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.files import found
+from foldlog._formats.files.containers import container_at, history_in, history_of
+from foldlog._formats.files.found import Found, NotAHistory, supported
+from foldlog._formats.files.naming import Names
+from foldlog._formats.files.readers import Array, Files, Held, JsonLines, Located, RecordReader, elements
+from foldlog._formats.files.scanner import Broken, Scanner
+from foldlog._formats.format import LOOK_AT, Format, Recognize
+from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
+from foldlog._formats.record import ImportFinding
+
+_NOTHING = "holds no event of a format that is known here"
+_SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
+_COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
+_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
+_MAGIC_LENGTH = 6
+_SQLITE, _APPLICATION = b"SQLite format 3\0", slice(68, 72)
+"""The beginning of a SQLite database, and the place of the mark of its program."""
+_LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
+_SIDECARS = frozenset(("metadata.json", "base_state.json"))
+_NO_HISTORIES = frozenset(("event_cache", ".git"))
+"""Folders of copies of events, and of something else."""
+_EMPTY = "is empty; import it again when its program has written to it"
+_NOT_JSON = "is not JSON; import the JSON or JSON Lines that the agent's program writes"
+_EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
+
+
+def histories(path: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
+    """Yield the histories at ``path`` in a stable order, with the problems between them.
+
+    Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
+    """
+    if path.is_dir():
+        yield from _in_folder(path, path, recognize)
+    elif path.is_file():
+        _refuse_database(path)
+        yield from _File(path, path, recognize).histories()
+    else:
+        raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
+
+
+def _refuse_database(path: Path) -> None:
+    with path.open("rb") as file:
+        header = file.read(_APPLICATION.stop)
+    if header.startswith(_SQLITE):
+        is_ours = header[_APPLICATION] == b"flog"
+        what = (
+            f"is a store; 'foldlog copy {path} TO' copies its conversations"
+            if is_ours
+            else ("is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep")
+        )
+        raise NotAHistory(path, what)
+
+
+# -- folders ----------------------------------------------------------------------------------------------------------
+
+
+def _in_folder(root: Path, folder: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
+    names = sorted(os.listdir(folder))
+    steps = _event_files(names)
+    format = recognize(each.value for each in Files(folder, steps[:LOOK_AT]))
+    taken: frozenset[str] = frozenset()
+    if isinstance(format, Format):
+        yield _of_event_files(root, folder, steps, format)
+        taken = frozenset(steps)
+    for entry in (folder / name for name in names if name not in taken):
+        try:
+            if entry.is_dir():
+                if not entry.is_symlink() and entry.name not in _NO_HISTORIES:
+                    yield from _in_folder(root, entry, recognize)
+            elif _may_hold_histories(entry):
+                yield from _File(root, entry, recognize).histories()
+        except NotAHistory as error:
+            if not error.foreign:
+                yield ImportFinding(str(entry), error.why)
+        except OSError as error:
+            yield ImportFinding(str(entry), f"cannot be read: {error.strerror}")
+
+
+def _may_hold_histories(entry: Path) -> bool:
+    suffix = Path(entry.stem).suffix if entry.suffix in _COMPRESSED else entry.suffix
+    return suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file()
+
+
+def _event_files(names: Iterable[str]) -> list[str]:
+    """Return the files whose names say that each may be one record, in the order of the records."""
+    numbered = [(int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))]
+    return [name for _, name in sorted(numbered)]
+
+
+def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) -> Found:
+    home = folder.absolute().parent if folder.name == "events" else folder.absolute()
+    state = {**_sidecar(home / "metadata.json"), **_sidecar(home / "base_state.json")}
+    leaf = state.get("leaf_event_id")
+    reader = Files(folder, names)
+    name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
+    return Found(name, format, folder, reader, leaf=leaf if type(leaf) is str else None)
+
+
+def _sidecar(path: Path) -> dict[str, Any]:
+    """Return the object in the file beside the events. The file may be missing or damaged, because it is not the
+    history itself.
+    """
+    try:
+        value = parse(path.read_bytes())
+    except (OSError, UnreadableJson):
+        return {}
+    return value if type(value) is dict else {}
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+class _File:
+    """One file, at the path that is imported or below it, and the histories in it."""
+
+    def __init__(self, root: Path, path: Path, recognize: Recognize) -> None:
+        self._path = path
+        self._recognize = recognize
+        self._names = Names(root, path)
+
+    def histories(self) -> Iterator[Found | ImportFinding]:
+        with self._path.open("rb") as file:
+            if file.read(_MAGIC_LENGTH).startswith(_MAGIC):
+                raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
+        yield from self._in_lines() if self._is_lines() else self._in_document()
+
+    def _is_lines(self) -> bool:
+        """Return whether the file is JSON Lines: by its name, or because its first line of several is a whole
+        object.
+        """
+        if self._path.suffix in _LINES_SUFFIXES:
+            return True
+        with self._path.open("rb") as file:
+            first, second = file.readline(2**20), file.readline(2**20)
+        try:
+            return type(parse(first)) is dict and second.strip() != b""
+        except UnreadableJson:
+            return False
+
+    def _in_lines(self) -> Iterator[Found | ImportFinding]:
+        lines = JsonLines(self._path)
+        first_problem = ""
+        for located in lines:
+            if self._recognize((located.value,)) is not None:
+                first = located.line
+                yield from self._of_records(lines, (it.value for it in lines if it.line >= first))
+                return
+            if self._holds_history(located):
+                yield from (self._history_in(each, each.line) for each in lines)
+                return
+            if located.problem is not None and not first_problem:
+                first_problem = f"line {located.line}: {located.problem}"
+        if self._path.stat().st_size == 0:
+            raise NotAHistory(self._path, _EMPTY)
+        raise NotAHistory(self._path, first_problem or _NOTHING, foreign=not first_problem)
+
+    def _in_document(self) -> Iterator[Found | ImportFinding]:
+        first = self._first_character()
+        if first == "[":
+            yield from self._in_array()
+        elif first == "{":
+            yield self._in_object()
+        else:
+            raise NotAHistory(self._path, _NOT_JSON if first else _EMPTY)
+
+    def _first_character(self) -> str:
+        with self._path.open("rb") as file:
+            try:
+                return Scanner(file).peek()
+            except Broken as error:
+                raise NotAHistory(self._path, f"is {error}") from error
+
+    def _in_array(self) -> Iterator[Found | ImportFinding]:
+        problem = ""
+        with self._path.open("rb") as file:
+            first = list(islice(elements(Scanner(file), offsets=True), LOOK_AT))
+        for located in first:
+            if self._recognize((located.value,)) is not None:
+                yield from self._of_records(Array(self._path), (it.value for it in first))
+                return
+            if self._holds_history(located):
+                break
+            if located.problem is not None and not problem:
+                problem = f"line {located.line}: {located.problem}"
+        else:
+            raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
+        with self._path.open("rb") as file:
+            for number, located in enumerate(elements(Scanner(file), offsets=True)):
+                yield self._history_in(located, number)
+
+    def _of_records(self, reader: RecordReader, records: Iterable[Any]) -> Iterator[Found]:
+        """Yield the one history of a file, whose records ``reader`` reads."""
+        format = supported(self._path, self._recognize(records))
+        if format is not None:
+            name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
+            yield Found(name, format, self._path, reader)
+
+    def _in_object(self) -> Found:
+        size = self._path.stat().st_size
+        hold = size <= found.HELD_BYTES_MAX
+        container = container_at(self._path, 0, 1, hold=hold)
+        history = history_of(self._path, container, 0, 1, "", self._names, self._recognize, held=hold)
+        if history is not None:
+            return history
+        if container.problem is not None:
+            raise NotAHistory(self._path, f"line {container.problem.line}: {container.problem.problem}")
+        try:
+            value = parse(self._path.read_bytes()) if size <= RECORD_SIZE_MAX else None
+        except UnreadableJson as error:
+            raise NotAHistory(self._path, str(error)) from error
+        for history in self._of_records(Held(self._path, 1, [value]), (value,)):
+            return history
+        raise NotAHistory(self._path, _NOTHING, foreign=True)
+
+    def _holds_history(self, located: Located) -> bool:
+        """Return whether one element of the file is an object with a history, even if that history cannot be
+        imported.
+        """
+        try:
+            return type(history_in(self._path, located, "", Names(self._path, self._path), self._recognize)) is Found
+        except NotAHistory:
+            return True
+
+    def _history_in(self, located: Located, number: int) -> Found | ImportFinding:
+        try:
+            return history_in(self._path, located, str(number), self._names, self._recognize)
+        except NotAHistory as error:
+            return ImportFinding(f"{self._path}:{located.line}", error.why)

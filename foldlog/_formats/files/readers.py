@@ -1,0 +1,196 @@
+"""Read the records of one history: lines, an array in a document, a folder of files, or memory.
+
+A reader can be iterated several times, and holds one record at a time. An unreadable record is a problem with its
+place; the records after it are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from foldlog._formats.files.scanner import CUT, Broken, Scanner
+from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
+
+
+class Located(NamedTuple):
+    """A JSON value with its place, or the problem at that place."""
+
+    line: int
+    offset: int
+    value: Any
+    problem: str | None = None
+
+
+_new = tuple.__new__  # what Located(...) calls, without the call around it
+
+
+class RecordReader(Protocol):
+    """The records of one history, to be iterated any number of times."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size of the records, in bytes."""
+
+    def __iter__(self) -> Iterator[Located]: ...
+
+    def place(self, located: Located) -> str:
+        """Return its place, for a finding."""
+
+
+class JsonLines:
+    """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._path.stat().st_size
+
+    def __iter__(self) -> Iterator[Located]:
+        with self._path.open("rb", _BUFFER) as file:
+            number = offset = 0
+            while line := file.readline(RECORD_SIZE_MAX + 1):
+                number += 1
+                start, offset = offset, offset + len(line)
+                if len(line) > RECORD_SIZE_MAX:
+                    while not line.endswith(b"\n") and (line := file.readline(RECORD_SIZE_MAX)):
+                        offset += len(line)
+                    yield Located(number, start, None, TOO_LONG)
+                    continue
+                if b"\0" in line:
+                    line = line.strip(_PADDING)
+                if line and not line.isspace():
+                    yield _parsed(line, number, start)
+
+    def place(self, located: Located) -> str:
+        return f"{self._path}:{located.line}"
+
+
+class Array:
+    """The elements of an array in a JSON document, or under ``key`` of the object that begins at ``offset``.
+
+    ``after`` are problems of the document after the array.
+    """
+
+    def __init__(
+        self, path: Path, *, offset: int = 0, line: int = 1, key: str | None = None, after: Sequence[Located] = ()
+    ) -> None:
+        self._path, self._offset, self._line, self._key = path, offset, line, key
+        self._after = after
+
+    @property
+    def size_bytes(self) -> int:
+        return self._path.stat().st_size - self._offset
+
+    def __iter__(self) -> Iterator[Located]:
+        with self._path.open("rb") as file:
+            scanner = Scanner(file, offset=self._offset, line=self._line)
+            try:
+                if self._key is not None:
+                    self._go_to(scanner, self._key)
+                whole = yield from elements(scanner)
+                if whole and self._key is None and scanner.peek():
+                    yield Located(scanner.line, 0, None, "not JSON: more text after the end of the array")
+            except UnreadableJson as error:
+                yield Located(scanner.line, 0, None, str(error))
+        yield from self._after
+
+    def _go_to(self, scanner: Scanner, key: str) -> None:
+        scanner.take("{")
+        while scanner.value() != key:
+            scanner.take(":")
+            scanner.skip()
+            scanner.take(",")
+        scanner.take(":")
+
+    def place(self, located: Located) -> str:
+        return f"{self._path}:{located.line}"
+
+
+class Files:
+    """A folder with one record in each file, in the order of ``names``."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._folder, self._names = folder, names
+
+    @property
+    def size_bytes(self) -> int:
+        wanted = frozenset(self._names)
+        with os.scandir(self._folder) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name in wanted)
+
+    def __iter__(self) -> Iterator[Located]:
+        for number, name in enumerate(self._names):
+            path = self._folder / name
+            try:
+                text = path.read_bytes() if path.stat().st_size <= RECORD_SIZE_MAX else None
+            except OSError as error:
+                yield Located(number, 0, None, f"cannot be read: {error.strerror}")
+                continue
+            yield Located(number, 0, None, TOO_LONG) if text is None else _parsed(text, number, 0)
+
+    def place(self, located: Located) -> str:
+        return str(self._folder / self._names[located.line])
+
+
+class Held:
+    """Records that were read with the object that holds them, which begins at ``line`` of ``path``."""
+
+    size_bytes = 0
+
+    def __init__(self, path: Path, line: int, records: Sequence[Any]) -> None:
+        self._path, self._line, self._records = path, line, records
+
+    def __iter__(self) -> Iterator[Located]:
+        for number, record in enumerate(self._records):
+            yield Located(number, 0, record)
+
+    def place(self, located: Located) -> str:
+        return f"{self._path}:{self._line}, record {located.line}"
+
+
+_BUFFER = 2**18
+"""With less, most lines continue beyond the buffer, and are put together of two parts."""
+_PADDING = b" \t\n\r\0"
+"""The characters around a line. After a crash of the machine, a growing file may have NUL bytes."""
+
+_BETWEEN = (",", "]")
+_NUMBERS = (int, float)
+
+
+def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, None, bool]:
+    """Yield the elements of the array at the position, on request with their offsets. The scanner ends after the array.
+
+    If the array breaks off, the last element is the problem, and the value of the generator is False.
+    """
+    try:
+        scanner.take("[")
+        while scanner.peek() != "]":
+            line, offset = scanner.line, scanner.offset if offsets else 0
+            try:
+                element = Located(line, offset, scanner.value())
+            except Broken:
+                raise
+            except UnreadableJson as error:
+                element = Located(line, offset, None, str(error))
+            if scanner.peek() not in _BETWEEN and type(element.value) in _NUMBERS:
+                raise Broken(CUT)  # the 1 of 10 or of 1.5
+            yield element
+            if scanner.peek() != "]":
+                scanner.take(",")
+        scanner.take("]")
+    except Broken as error:
+        yield Located(scanner.line, 0, None, str(error))
+        return False
+    return True
+
+
+def _parsed(text: bytes, line: int, offset: int) -> Located:
+    try:
+        return _new(Located, (line, offset, parse(text), None))
+    except UnreadableJson as error:
+        return Located(line, offset, None, str(error) if text.strip() else "empty")

@@ -1,0 +1,131 @@
+"""Convert records that are made of parts: one event for each part, and back.
+
+A record is read and written without the records before it, so any part of a history that begins with a record can be
+written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import force_setattr, replace
+
+from foldlog._formats.format import Format, Options, name_left_out
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
+
+
+@dataclass(frozen=True)
+class InParts:
+    """The properties of one format whose records are made of parts.
+
+    ``name``       the name of the format
+    ``accepts``    whether a JSON value can pass for a record, and ``matches``, whether it most likely is one
+    ``events``     the events of a record, with ids from the second argument on. Raises ``NotAnEvent``
+    ``written``    the record of an event that was not imported
+    ``source_id``  the id that the source gave a record
+    """
+
+    name: str
+    accepts: Callable[[Any], bool]
+    matches: Callable[[Any], bool]
+    events: Callable[[Any, int], list[Event]]
+    written: Callable[[Event], dict[str, Any]]
+    source_id: Callable[[Any], Any]
+
+    def format(self) -> Format:
+        """Return the format."""
+        return Format(
+            name=self.name,
+            matches=self.matches,
+            accepts=self.accepts,
+            decoder=self._decoder,
+            encoder=lambda: _Encoder(self),
+            live=True,
+            source_id=self.source_id,
+        )
+
+    def _decoder(self, records: Iterable[Any], options: Options) -> _Decoder:
+        return _Decoder(self, options.first_id)
+
+
+class _Decoder:
+    def __init__(self, format: InParts, first_id: int) -> None:
+        self._format, self._next_id = format, first_id
+
+    def skip_to(self, next_id: int) -> None:
+        self._next_id = next_id
+
+    def events(self, record: Any) -> list[Event]:
+        events = self._format.events(record, self._next_id)
+        first = events[0].origin
+        if first is not None:
+            origin = replace(first, id=self._format.source_id(record))
+            force_setattr(events[0], "origin", origin)  # no other code has it before it is returned
+        self._next_id += len(events)
+        return events
+
+
+class _Encoder:
+    """Writes each event as a separate record; a summary too."""
+
+    def __init__(self, format: InParts) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._format = format
+
+    def records(self, event: Event) -> list[Any]:
+        if isinstance(event, CondensationAction | Retraction | DocumentChanges):
+            declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
+            self.left_out[name_left_out(event) or "condensation"] += not declined
+            return []
+        if isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation):
+            return [self._format.written(event)]
+        return []
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        """Do nothing: each record is written by itself."""
+
+    def end(self) -> list[Any]:
+        """Return nothing: each event is a record."""
+        return []
+
+
+# -- values in events -------------------------------------------------------------------------------------------------
+
+
+def text_of(value: Any) -> str:
+    """Return a text, or a value as JSON; empty for None, and for what JSON cannot hold."""
+    if type(value) is str:
+        return value
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        return ""
+
+
+def image_of_bytes(data: Any, media_type: Any) -> dict[str, Any] | None:
+    """Return a part with an image whose bytes a record has as ``{"$bytes": base64}``; None where it is not an image."""
+    if type(data) is not dict or type(data.get("$bytes")) is not str or not str(media_type).startswith("image/"):
+        return None
+    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data['$bytes']}"}}
+
+
+def bytes_of_image(url: str) -> tuple[dict[str, str], str] | None:
+    """Return the bytes of such an image and their type; None for any other URL."""
+    if not url.startswith("data:") or ";base64," not in url:
+        return None
+    media_type, _, data = url.removeprefix("data:").partition(";base64,")
+    return {"$bytes": data}, media_type

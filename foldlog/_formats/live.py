@@ -1,0 +1,225 @@
+"""Convert records one by one: to events that are appended to a history, and back, without reading the history first.
+
+    decoder = Decoder("claude-code", history)     # continues at the end of the history
+    events = decoder.events(record)               # append them, with expected_version=decoder.version before the call
+    encoder = Encoder("claude-code")
+    records = [*encoder.records(event), *encoder.end()]
+
+For the state that events need of earlier ones (the call of a result, the events that a compaction forgets) the View is
+asked, or in rare cases the whole history: each format says when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
+
+from foldlog._formats.format import Format, Options, UnusableFormat, new_decoder, new_encoder
+from foldlog._formats.packing import events_of, is_step_aside, place_of, unpack
+from foldlog._formats.registry import format_named
+from foldlog.eventstore import Event, EventStoreError, InvalidEvent, Message, Observation
+
+if TYPE_CHECKING:
+    from foldlog.projections import View
+
+
+class NotLive(EventStoreError, ValueError):
+    """Records of this format cannot be added one by one: import the whole history."""
+
+    def __init__(self, format: str, reason: str = "") -> None:
+        because = f": {reason}" if reason else ""
+        super().__init__(
+            f"records of {format} cannot be added one by one{because}; "
+            f"decode the whole history and import it with store.ingest"
+        )
+        self.format = format
+
+
+class ReadableHistory(Protocol):
+    """The methods of a history that a decoder needs, such as those of ``foldlog.History``."""
+
+    def version(self) -> int: ...
+
+    def at(self, version: int) -> View: ...
+
+    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]: ...
+
+
+class Encoder:
+    """Turns the events of one history back into records, one event after the other.
+
+    An imported record is returned as it was; a writer of the format makes those of other events. Begin with any event
+    that begins a record. Raises ``UnknownFormat``.
+    """
+
+    def __init__(self, format: str | Format) -> None:
+        chosen = format if isinstance(format, Format) else format_named(format)
+        self._name = chosen.name
+        self._writer = new_encoder(chosen)
+        self._group: list[Event] = []
+        self._missing = 0
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Counts the condensations and retractions that the format has no record for."""
+        return self._writer.left_out
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
+        ``NotUnpacked``.
+        """
+        given_up = [] if self._continues(event) else self._write_group()
+        if not self._group and _is_of(event, self._name):
+            self._missing = events_of(event)
+        if not self._missing and _is_of(event, self._name) and is_step_aside(event):
+            self._writer.follow([event], None)
+            return given_up
+        if not self._missing:
+            return [*given_up, *self._written(event)]
+        self._group.append(event)
+        self._missing -= 1
+        if self._missing:
+            return given_up
+        events, self._group = self._group, []
+        record = unpack(events)
+        complete = self._writer.end()
+        self._writer.follow(events, record)
+        return [*given_up, *complete, record]
+
+    def end(self) -> list[Any]:
+        """Return the records that are complete only at the end of the history.
+
+        Raises ``InvalidEvent`` where later events of a record are missing.
+        """
+        if self._group:
+            first, count = self._group[0], len(self._group)
+            raise InvalidEvent(
+                f"event {first.id} begins a record of {count + self._missing} events, and {count} of them are here; "
+                f"export the history up to event {first.id}, or the whole record"
+            )
+        return self._writer.end()
+
+    def _continues(self, event: Event) -> bool:
+        return not self._group or (_is_of(event, self._name) and place_of(event) == len(self._group))
+
+    def _write_group(self) -> list[Any]:
+        """Write the events of a record of which a later event is redacted."""
+        group, self._group, self._missing = self._group, [], 0
+        return [record for event in group for record in self._written(event)]
+
+    def _written(self, event: Event) -> list[Any]:
+        if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
+            event = replace(event, content=tuple(map(_with_url, event.content)))
+        return self._writer.records(event)
+
+
+def _with_url(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the part. If it is an image of bytes, return it with a data URL, as formats have it."""
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    if not isinstance(url, bytes):
+        return part
+    from foldlog.projections.messages.content import data_url  # few histories have bytes
+
+    return {**part, "image_url": {**(image if isinstance(image, dict) else {}), "url": data_url(url)}}
+
+
+class Decoder:
+    """Turns records into the events to append to a history, one record after the other.
+
+    ``version`` is the version of the history that the next events are for. They have the next ids; append all events of
+    a record, or of several records, in one batch with the version as it was before as ``expected_version``. After an
+    append that failed, or events that came from elsewhere, make a new decoder. ``findings`` are the problems of the
+    last record, if events were made of it all the same.
+
+    Raises ``UnknownFormat``, and ``NotLive`` for a format that cannot do this. Cost: none; see ``docs/IMPORTING.md``
+    for the records of which a format reads more.
+    """
+
+    def __init__(self, format: str | Format, history: ReadableHistory) -> None:
+        self._format = format if isinstance(format, Format) else format_named(format)
+        if not self._format.live:
+            raise NotLive(self._format.name, self._format.not_live)
+        self.version = history.version()
+        self.findings: list[str] = []
+        past = _Past(self._format.name, history, self.version)
+        options = Options(first_id=self.version, past=past, findings=self.findings)
+        self._decoder = new_decoder(self._format, (), options)
+
+    def events(self, record: Any) -> list[Event]:
+        """Return the events of the next record. Raises ``NotAnEvent``; then nothing has changed."""
+        self.findings.clear()
+        events = self._decoder.events(record)
+        if events[0].id != self.version:
+            raise UnusableFormat(
+                f"the decoder of {self._format.name} gave event {events[0].id} to a history at version {self.version}; "
+                f"a live format begins at Options.first_id"
+            )
+        self.version += len(events)
+        return events
+
+    def skip(self, count: int) -> None:
+        """Reserve the next ``count`` ids for other events, which the caller appends in the same batch before the events
+        of the next record.
+        """
+        self.version += count
+        self._decoder.skip_to(self.version)
+
+
+class _Past:
+    """The history before a decoder's records."""
+
+    def __init__(self, format: str, history: ReadableHistory, version: int) -> None:
+        self._format, self._history, self._version = format, history, version
+
+    def newest_first(self) -> Iterator[Event]:
+        return self._history.events(0, self._version, reverse=True) if self._version else iter(())
+
+    def view(self, version: int | None = None) -> View:
+        return self._history.at(self._version if version is None else version)
+
+    def records(self, stop: int | None = None) -> Iterator[tuple[Any, Sequence[Event]]]:
+        stop = self._version if stop is None else min(stop, self._version)
+        return recorded(self._format, self._history.events(0, stop) if stop else iter(()))
+
+    def newest_records(self) -> Iterator[tuple[Any, Sequence[Event]]]:
+        return _newest_recorded(self._format, self.newest_first())
+
+    def source_id(self, event_id: int) -> Any:
+        (event,) = self._history.events(event_id, event_id + 1)
+        origin = event.origin
+        return origin.id if origin is not None and origin.format == self._format else None
+
+
+def recorded(format: str, events: Iterable[Event]) -> Iterator[tuple[Any, Sequence[Event]]]:
+    """Yield each record from which imported events were made, with these events."""
+    group: list[Event] = []
+    for event in events:
+        is_ours = _is_of(event, format)
+        if not is_ours or place_of(event) != len(group):
+            group = []
+        if is_ours and (group or events_of(event)):
+            group.append(event)
+            if len(group) == events_of(group[0]):
+                yield unpack(group), group
+                group = []
+
+
+def _newest_recorded(format: str, newest_first: Iterable[Event]) -> Iterator[tuple[Any, Sequence[Event]]]:
+    """Yield the same, the last record first."""
+    group: list[Event] = []
+    for event in newest_first:
+        is_ours = _is_of(event, format)
+        group.insert(0, event)
+        if is_ours and place_of(event):
+            continue
+        if is_ours and events_of(event) == len(group):
+            yield unpack(group), group
+        group = []
+
+
+def _is_of(event: Event, format: str) -> bool:
+    return event.origin is not None and event.origin.format == format

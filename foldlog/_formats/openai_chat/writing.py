@@ -1,0 +1,117 @@
+"""Encode events as chat messages: the fields that an event gives, and the message itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from foldlog._formats.format import name_left_out
+from foldlog._formats.openai_chat.dialect import Dialect, OpenAI
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Redaction,
+    Retraction,
+    SystemMessage,
+    UnknownEvent,
+)
+
+_ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
+
+
+class OpenAIChatEncoder:
+    """Events of one history to messages: parallel calls are one message."""
+
+    def __init__(self, dialect: Dialect | None = None) -> None:
+        self._dialect: Dialect = dialect or OpenAI()
+        self._calls: list[Event] = []
+        self.left_out: Counter[str] = Counter()
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the messages that are complete with ``event``."""
+        if self._continues(event):
+            self._calls.append(event)
+            return []
+        complete = self.end()
+        if isinstance(event, Action):
+            self._calls = [event]
+            return complete
+        return [*complete, *self._written([event])]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        self._dialect.remember(record)
+
+    def _continues(self, event: Event) -> bool:
+        if not self._calls or not isinstance(event, Action):
+            return False
+        first = self._calls[0]
+        return isinstance(first, Action) and event.response_id == first.response_id is not None
+
+    def end(self) -> list[Any]:
+        """Return the message of the last calls: until then, further calls of one response may come."""
+        calls, self._calls = self._calls, []
+        return self._written(calls) if calls else []
+
+    def _written(self, events: list[Event]) -> list[Any]:
+        event = events[0]
+        if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined":
+            self.left_out["condensation"] += 1
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
+        message = _message(events)
+        if message is None:
+            return []
+        message = self._dialect.written(message, events)
+        self._dialect.remember(message)
+        return [message]
+
+
+def _given(content: Content) -> str | list[dict[str, Any]]:
+    return content if isinstance(content, str) else list(content)
+
+
+def _message(events: list[Event]) -> dict[str, Any] | None:
+    """Return the message of ``events``; None if no message has this content."""
+    event = events[0]
+    message: dict[str, Any] = {}
+    match event:
+        case Action():
+            message["role"], message["content"] = "assistant", _given(event.thought) or None
+            if event.thinking:
+                message["thinking_blocks"] = list(event.thinking)
+            message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
+        case Observation():
+            message["role"], message["content"] = "tool", _given(event.content)
+            if event.tool:
+                message["name"] = event.tool
+            if event.call_id is not None:
+                message["tool_call_id"] = event.call_id
+        case SystemMessage():
+            message["role"], message["content"] = "system", _given(event.content)
+        case Message():
+            message["role"], message["content"] = _ROLES[event.source], _given(event.content)
+            if event.thinking:
+                message["thinking_blocks"] = list(event.thinking)
+        case CondensationSummary():
+            message["role"], message["content"] = "user", event.content
+        case Annotation() | DocumentChanges() | CondensationAction() | CondensationRequest():
+            return None
+        case Retraction() | Redaction() | UnknownEvent():
+            return None
+    return message
+
+
+def _call(action: Action) -> dict[str, Any]:
+    call: dict[str, Any] = {"type": "function", "function": {"name": action.tool, "arguments": action.arguments}}
+    if action.call_id is not None:
+        call["id"] = action.call_id
+    return call

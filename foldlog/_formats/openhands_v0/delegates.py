@@ -1,0 +1,76 @@
+"""Find the records of a delegate: they are in its parent's stream, but not in the parent's history.
+
+Of a whole stream, only the records between a delegation and its result are known to be a delegate's. Where records come
+one by one, all records after a delegation are, until its result comes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any
+
+from foldlog._formats.packing import events_of, unpack
+
+if TYPE_CHECKING:
+    from foldlog.projections import View
+
+
+def outside_history(records: Iterable[Any]) -> Container[int]:
+    """Return the numbers of the records of a delegate in its parent's stream.
+
+    They are strictly between a ``delegate`` action and its ``delegate`` observation, the innermost first; a delegation
+    without an observation has none. Cost: one pass over the records.
+    """
+    open_at: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for number, record in enumerate(records):
+        for member in record if type(record) is list else (record,):
+            if type(member) is not dict:
+                continue
+            if member.get("action") == "delegate":
+                open_at.append(number)
+            elif type(member.get("action")) is not str and member.get("observation") == "delegate" and open_at:
+                start = open_at.pop()
+                while spans and spans[-1][0] > start:
+                    spans.pop()  # an inner delegation is outside with the rest of the outer one's
+                spans.append((start, number))
+    return _Between(spans)
+
+
+class _Between:
+    """The numbers strictly inside of disjoint, ascending spans."""
+
+    def __init__(self, spans: list[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in spans]
+        self._ends = [end for _, end in spans]
+
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int):
+            return False
+        place = bisect_right(self._starts, number) - 1
+        return place >= 0 and self._starts[place] < number < self._ends[place]
+
+
+class OpenDelegations:
+    """Tells of records that come one by one which are a delegate's. ``count`` is the number of delegations without a
+    result before the first record.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._open = count
+
+    def takes(self, record: Any) -> bool:
+        """Return whether the next record is a delegate's."""
+        for member in record if type(record) is list else (record,):
+            if type(member) is dict and type(member.get("action")) is not str:
+                self._open -= member.get("observation") == "delegate" and self._open > 0
+        outside = self._open > 0
+        for member in record if type(record) is list else (record,):
+            self._open += type(member) is dict and member.get("action") == "delegate"
+        return outside
+
+
+def open_delegations(view: View) -> int:
+    """Return the number of delegations in a View that have no result."""
+    return sum(events_of(call) == 1 and unpack([call]).get("action") == "delegate" for call in view.open_calls)

@@ -1,0 +1,100 @@
+"""Return the words that V0's agent sent to its model, if they differ from the record.
+
+A tool's action is sent as the call that the model wrote, which is in ``tool_call_metadata``. The model also reads the
+user's actions and their results, with words of V0 around them. So a model that continues reads the same text as before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from foldlog._formats.record import text_or_empty
+from foldlog.eventstore import Content
+
+_USER_RAN = "User executed the command:\n"
+_USER_READ = "User requested to read file: "
+_USER_GOT = "\nObserved result of command executed by user:\n"
+_ENDS = {
+    "error": ("", "\n[Error occurred in processing last action]"),
+    "user_rejected": ("OBSERVATION:\n", "\n[Last action has been rejected by the user]"),
+}
+
+
+class WrittenCall(NamedTuple):
+    """A call as the model wrote it. ``said`` is the text that came with the call; parallel calls have it in the first
+    one.
+    """
+
+    tool: str
+    arguments: str
+    said: Content
+
+
+def call_of(metadata: Any) -> WrittenCall | None:
+    """Return the call that ``tool_call_metadata`` names, or None if the model's response does not hold it."""
+    if type(metadata) is not dict:
+        return None
+    response = metadata.get("model_response")
+    choices = response.get("choices") if type(response) is dict else None
+    choice = choices[0] if type(choices) is list and choices else None
+    message = choice.get("message") if type(choice) is dict else None
+    if type(message) is not dict:
+        return None
+    calls = message.get("tool_calls")
+    for place, call in enumerate(calls if type(calls) is list else ()):
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is dict and call.get("id") == metadata.get("tool_call_id"):
+            tool, arguments = function.get("name"), function.get("arguments")
+            if type(tool) is str and type(arguments) is str:
+                return WrittenCall(tool, arguments, "" if place else _said(message.get("content")))
+    return None
+
+
+def _said(content: Any) -> Content:
+    if type(content) is list and all(type(part) is dict for part in content):
+        return tuple(content)
+    return content if type(content) is str and content.strip() else ""
+
+
+def final_words(args: dict[str, Any], metadata: Any) -> str:
+    """Return the part of its last action that the model is shown besides the call: its thought and its text."""
+    thought, final = text_or_empty(args.get("thought")), text_or_empty(args.get("final_thought"))
+    call = call_of(metadata)
+    if call is None:
+        return final or thought
+    said = call.said if isinstance(call.said, str) else ""
+    words = "\n".join(dict.fromkeys(text for text in (thought, said) if text.strip()))
+    return words or final or thought
+
+
+def done_by_user(name: str, args: dict[str, Any]) -> str:
+    """Return what the model is told of an action of the user; empty for actions of V0 itself."""
+    command, path = args.get("command"), args.get("path")
+    if name == "run" and type(command) is str:
+        return f"{_USER_RAN}{command}"
+    if name == "read" and type(path) is str:
+        return f"{_USER_READ}{path}"
+    return ""
+
+
+def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
+    """Return what the model is told of an observation; for a command also where it ran and how it ended."""
+    before, after = _ENDS.get(name, ("", ""))
+    metadata = extras.get("metadata")
+    if name == "run" and type(metadata) is dict:
+        before = text_or_empty(metadata.get("prefix"))
+        after = text_or_empty(metadata.get("suffix")) + _ending(metadata)
+    if name == "run" and by_user:
+        before = f"{_USER_GOT}{before}"
+    return f"{before}{content}{after}"
+
+
+def _ending(metadata: dict[str, Any]) -> str:
+    lines = []
+    for key, label in (("working_dir", "Current working directory"), ("py_interpreter_path", "Python interpreter")):
+        if text_or_empty(metadata.get(key)):
+            lines.append(f"\n[{label}: {metadata[key]}]")
+    exit_code = metadata.get("exit_code", -1)
+    if type(exit_code) is int and exit_code != -1:
+        lines.append(f"\n[Command finished with exit code {exit_code}]")
+    return "".join(lines)

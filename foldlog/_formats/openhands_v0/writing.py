@@ -1,0 +1,142 @@
+"""Encode events as V0 records: the fields that an event gives, and the record itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from foldlog._formats.format import name_left_out
+from foldlog._formats.record import time_text
+from foldlog._formats.source_ids import SourceIds
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    DocumentChanges,
+    Entry,
+    Event,
+    Message,
+    Observation,
+    Redaction,
+    Retraction,
+    SystemMessage,
+    UnknownEvent,
+)
+
+NAME = "openhands-v0"
+
+OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
+"""Observations that are bookkeeping in a stream."""
+
+
+class OpenHandsV0Encoder:
+    """Events of one history to records, which get the next ids."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._source_ids = SourceIds()
+        self._free_id = 0
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the record of ``event``. A retraction and changes of documents have none."""
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
+            self._source_ids.add(event.id, None)
+            return []
+        known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
+        record = self._written(event, self._free_id if known is None else known)
+        self._remember(event.id, record["id"])
+        return [record]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        for event in events:
+            self._remember(event.id, None if event.origin is None else event.origin.id)
+
+    def _remember(self, event_id: int, source_id: Any) -> None:
+        self._source_ids.add(event_id, source_id)
+        if type(source_id) is int:
+            self._free_id = max(self._free_id, source_id + 1)
+
+    def end(self) -> list[Any]:
+        """Return nothing: each event is a record."""
+        return []
+
+    def _written(self, event: Event, source_id: Any) -> dict[str, Any]:
+        record: dict[str, Any] = {"source": event.source, "id": source_id}
+        cause = None if event.cause is None else self._source_ids[event.cause]
+        if cause is not None:
+            record["cause"] = cause
+        time = time_text(event.timestamp, event.origin)
+        if time is not None:
+            record["timestamp"] = time
+        payload = self._write_body(event, record)
+        if payload is not None:
+            record["args" if "action" in record else "extras"] = payload
+        return record
+
+    def _write_body(self, event: Event, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Add the fields of this kind of event to ``record``. Return its arguments or extras."""
+        match event:
+            case Action():
+                return _write_action(event, record)
+            case Observation():
+                record["observation"] = "error" if event.is_error else event.tool
+                record["content"] = event.content
+                if event.call_id is not None:
+                    record["tool_call_metadata"] = {"tool_call_id": event.call_id}
+                return event.extras
+            case Message() | SystemMessage():
+                record["action"], args, record["message"] = _said(event)
+                return args
+            case Annotation():
+                record["observation" if event.name in OBSERVED_BOOKKEEPING else "action"] = event.name
+                record.update(event.data if isinstance(event.data, dict) else {"content": event.data})
+            case CondensationAction():
+                record["action"] = "condensation"
+                if event.summary is not None:
+                    record["message"] = f"Summary: {event.summary}"
+                return self._forgetting(event)
+            case CondensationSummary():
+                record["observation"], record["content"] = "condense", event.content
+                return {}
+            case CondensationRequest():
+                record["action"] = "condensation_request"
+                return {}
+            case UnknownEvent() | Retraction() | Redaction() | Entry() | DocumentChanges():
+                pass
+        return None
+
+    def _forgetting(self, event: CondensationAction) -> dict[str, Any]:
+        """Return the arguments of a condensation. Older summaries have no id in V0, which shows only the newest."""
+        ids = [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
+        args: dict[str, Any] = {"forgotten_event_ids": ids}
+        if event.summary is not None:
+            args["summary"], args["summary_offset"] = event.summary, event.summary_offset
+        return args
+
+
+def _write_action(event: Action, record: dict[str, Any]) -> dict[str, Any] | None:
+    record["action"] = event.tool
+    if event.call_id is not None:
+        metadata: dict[str, Any] = {"tool_call_id": event.call_id}
+        if event.response_id is not None:
+            metadata["model_response"] = {"id": event.response_id}
+        record["tool_call_metadata"] = metadata
+    known = dict(event.arguments) if isinstance(event.arguments, dict) else None
+    return {**(known or {}), "thought": event.thought} if event.thought else known
+
+
+def _said(event: Message | SystemMessage) -> tuple[str, dict[str, Any], str]:
+    """Return the action's name, its arguments, and the text that the record's ``message`` repeats."""
+    images: list[str] = []
+    if isinstance(event.content, str):
+        text = event.content
+    else:
+        images = [part["image_url"]["url"] for part in event.content if part.get("type") == "image_url"]
+        text = "".join(part["text"] for part in event.content if part.get("type") == "text")
+    if type(event) is SystemMessage:
+        return "system", {"content": text, "tools": list(event.tools)}, text
+    return "message", {"content": text, **({"image_urls": images} if images else {})}, text

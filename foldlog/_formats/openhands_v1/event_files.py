@@ -1,0 +1,204 @@
+"""The events of a conversation as the files of the OpenHands SDK, and the head of its tree.
+
+The SDK's events are a tree, and its model is shown the branch that ends in the head. Here the View is that branch:
+before an event that continues another branch, a retraction returns the View to the version after the event's parent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from foldlog._formats.json_text import parse
+from foldlog._formats.live import recorded
+from foldlog._formats.openhands_v1.writing import NAME
+from foldlog._formats.packing import events_of, place_of
+from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
+
+if TYPE_CHECKING:
+    from foldlog._history import History
+
+_log = logging.getLogger("foldlog")
+T = TypeVar("T")
+_TOGETHER = 500
+"""The number of events that are copied in one transaction."""
+_ROOT = "__root__"
+"""The parent that the SDK gives to an event that begins another tree."""
+_NOT_A_HEAD = "ConversationStateUpdateEvent"
+"""The kind of events that do not move the SDK's head."""
+
+
+class EventFiles:
+    """The SDK's events of a conversation, in order, with the names that they have as files."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self.version = 0
+        self.names: list[str] = []
+        self.documents: set[str] = set()
+        self._head: str | None = None
+        self._heads: tuple[list[int], list[str | None]] = ([], [])
+        """The ids of the events that moved the head, each with its target."""
+        self._events: dict[str, int] = {}
+
+    def catch_up(self) -> None:
+        """Read the events that were appended since. Cost: these events."""
+        version = self._history.version()
+        if version > self.version:
+            self._take(self._history.events(self.version, version))
+
+    def follow(self, recorded: Iterable[Recorded]) -> None:
+        """Add the events of this object's append, unless events of other writers came before them."""
+        events = [one.event for one in recorded]
+        if events and events[0].id == self.version:
+            self._take(events)
+
+    def has(self, source_id: str) -> bool:
+        return source_id in self._events
+
+    def text(self, source_id: str) -> str | None:
+        """Return the text of an event; None if there is no such event. Cost: the events of its record."""
+        self.catch_up()
+        event_id = self._events.get(source_id)
+        if event_id is None:
+            return None
+        (event,) = self._history.events(event_id, event_id + 1)
+        first = event_id - place_of(event)
+        (begin,) = self._history.events(first, first + 1)
+        return next(
+            json_text(record) for record, _ in recorded(NAME, self._history.events(first, first + events_of(begin)))
+        )
+
+    def append(self, records: Sequence[dict[str, Any]]) -> None:
+        """Append events, all or none, after all events of other writers. The first one continues the branch that it
+        names; each of the others continues the one before it.
+        """
+        parent = records[0].get("parent_id")
+
+        def appended() -> tuple[Recorded, ...]:
+            if parent is not None:
+                self._go_to(None if parent == _ROOT else parent)
+            return self._history.append_records(records, format=NAME, expected_version=self.version)
+
+        self.follow(self._at_the_end(appended))
+
+    def append_all(self, records: Iterable[dict[str, Any]]) -> None:
+        """Append events, each to its own branch."""
+        run: list[dict[str, Any]] = []
+        head: str | None = None
+        for record in records:
+            if run and (len(run) == _TOGETHER or record.get("parent_id") not in (None, head)):
+                self.append(run)
+                run = []
+            run.append(record)
+            head = head if run[1:] and record.get("kind") == _NOT_A_HEAD else record["id"]
+        if run:
+            self.append(run)
+
+    def write_state(self, name: str, state: dict[str, Any]) -> None:
+        """Store the SDK's state and show the branch that it names, in one transaction. If the event that it names is
+        absent, the View stays.
+        """
+        head = state.get("leaf_event_id")
+
+        def written() -> tuple[Recorded, ...]:
+            moves: tuple[Retraction, ...] = ()
+            if head is not None and head not in self._events:
+                _log.warning(
+                    "conversation %r: its state goes on from %r, an event that is absent", self._history.id, head
+                )
+            elif head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
+                moves = self._moves(head)
+            return self._history.append(moves, documents={name: state}, expected_version=self.version)
+
+        self.follow(self._at_the_end(written))
+
+    def _at_the_end(self, act: Callable[[], T]) -> T:
+        while True:
+            self.catch_up()
+            try:
+                return act()
+            except VersionConflict:
+                continue  # another process appended
+
+    def _go_to(self, head: str | None) -> None:
+        """Retract the events that are not on the branch that ends in ``head``, or bring that branch back."""
+        if head is not None and head not in self._events:
+            raise InvalidEvent(f"conversation {self._history.id!r} has no event {head!r} to continue from")
+        moves = self._moves(head)
+        if moves:
+            self.follow(self._history.append(moves, expected_version=self.version))
+
+    def _moves(self, head: str | None) -> tuple[Retraction, ...]:
+        if head == self._head:
+            return ()
+        version = 0 if head is None else self._events[head] + 1
+        return (Retraction(version=version, reason="the head of the conversation was moved"),)
+
+    def _take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            source_id = source_id_of(event)
+            if isinstance(event, Retraction):
+                ids, heads = self._heads
+                place = bisect_right(ids, event.version - 1)
+                self._move(event.id, heads[place - 1] if place else None)
+            elif isinstance(event, DocumentChanges):
+                changed = {name for name, change in event.changed.items() if "deleted" not in change}
+                self.documents = changed.union(event.others)
+            elif source_id is not None:
+                self.names.append(f"events/event-{len(self.names):05d}-{source_id}.json")
+                self._events.setdefault(source_id, event.id)
+                if not (isinstance(event, Annotation) and event.name == _NOT_A_HEAD):
+                    self._move(event.id, source_id)
+            self.version = event.id + 1
+
+    def _move(self, event_id: int, head: str | None) -> None:
+        self._head = head
+        self._heads[0].append(event_id)
+        self._heads[1].append(head)
+
+
+def source_id_of(event: Event) -> str | None:
+    """Return the id that the SDK gave an event; None for one that foldlog added."""
+    origin = event.origin
+    return origin.id if origin is not None and origin.format == NAME and type(origin.id) is str else None
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text, or the text itself if it is not JSON."""
+    try:
+        return parse(text.encode())
+    except ValueError:
+        return text
+
+
+def json_text(value: Any) -> str:
+    """Return the JSON text of a record, as the SDK writes it; a text as it is."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, OverflowError, RecursionError):
+        return json.dumps(value, separators=(",", ":"))  # long numbers, and texts that are not Unicode
+
+
+def normal_path(path: str) -> str:
+    """Return a path in its normal form. Raises ``ValueError`` for a path that leads out of the conversation."""
+    parts: list[str] = []
+    for part in path.replace("\\", "/").split("/"):
+        if part == ".." and not parts:
+            raise ValueError(f"path {path!r} leads out of the conversation's files; give one that stays within")
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def is_below(name: str, folder: str) -> bool:
+    return not folder or name.startswith(f"{folder}/")

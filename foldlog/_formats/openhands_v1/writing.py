@@ -1,0 +1,142 @@
+"""Encode events as V1 records: the fields that an event gives, and the record itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foldlog._formats.format import name_left_out
+from foldlog._formats.openhands_v1.blocks import blocks_of
+from foldlog._formats.record import time_text
+from foldlog._formats.source_ids import SourceIds
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Redaction,
+    Retraction,
+    SystemMessage,
+    UnknownEvent,
+    summary_of,
+)
+
+NAME = "openhands-v1"
+
+ANSWERS = {
+    "ObservationEvent": "observation",
+    "UserRejectObservation": "rejection_reason",
+    "AgentErrorEvent": "error",
+}
+"""Kinds of observations, and the field of each that holds the result."""
+
+PROMPT_UPDATE = "SystemPromptUpdateEvent"
+"""The kind of a system prompt that replaces the one before it."""
+
+SUMMARY = "-summary"
+"""The ending of the id of a condensation's summary, after the condensation's id."""
+
+
+class OpenHandsV1Encoder:
+    """Events of one history to records, which get ids of their own."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._source_ids = SourceIds()
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the record of ``event``; a retraction and changes of documents have no record."""
+        if (name := name_left_out(event)) is not None:
+            self.left_out[name] += 1
+            self._source_ids.add(event.id, None)
+            return []
+        record = self._written(event)
+        self._source_ids.add(event.id, record["id"])
+        return [record]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        for event in events:
+            self._source_ids.add(event.id, None if event.origin is None else event.origin.id)
+
+    def end(self) -> list[Any]:
+        """Return nothing: each event is a record."""
+        return []
+
+    def _written(self, event: Event) -> dict[str, Any]:
+        known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
+        own = f"{event.id:08x}-0000-4000-8000-000000000000" if known is None else known
+        record: dict[str, Any] = {"source": event.source, "id": own}
+        time = time_text(event.timestamp, event.origin)
+        if time is not None:
+            record["timestamp"] = time
+        match event:
+            case Action():
+                _write_action(event, record)
+            case Observation():
+                self._write_observation(event, record)
+            case Message():
+                record["kind"] = "MessageEvent"
+                role = "assistant" if event.source == "agent" else "user"
+                record["llm_message"] = {"role": role, "content": blocks_of(event.content)}
+                record["extended_content"] = []
+            case SystemMessage():
+                record["kind"], record["tools"] = "SystemPromptEvent", list(event.tools)
+                blocks = blocks_of(event.content)
+                if blocks:
+                    record["system_prompt"] = blocks[0]
+            case Annotation():
+                record["kind"] = event.name
+                record.update(event.data if isinstance(event.data, dict) else {"value": event.data})
+            case CondensationAction():
+                record["kind"], record["forgotten_event_ids"] = "Condensation", self._forgotten(event)
+                if event.summary is not None:
+                    record["summary"], record["summary_offset"] = event.summary, event.summary_offset
+            case CondensationSummary():
+                record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
+            case CondensationRequest():
+                record["kind"] = "CondensationRequest"
+            case UnknownEvent() | Retraction() | Redaction() | DocumentChanges():
+                pass
+        return record
+
+    def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
+        record["kind"], record["tool_name"] = "ObservationEvent", event.tool
+        if event.call_id is not None:
+            record["tool_call_id"] = event.call_id
+        action_id = None if event.cause is None else self._source_ids[event.cause]
+        if action_id is not None:
+            record["action_id"] = action_id
+        record["observation"] = {**event.extras, "content": blocks_of(event.content)}
+        if event.is_error:
+            record["observation"]["is_error"] = True
+
+    def _forgotten(self, event: CondensationAction) -> list[Any]:
+        """Return the ids of the source that a condensation made by foldlog forgets."""
+        intervals, summaries = event.forgotten
+        ids = [self._source_ids[i] for first, last in intervals for i in range(first, last + 1)]
+        return [*ids, *(f"{self._source_ids[summary_of(i)]}{SUMMARY}" for i in summaries)]
+
+
+def _write_action(event: Action, record: dict[str, Any]) -> None:
+    record["kind"], record["tool_name"], record["thought"] = "ActionEvent", event.tool, blocks_of(event.thought)
+    if event.thinking:
+        record["thinking_blocks"] = list(event.thinking)
+    if event.response_id is not None:
+        record["llm_response_id"] = event.response_id
+    if event.call_id is not None:
+        record["tool_call_id"] = event.call_id
+    arguments = event.arguments
+    if isinstance(arguments, dict):
+        record["action"] = dict(arguments)
+        arguments = msgspec.json.encode(arguments).decode()
+    if isinstance(arguments, str):
+        called = {"name": event.tool, "arguments": arguments}
+        record["tool_call"] = {"id": event.call_id, "origin": "completion", **called}

@@ -1,0 +1,135 @@
+"""The formats: ours, those that a program registers, and those of installed packages.
+
+A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a ``Format``:
+
+    [project.entry-points."foldlog.formats"]
+    my-agent = "my_package.history:FORMAT"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from foldlog._formats.format import Format, UnusableFormat
+from foldlog.eventstore import EventStoreError, InvalidArgument
+from foldlog.eventstore.arguments import text
+
+GROUP = "foldlog.formats"
+"""The group of the entry points of formats."""
+AUTO = "auto"
+"""The word in the place of a name for the format that the records have."""
+
+_MODULES = (
+    "openhands_v0",
+    "openhands_v1",
+    "openai_responses",
+    "langchain",
+    "openai_chat",
+    "claude_code",
+    "codex",
+    "swe_agent",
+    "in_parts.pydantic_ai",
+    "in_parts.google_adk",
+)
+"""The files and folders beside this one with one format each, in ``FORMAT``. To add a format, add its folder and its
+name here. A record belongs to the first format that matches it; no record should match two.
+"""
+
+
+def _load(module: str) -> Format:
+    format: Format = import_module(f"foldlog._formats.{module}").FORMAT
+    return format
+
+
+FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
+"""The known formats by their names. Formats of installed packages are added when they are first needed."""
+
+_refused: list[tuple[type[Exception], str]] | None = None
+"""Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
+
+
+class UnknownFormat(EventStoreError, ValueError):
+    """The format is unknown: choose one of ``FORMATS``."""
+
+    def __init__(self, format: str) -> None:
+        super().__init__(f"{format!r} is not a format; choose one of {', '.join(formats())}")
+        self.format = format
+
+
+def register(format: Format) -> Format:
+    """Add your own format, for this process, and return it. Adding the same format again changes nothing.
+
+    Its name is stored in ``origin.format`` of every event that is imported, so it must never change. Raises
+    ``InvalidArgument`` where another format has the name, or ``--format`` cannot take it; ``UnusableFormat`` where it
+    is not a ``Format``.
+    """
+    return _added("the registered format", format)
+
+
+def _added(place: str, format: object) -> Format:
+    if not isinstance(format, Format):
+        raise UnusableFormat(f"{place} is a {type(format).__name__}; make it a Format")
+    name = text("the name of a format", format.name)
+    if name in ("", AUTO) or name.startswith("-") or " " in name or not name.isprintable():
+        raise InvalidArgument(
+            f"{place} has the name {name!r}; use a name without white space that does not begin with '-' and is "
+            f"not {AUTO!r}"
+        )
+    if FORMATS.setdefault(name, format) is not format:
+        raise InvalidArgument(f"{place}: another format has the name {name!r}; register it under another name")
+    return format
+
+
+def formats() -> Mapping[str, Format]:
+    """Return all formats by their names: ours first, then those of installed packages. Cost: installed packages are
+    loaded once.
+
+    Raises ``UnusableFormat`` or ``InvalidArgument``, at each call, where a package has something that cannot be
+    registered.
+    """
+    for refusal, why in _load_packages():
+        raise refusal(why)
+    return FORMATS
+
+
+def _load_packages() -> list[tuple[type[Exception], str]]:
+    """Register the formats of installed packages, once. Return the errors of those that are refused, not as exceptions:
+    these would keep what the frames of their tracebacks hold.
+    """
+    global _refused
+    if _refused is None:
+        refused = [_refusal(entry_point) for entry_point in entry_points(group=GROUP)]
+        _refused = [(type(error), str(error)) for error in refused if error is not None]
+    return _refused
+
+
+def _refusal(entry_point: EntryPoint) -> Exception | None:
+    """Register the format of a package. Return the error where that is refused."""
+    try:
+        _register(entry_point)
+    except (UnusableFormat, InvalidArgument) as error:
+        return error
+    return None
+
+
+def _register(entry_point: EntryPoint) -> None:
+    place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
+    try:
+        brought = entry_point.load()
+    except Exception as error:  # whatever the code of a package raises
+        raise UnusableFormat(
+            f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it"
+        ) from error
+    _added(place, brought)
+
+
+def format_named(name: str) -> Format:
+    """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
+    if text("format", name) not in FORMATS:
+        _load_packages()
+    found = FORMATS.get(name)
+    if found is None:
+        raise UnknownFormat(name)
+    return found

@@ -1,0 +1,40 @@
+"""Find the packed records that repeat the content of an event, so that a redaction takes them with it."""
+
+from __future__ import annotations
+
+from foldlog._formats.live import recorded
+from foldlog._formats.packing import json_of, texts_of
+from foldlog.eventstore import Action, Event, Observation, Store, summary_of
+
+_TEXT_MIN = 16
+"""Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
+
+
+def records_with(store: Store, conversation: str, event_id: int) -> list[int]:
+    """Return the ids of the events whose packed records may repeat the content of an imported event: it was made of the
+    same record, they belong to its response or its call, or the record holds one of its texts.
+
+    Cost: the events of the conversation, and unpacking their records.
+    """
+    wanted = summary_of(event_id) if event_id < -1 else event_id
+    event = next(iter(store.events(conversation, wanted, wanted + 1)), None) if wanted >= 0 else None
+    if event is None or event.origin is None:
+        return []
+    texts, names = texts_of(event, _TEXT_MIN), _names(event)
+    found: list[int] = []
+    for record, events in recorded(event.origin.format, store.events(conversation)):
+        is_near = any(each.id in (wanted, event.cause) or each.cause == wanted for each in events)
+        if is_near or any(not names.isdisjoint(_names(each)) for each in events):
+            found.append(events[0].id)
+        elif texts:
+            text = json_of(record)
+            if any(each in text for each in texts):
+                found.append(events[0].id)
+    return [each for each in found if each != wanted]
+
+
+def _names(event: Event) -> set[str | None]:
+    """Return the ids of the call and the response of an event."""
+    if isinstance(event, Action):
+        return {event.call_id, event.response_id} - {None}
+    return {event.call_id} - {None} if isinstance(event, Observation) else set()

@@ -1,0 +1,106 @@
+"""One history in its source: its name, its format, and its events, which can be read any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from foldlog._formats.files import found
+from foldlog._formats.files.found import Found
+from foldlog._formats.files.readers import Located, RecordReader
+from foldlog._formats.format import Options, new_decoder
+from foldlog._formats.record import ImportFinding, NotAnEvent
+from foldlog.eventstore import Event
+
+_FINDINGS_MAX = 1_000
+
+
+class Source:
+    """One history, as it stands in a file or a folder.
+
+    ``name``      the source's own name of the conversation, else the file's: see ``files/naming.py``
+    ``former_names``  its names below other folders, under which it may have been imported before
+    ``format``    one of ``FORMATS``
+    ``path``      the file or folder
+    ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
+    ``findings_count``  how many there were
+    ``note``      what to know about every history of this format
+    """
+
+    def __init__(self, history: Found, prefix: str = "") -> None:
+        self.name, self.former_names = history.name
+        self.format, self.path, self.note = history.format.name, history.path, history.format.note
+        self.findings: list[ImportFinding] = []
+        self.findings_count = 0
+        self._format = history.format
+        self._reader = history.reader
+        self._held = history.held
+        self._leaf = history.leaf
+        self._prefix = prefix
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size of the records, in bytes."""
+        return self._reader.size_bytes
+
+    def events(self, *, as_history: bool = False) -> Iterator[Event]:
+        """Yield the events, with ids 0, 1, 2, …; a record that is not an event becomes a finding.
+
+        Memory: one record at a time, and the state of the format.
+        """
+        for _, events in self._decoded(
+            Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix, parsed=True)
+        ):
+            yield from events
+
+    def records(self) -> Iterator[Any]:
+        """Yield the records from which ``events`` are made, as JSON values."""
+        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix, parsed=True)):
+            yield record
+
+    def _decoded(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:
+        self.findings.clear()
+        self.findings_count = 0
+        try:
+            yield from self._read(options)
+        except OSError as error:
+            self._find(str(self.path), f"cannot be read any further: {error.strerror}")
+
+    def _read(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:
+        if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
+            self._held = list(self._reader)
+        records = self._reader if self._held is None else self._held
+        decoder = new_decoder(self._format, _Values(records), options)
+        self._find_all(str(self.path), options)
+        for located in records:
+            if located.problem is not None:
+                self._find(self._reader.place(located), located.problem)
+                continue
+            try:
+                events = decoder.events(located.value)
+            except NotAnEvent as error:
+                self._find(self._reader.place(located), str(error))
+                continue
+            if options.findings:
+                self._find_all(self._reader.place(located), options)
+            yield located.value, events
+
+    def _find_all(self, place: str, options: Options) -> None:
+        for problem in options.findings:
+            self._find(place, problem)
+        options.findings.clear()
+
+    def _find(self, place: str, problem: str) -> None:
+        self.findings_count += 1
+        if len(self.findings) < _FINDINGS_MAX:
+            self.findings.append(ImportFinding(place, problem))
+
+
+class _Values:
+    """The number of records that could be read: a decoder counts only these."""
+
+    def __init__(self, records: RecordReader | list[Located]) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[Any]:
+        return (located.value for located in self._records if located.problem is None)

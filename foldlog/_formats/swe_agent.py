@@ -1,0 +1,107 @@
+"""SWE-agent's history: chat messages that also hold the agent's name, its thought and its action.
+
+A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``, the same steps once
+more with the state of the shell, and ``info``. The records are those of ``history``.
+
+A message becomes the events that ``openai_chat`` makes of it. In addition:
+
+    thought, action       parts of what an assistant says, or what a call of its means
+    tool_call_ids         the calls that a tool's message answers: an Observation each, the first with the content
+    user                  behind an assistant's message the environment's answer, as it is without tool calls
+    is_demo               a demonstration: it is shown, as the model was shown it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from foldlog._formats.format import Format, Options, Past
+from foldlog._formats.openai_chat.dialect import SPEAKERS
+from foldlog._formats.openai_chat.reading import OpenAIChatDecoder
+from foldlog._formats.openai_chat.recognition import accepts
+from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
+from foldlog.eventstore import Event, Source
+
+NAME = "swe-agent"
+
+_KEPT = ("role", "agent", "is_demo")
+_TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
+
+
+_NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model"
+
+
+class _Dialect:
+    format = NAME
+
+    def __init__(self, past: Past | None = None) -> None:
+        self._past = past
+        self._last: dict[str, Any] = {}
+
+    @property
+    def _before(self) -> dict[str, Any]:
+        """The message before the next one."""
+        past, self._past = self._past, None
+        if past is not None and not self._last:
+            self._last = next((record for record, _ in past.newest_records()), {})
+        return self._last
+
+    def speaker(self, message: dict[str, Any]) -> Source:
+        role = message["role"]
+        if role == "user":
+            before = self._before
+            if before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo"):
+                return "environment"
+        return SPEAKERS.get(role, "environment")
+
+    def answers(self, message: dict[str, Any]) -> list[str]:
+        call_ids = message.get("tool_call_ids")
+        return call_ids if type(call_ids) is list and all(type(call_id) is str for call_id in call_ids) else []
+
+    def written(self, message: dict[str, Any], events: list[Event]) -> dict[str, Any]:
+        message["agent"] = self._last.get("agent", "main")
+        message["message_type"] = _TYPES[message["role"]]
+        if message["role"] == "assistant":
+            message["thought"] = _said(message)
+        if message["role"] == "tool":
+            message.pop("name", None)
+            call_id = message.pop("tool_call_id", None)
+            message |= {} if call_id is None else {"tool_call_ids": [call_id]}
+        return message
+
+    def remember(self, message: dict[str, Any]) -> None:
+        self._last = {key: message[key] for key in _KEPT if key in message}
+
+
+def _said(message: dict[str, Any]) -> str:
+    """Return the text of a message, or the first of several."""
+    content = message.get("content")
+    if type(content) is list and content and type(content[0]) is dict:
+        content = content[0].get("text")
+    return content if type(content) is str else ""
+
+
+def _matches(record: Any) -> bool:
+    return accepts(record) and type(record.get("agent")) is str
+
+
+def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
+    return OpenAIChatDecoder(_Dialect(options.past), first_id=options.first_id, past=options.past)
+
+
+def _encoder() -> OpenAIChatEncoder:
+    return OpenAIChatEncoder(_Dialect())
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=_encoder,
+    note=_NOTE,
+    live=True,
+    times=False,
+    marks_errors=False,
+)

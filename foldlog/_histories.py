@@ -1,0 +1,345 @@
+"""The face of a store of histories for the author of a runtime; one history is in ``foldlog._history``. No rule of the
+domain is here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from foldlog._history import History, described, unknown_name
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    EVENT_BYTES_MAX,
+    Compression,
+    ConversationErased,
+    ConversationRow,
+    Documents,
+    FoundEvent,
+    Generation,
+    KeyRing,
+    RecentConversations,
+    Store,
+    find,
+    open_store,
+    recent_conversations,
+)
+from foldlog.eventstore.arguments import text
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog._maintenance import Maintenance
+    from foldlog._recording import Recording
+    from foldlog._search import Hit, SearchIndex
+    from foldlog.condensers import AgentModel, CondenseHandler, Condenser
+
+ChosenCondenser: TypeAlias = "Condenser | Mapping[str, Any] | str | os.PathLike[str]"
+
+
+def open(
+    url: str | os.PathLike[str],
+    *,
+    condenser: ChosenCondenser | None = None,
+    agent_llm: AgentModel | None = None,
+    durability: Literal["full", "relaxed"] = "full",
+    clock: Callable[[], datetime] | None = None,
+    keys: KeyRing | None = None,
+    compression: Compression | None = None,
+    event_bytes_max: int = EVENT_BYTES_MAX,
+) -> Histories:
+    """Open a store: a SQLite file, which is made if it does not exist, a PostgreSQL database, or memory.
+
+    ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash (``"history.db"``), or a URL:
+                    ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
+    ``condenser``   decides what is forgotten, ``agent_llm`` is the model whose limit a View must fit: see ``Histories``
+    ``durability``  ``"full"``: what ``append`` returned is on disk. ``"relaxed"``: a power cut may lose the newest
+                    commits, whole ones
+    ``clock``       gives the present time, aware; for tests
+    ``keys``        encrypt new events under the first of these keys; ``compression`` is ``"zstd"``, ``"zlib"`` or
+                    ``"none"``. Where they are not given, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
+                    ``FOLDLOG_COMPRESSION`` of the environment count
+    ``event_bytes_max``  the largest event that may be appended
+
+    Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description is wrong and
+    ``InvalidOption`` where another argument is, before anything is opened; ``StoreUnavailable`` where the store cannot
+    be opened now, and ``KeyUnavailable`` where a key is missing or malformed.
+    """
+    chosen = None if condenser is None else _made(condenser)
+    if agent_llm is not None:
+        from foldlog.condensers.models.estimate import counting
+
+        counting(agent_llm)  # refuse an object that is not a model before the store is opened
+    if chosen is not None:
+        chosen.for_agent(agent_llm)  # refuse a condenser that lacks a model, too
+    store = open_store(
+        url,
+        durability=durability,
+        clock=clock,
+        keys=keys,
+        compression=compression,
+        event_bytes_max=event_bytes_max,
+    )
+    return Histories(store, condenser=chosen, agent_llm=agent_llm)
+
+
+class Histories:
+    """The histories of a store, by id: ``histories["c1"]`` is a history whether it has events yet or not.
+
+    ``in`` and iteration include only histories with events. Any number of threads may use it.
+
+    ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy (``"digest"``), the
+                    path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None is the one that
+                    needs no model: a digest, by size and on request
+    ``agent_llm``   the model whose room a View must fit, such as ``foldlog.condensers.LLM``; without it events are
+                    counted, and tokens estimated where the condenser has a limit for them. Its ``dialect``, where it
+                    has one, is the form of ``view.to_messages()``
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        condenser: ChosenCondenser | None = None,
+        agent_llm: AgentModel | None = None,
+    ) -> None:
+        self.store = store
+        self.views = Views(store, dialect=getattr(agent_llm, "dialect", "litellm"))
+        store.register(self.views)  # revisions are stored in the transaction of their events
+        self.agent_llm = agent_llm
+        if condenser is not None:
+            self.condenser = _made(condenser)
+
+    @cached_property
+    def condenser(self) -> Condenser:
+        """The condenser, which decides what is forgotten."""
+        from foldlog.condensers import default_condenser
+
+        return default_condenser()
+
+    def create(
+        self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
+    ) -> History:
+        """Begin a history with attributes: texts, whole numbers and lists of texts by name, such as app, user, project,
+        title, parent and tags. Return it.
+
+        The history then has one event, which no View shows. With ``replace_erased`` it may use the id of an erased
+        history again, whose tombstone stays; a ``History`` that wrote to the erased one or read it still raises
+        ``ConversationErased`` when it writes. Raises ``VersionConflict`` if the history has events already, and what
+        ``History.append`` raises. Durability: on disk when it returns.
+        """
+        history = self[conversation]
+        generation = Generation(replaces_erased=replace_erased)
+        given = {ATTRIBUTES: dict(attributes or {})}
+        self._documents.append(conversation, (), given, expected_version=0, generation=generation)
+        history._generation.key = generation.key
+        return history
+
+    def list(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 100,
+        after: tuple[int, int] | None = None,
+        age_max_s: float = 2.0,
+    ) -> RecentConversations:
+        """Return the histories, or those that have all of these attributes, the last active first. For a
+        list such as tags, give the texts that it must hold.
+
+        The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at once. Give ``after`` of
+        one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
+        ``StoreUnavailable``, and ``KeyUnavailable`` if the key of a history is not given, which may have the attributes
+        too. Cost: the histories returned; if the list is older than ``age_max_s``, also the histories with newer
+        events; the first list of a store reads each history once.
+        """
+        return recent_conversations(
+            self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
+        )
+
+    @cached_property
+    def _documents(self) -> Documents:
+        return Documents(self.store)
+
+    @cached_property
+    def _handler(self) -> CondenseHandler:
+        """The handler that takes the steps of all histories."""
+        from foldlog.condensers import CondenseHandler
+
+        return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
+
+    @cached_property
+    def _recording(self) -> Recording:
+        from foldlog._recording import Recording
+
+        return Recording(self.store)
+
+    @cached_property
+    def _search_index(self) -> SearchIndex:
+        """Return the full-text index of the store, opened when it is first used. Raises ``SearchRefused``."""
+        from foldlog._search import SearchIndex
+
+        return SearchIndex(self.store)
+
+    def search(
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        kinds: Iterable[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+    ) -> tuple[Hit, ...]:
+        """Return the events of all conversations, or of one, that have all the words, best first.
+
+        ``"several words"`` in quotes follow one another; ``begin*`` finds words that begin so. ``kinds`` are ``user``,
+        ``agent``, ``action``, ``observation`` and the other words of ``foldlog._kinds.KINDS``. The index is brought up
+        to date first. Raises ``InvalidArgument`` where there is no word to search for, ``ConversationNotFound``, and
+        ``SearchRefused`` where the store is encrypted. Cost: the query, and the events since the last search.
+        """
+        if conversation is not None:
+            self.store.conversation(text("conversation", conversation))
+        return self._search_index.search(
+            words, conversation=conversation, kinds=kinds, since=since, until=until, limit=limit
+        )
+
+    def __getitem__(self, conversation: str) -> History:
+        return History(self, text("conversation", conversation))
+
+    def __contains__(self, conversation: str) -> bool:
+        try:
+            return self.store.version(conversation) > 0
+        except ConversationErased:
+            return False
+
+    def __len__(self) -> int:
+        """Return the number of histories that have events. Cost: reading the list of conversations."""
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read page by page."""
+        return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """The tasks of an administrator: verify, rekey, back up, vacuum, copy."""
+        from foldlog._maintenance import Maintenance
+
+        return Maintenance(self.store)
+
+    def import_(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str = "auto",
+        conversation: str | None = None,
+        prefix: str = "",
+        findings: Callable[[str], object] | None = None,
+    ) -> tuple[History, ...]:
+        """Import the histories of other agents in a file, or in a folder and the folders below it. Return them.
+
+        Importing the same source again adds only new events. Each history has the name of its source, after
+        ``prefix``; ``conversation`` names a single one. A record that cannot be read is left out: ``findings`` is told
+        of it, or the log. ``docs/IMPORTING.md`` lists the formats.
+
+        Raises ``UnknownFormat``; ``ValueError`` where the path holds no history, or several for one ``conversation``;
+        ``HistoryDiverged`` where a history does not continue the stored one: the histories before it stay imported.
+        Durability: on disk when it returns. Cost: the records.
+        """
+        from foldlog._importing import import_path
+
+        named = import_path(self.store, path, format, conversation, prefix, findings)
+        return tuple(self[name] for name in named)
+
+    def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
+        """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
+
+        Cost: the events found, whatever the size of the store.
+        """
+        return find(self.store, format, source_id)
+
+    def erase(
+        self,
+        conversation: str,
+        *,
+        reason: str,
+        complete: bool = True,
+        with_forks: bool = False,
+        detach_forks: bool = False,
+        expected: ConversationRow | None = None,
+    ) -> ConversationRow:
+        """Erase a conversation for good, from the search index too. Return its tombstone.
+
+        No reader sees it from the first moment on, and its id is not used again. In a SQLite file its bytes stay until
+        ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL, to erase many, give ``complete=False`` for all but
+        the last: the last call vacuums the tables. Calling it again finishes an interrupted erasure. ``detach_forks``
+        first gives each of its forks a copy of the shared events; ``with_forks`` erases its forks too. With
+        ``expected``, its row, it is erased only if it has no newer event.
+
+        Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are neither detached nor
+        erased; ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
+        PostgreSQL, a transaction that began before does not end. ``SearchRefused`` where the file of the index is
+        another program's: the erasure stands. Cost: its events.
+        """
+        from foldlog._search import erase_from_index
+
+        tombstone = erase(
+            self.store,
+            conversation,
+            reason=reason,
+            complete=complete,
+            with_forks=with_forks,
+            detach_forks=detach_forks,
+            expected=expected,
+        )
+        erase_from_index(self.store)
+        return tombstone
+
+    def close(self) -> None:
+        """Close the store. Views that a caller holds and that were not read yet are read first."""
+        self.views.read_all()
+        index: SearchIndex | None = self.__dict__.pop("_search_index", None)
+        if index is not None:
+            index.close()
+        self.store.close()
+
+    def __enter__(self) -> Histories:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    if not TYPE_CHECKING:  # a type checker takes this method for a promise that every name exists
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_name(self, name)
+
+    def __repr__(self) -> str:
+        return f"<Histories in {self.store.path or type(self.store.database.recorder).__name__}>"
+
+
+def _made(condenser: ChosenCondenser) -> Condenser:
+    """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML file."""
+    from foldlog.condensers import Condenser, InvalidCondenser, condenser_from_config, load_condenser
+
+    if isinstance(condenser, Condenser):
+        return condenser
+    if isinstance(condenser, os.PathLike) or (isinstance(condenser, str) and condenser.endswith(".toml")):
+        return load_condenser(condenser)
+    if isinstance(condenser, str):
+        try:
+            return condenser_from_config({"type": condenser})
+        except InvalidCondenser as error:
+            raise InvalidCondenser(f"{error}; the path of a file ends in .toml") from None
+    if not isinstance(condenser, Mapping):
+        raise InvalidCondenser(
+            f"condenser is {described(condenser)}; give the name of a strategy ('digest'), the path of a file "
+            f"that ends in .toml, a table ({{'type': 'digest'}}), or a Condenser"
+        )
+    return condenser_from_config(condenser)

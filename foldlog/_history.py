@@ -1,0 +1,574 @@
+"""The face of one history of a store for the author of a runtime. No rule of the domain is here."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
+
+from foldlog._older_summaries import warn_of_older_summaries
+from foldlog._words.tables import Table, show_as_table, view_table
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ATTRIBUTES,
+    Action,
+    AnyVersion,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    Conversation,
+    ConversationNotFound,
+    Event,
+    EventStoreError,
+    Generation,
+    InvalidArgument,
+    InvalidEvent,
+    Recorded,
+    Retraction,
+    VersionConflict,
+    prepare_append,
+)
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
+from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
+
+if TYPE_CHECKING:
+    from foldlog._histories import Histories
+    from foldlog._reports.stats import Stats
+    from foldlog.condensers import Condensation
+    from foldlog.eventstore import Appending
+    from foldlog.projections import Lifetimes
+
+T = TypeVar("T")
+
+ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
+Appended: TypeAlias = "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
+
+
+class _How(TypedDict):
+    generation: Generation
+    expected_version: ExpectedVersion
+    idempotency_key: str | None
+
+
+class History:
+    """One conversation: append to it, and read what the model is shown. It holds no state of its own.
+
+    A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and its
+    version is 0. Its first append makes the conversation. Every method raises ``ConversationErased`` where the
+    conversation was erased.
+    """
+
+    def __init__(self, histories: Histories, conversation: str) -> None:
+        self._histories, self._store, self._views = histories, histories.store, histories.views
+        self.id = conversation
+        self._generation = Generation()
+
+    def version(self) -> int:
+        """Return the number of its events; 0 before the first."""
+        self._meet()
+        return self._store.version(self.id)
+
+    def __len__(self) -> int:
+        """Return ``version``, the number of its events, forgotten ones too."""
+        return self.version()
+
+    def view(self) -> View:
+        """Return the View that the model is shown now; empty before the first event.
+
+        A long View that is not in memory is read lazily, so ``history.view().tail(50)`` costs 50 events. Close the
+        store through ``Histories``: it first reads the Views that a caller holds and that were not read yet. Cost: the
+        events since the last call.
+        """
+        try:
+            return self._views.latest(self.id, self._meet_as if self._generation.key is None else None)
+        except ConversationNotFound:
+            return View.from_events(())
+
+    def at(self, version: int) -> View:
+        """Return the View that the model was shown when the history had ``version`` events. Cost: the size of that
+        View.
+
+        Raises ``NoSuchVersion`` for a version that the history never had.
+        """
+        if whole("version", version) == 0 and self.version() >= 0:
+            return View.from_events(())
+        try:
+            return self._views.at(self.id, version=version)
+        except ConversationNotFound:
+            raise NoSuchVersion(self.id, version, 0) from None
+
+    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
+        """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest
+        first.
+        """
+        return _or_empty(partial(self._store.events, self.id, start, stop, reverse=reverse), iter(()))
+
+    def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
+        """Yield the records of the history in a format: by default that of its source, and ``openhands-v1`` for one
+        that was not imported. Imported records are as they were; other events are written as records of the format.
+
+        ``notes`` is told what the format has no record for. Any history can be written as ``openai-chat``. Raises
+        ``UnknownFormat``, also where the history was imported from another format. Cost: its events.
+        """
+        from foldlog._formats.conversion import encode, format_of_history
+
+        events = iter(self.events())
+        first = next(events, None)
+        if first is None:
+            return iter(())
+        return encode(chain((first,), events), format or format_of_history(first), notes=notes)
+
+    def tail(self, count: int) -> tuple[Event, ...]:
+        """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.
+
+        ``history.view().tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
+        negative number. Cost: these events.
+        """
+        return _or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
+
+    def append(
+        self,
+        events: Appended,
+        *,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
+        documents: Mapping[str, Any] | None = None,
+        dedupe: Literal["origin"] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append one event, or several, all or none. Return them as recorded, with their ids.
+
+        A chat message, ``{"role": "user", "content": "hi"}``, stands for its events: see ``foldlog.from_openai``. A
+        ``Condensation``, as a condenser returns it, stands for its action.
+
+        ``expected_version`` is the version on which the decision was made, 0 for a new history, or ``ANY_VERSION``. A
+        repeated ``idempotency_key`` with the same events appends nothing and returns the recorded events. ``documents``
+        are new values of documents by name, JSON and bytes, or ``DELETED``, in the same transaction as the events. With
+        them, the events may be empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves out
+        imported events whose source id the history already has: see ``foldlog.eventstore.Store.append``.
+
+        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
+        ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
+        ``TypeError`` for an argument of a wrong type. Durability: on disk when it returns. Cost: the events appended,
+        for any length of the history.
+        """
+        appended = _appendable(events)
+        how: _How = {
+            "generation": self._generation,
+            "expected_version": expected_version,
+            "idempotency_key": idempotency_key,
+        }
+        if documents is None:
+            recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
+        else:
+            recorded = self._histories._documents.append(self.id, appended, documents, dedupe=dedupe, **how)
+        return self._checked(recorded)
+
+    def _prepare_append(
+        self, events: Appended, expected_version: ExpectedVersion, idempotency_key: str | None
+    ) -> Appending:
+        """Return the work of an append, for ``appending.append_all``. What that records goes to ``_checked``."""
+        appended = _appendable(events)
+        return prepare_append(
+            self._store, self.id, appended, expected_version, idempotency_key, generation=self._generation
+        )
+
+    def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
+        for one in recorded:
+            if isinstance(one.event, CondensationAction):
+                warn_of_older_summaries(self.id, recorded, self.view())
+                break
+        return recorded
+
+    def append_records(
+        self,
+        records: Iterable[Any],
+        *,
+        format: str,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        dedupe: Literal["origin"] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append ``records`` of a format as events, all or none, as an import would. Return the events as recorded.
+
+        ``foldlog.formats.encode(history.events(), format)`` gives the records back. With ``dedupe="origin"`` records
+        whose source id the history has already are left out; those without an id are appended. Other writers, also
+        those of other processes, may append at the same time.
+
+        Raises ``UnknownFormat``; ``NotLive`` for a format whose histories can only be imported whole; ``InvalidEvent``
+        if a record is not one of the format; and what ``append`` raises. Durability: on disk when it returns. Cost: the
+        records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says for which records a
+        format reads more.
+        """
+        return self._histories._recording.append(self, records, format, expected_version, dedupe)
+
+    def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
+        """Return a document, now or when the history had ``version`` events; ``default`` where there is none.
+
+        Raises what ``foldlog.eventstore.Documents.get`` raises, except ``ConversationNotFound``. Cost: one event and at
+        most 64 differences.
+        """
+        return _or_empty(partial(self._histories._documents.get, self.id, name, default, version=version), default)
+
+    def documents(self, version: int | None = None) -> dict[str, Any]:
+        """Return all documents by name, now or when the history had ``version`` events. Cost: as ``document``, each."""
+        return _or_empty(partial(self._histories._documents.all, self.id, version=version), {})
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the history, which may be none: see ``Histories.create``. Cost: two events."""
+        attributes: dict[str, Any] = self.document(ATTRIBUTES, {})
+        return attributes
+
+    def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
+        """Change attributes by name; None removes one. The others stay. Return all of them.
+
+        Other writers may append at the same time. Raises what ``append`` raises. Durability: on disk when it returns.
+        """
+        while True:
+            version = self.version()
+            attributes = {**(self.document(ATTRIBUTES, {}, version=version) if version else {}), **changed}
+            attributes = {name: value for name, value in attributes.items() if value is not None}
+            try:
+                self.append((), expected_version=version, documents={ATTRIBUTES: attributes})
+            except VersionConflict:
+                continue
+            return attributes
+
+    def _meet_as(self, found: Conversation) -> None:
+        """Remember which conversation has the id: see ``_meet``."""
+        self._generation.key = found.key
+
+    def _meet(self) -> int | None:
+        """Remember the key of the conversation that has the id now, if no key is remembered: see ``Histories.create``.
+        Return the key, None before the first append.
+        """
+        if self._generation.key is None:
+            with contextlib.suppress(ConversationNotFound):
+                self._generation.key = self._store.query(self.id, lambda read: read.key)
+        return self._generation.key
+
+    def open_calls(self) -> tuple[Action, ...]:
+        """Return the actions that wait for their observation, in order: see ``View.open_calls``. After a crash these
+        are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. Cost: that of ``view``.
+        """
+        return self.view().open_calls
+
+    def interrupt(self, reason: str = "") -> tuple[Recorded, ...]:
+        """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return
+        these observations in the order of the calls; an empty tuple if no call is open.
+
+        Call it when no program works on these calls any more: a later result belongs to no open call. Other writers may
+        append at the same time. Raises what ``append`` raises. Durability: on disk when it returns. Cost: that of
+        ``view``, and the open calls.
+        """
+        return _or_empty(partial(interrupt, self._store, self._views, self.id, reason, generation=self._generation), ())
+
+    def append_reply(
+        self, reply: Any, *, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
+    ) -> tuple[Recorded, ...]:
+        """Append the reply of a model: a chat completion, a response of OpenAI, an Anthropic message, or one of their
+        messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
+
+        See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
+        call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
+        raises; then nothing is appended.
+        """
+        from foldlog._replies import events_of_reply
+
+        events = events_of_reply(self.id, reply)
+        return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def append_tool_result(
+        self,
+        call_id: str | Action,
+        content: Content,
+        is_error: bool = False,
+        *,
+        extras: dict[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Recorded:
+        """Append the observation of the open call with this id; of several such calls, the newest. ``call_id`` may be
+        the call itself, as ``open_calls`` has it.
+
+        ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model. A
+        repeated ``idempotency_key`` with the same result appends nothing and returns the recorded event.
+
+        Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
+        accepts such an observation, as imports do), and what ``append`` raises. Durability: on disk when it returns.
+        Cost: that of ``view``, and the open calls.
+        """
+        return append_tool_result(
+            self._store,
+            self.view,
+            self.id,
+            call_id,
+            content,
+            is_error=is_error,
+            extras=extras,
+            idempotency_key=idempotency_key,
+            generation=self._generation,
+        )
+
+    def prepare(self) -> View:
+        """Take steps until a View can be sent, and return it. Condensations that are due are made and appended.
+
+        Raises what ``step`` raises, mainly ``NoCondensationAvailable``, if a condensation is required and impossible.
+        Cost: the View, and the condenser's work, which may be a call of a model.
+        """
+        while not isinstance(prepared := self.step(), View):
+            pass
+        return prepared
+
+    def step(self) -> View | Condensation:
+        """Prepare the call of the agent's model: return the View to go on with, or a condensation that was due and has
+        been appended; then step again.
+
+        Any number of threads may step while others append: see ``foldlog.condensers.CondenseHandler.handle``, also for
+        its errors; mainly ``NoCondensationAvailable``, if a condensation is required and impossible. Cost: the View,
+        and the condenser's work, which may be a call of a model.
+        """
+        try:
+            self._meet()
+            return self._histories._handler.handle(self.id, self._generation)
+        except ConversationNotFound:
+            return View.from_events(())
+
+    def request_condensation(self, reason: str = "") -> Recorded:
+        """Request a condensation: the View's ``unhandled_condensation_request`` is set until the next condensation."""
+        (recorded,) = self.append(CondensationRequest(reason=reason))
+        return recorded
+
+    def condense(self, reason: str = "") -> View | Condensation:
+        """Request a condensation, and take the step that fulfils it.
+
+        Raises ``InvalidCondenser``, a ``ValueError``, if the condenser does not handle requests, and
+        ``NoCondensationAvailable`` if the history is empty: nothing is appended then. Raises what ``step`` raises.
+        """
+        self._histories._handler.check_handles_requests()
+        if self.version() == 0:
+            from foldlog.condensers import NoCondensationAvailable
+
+            raise NoCondensationAvailable(f"conversation {self.id!r} has no events, so there is nothing to condense")
+        self.request_condensation(reason)
+        return self.step()
+
+    def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
+        """Take back all events since ``version``: the View is again that of ``version``. The log keeps the events.
+
+        ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays requested. Raises
+        ``InvalidEvent`` if there are no events since ``version``, and what ``append`` raises. Durability: on disk when
+        it returns. Cost: the same for any length of the history; for one imported from V0 the View at ``version``.
+        """
+        (recorded,) = self.append(Retraction(version=version, reason=reason), expected_version=expected_version)
+        return recorded
+
+    def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
+        """Take back the newest ``count`` events that the View shows. Return them, in order.
+
+        It is a retraction: the View is again what it was before the first of them, so a later condensation is taken
+        back too; the log keeps all events. Fewer events are taken back if the View has fewer or if a summary stands
+        before them; none if the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append``
+        raises. Durability: on disk when it returns. Cost: these events.
+        """
+        while True:
+            try:
+                version, events = self._views.tail(self.id, count)
+            except ConversationNotFound:
+                return ()
+            summaries = [place for place, event in enumerate(events) if isinstance(event, CondensationSummary)]
+            popped = events[summaries[-1] + 1 :] if summaries else events
+            if not popped:
+                return ()
+            try:
+                self.retract(popped[0].id, reason, expected_version=version)
+            except VersionConflict:
+                continue  # other writers appended: the newest events are theirs
+            return popped
+
+    def redact(
+        self,
+        event: int | Event,
+        *,
+        reason: str,
+        by: str | None = None,
+        with_summaries: bool = False,
+        complete: bool = True,
+    ) -> RedactionReceipt:
+        """Erase the content of one event for good, from the search index too. The event is given by its id or itself.
+        Return the receipt.
+
+        Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
+        ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
+        quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the user of the
+        operating system. In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On
+        PostgreSQL the call vacuums the tables, unless ``complete`` is False. Calling it again finishes an interrupted
+        redaction.
+
+        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
+        history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
+        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history;
+        of an imported event, all events: records that repeat its content go with it.
+        """
+        from foldlog._formats.repeats import records_with
+        from foldlog._search import erase_from_index
+
+        self._meet()
+        event_id = event.id if isinstance(event, Event) else whole("event", event)
+        receipt = redact(
+            self._store,
+            self.id,
+            event_id,
+            reason=reason,
+            by=_user() if by is None else by,
+            with_summaries=with_summaries,
+            complete=complete,
+            records=records_with(self._store, self.id, event_id),
+        )
+        try:
+            erase_from_index(self._store)
+        except (EventStoreError, OSError) as error:
+            return receipt._replace(unconfirmed=(*receipt.unconfirmed, f"search index: {error}"))
+        return receipt
+
+    def why(self, event_id: int) -> Why:
+        """Return why the View now shows an event, or the summary with this id, or does not. Raises ``NoSuchEvent``."""
+        try:
+            return self._views.why(self.id, event_id=whole("event_id", event_id))
+        except ConversationNotFound:
+            raise NoSuchEvent(self.id, event_id, 0) from None
+
+    def stats(self) -> Stats:
+        """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
+        condensations by strategy. Cost: the events, once; the structural ones once more.
+        """
+        from foldlog._reports.stats import Stats, collect_stats
+
+        return _or_empty(partial(collect_stats, self._store, [self.id], views=self._views), Stats(conversations=1))
+
+    def lifetimes(self) -> Lifetimes:
+        """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,
+        and its estimated tokens. Cost: the events, once.
+        """
+        from foldlog.condensers import event_tokens
+        from foldlog.projections import Lifetimes
+
+        return _or_empty(partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ()))
+
+    def fork(self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None) -> History:
+        """Begin a history that shares the events of this one up to version ``at``, by default the present one.
+
+        ``id`` names it; by default it is the name of this one with a random ending. ``at_source`` names the version by
+        an id of the imported source instead, such as a ``uuid`` of Claude Code: the fork begins after this record, also
+        if it ends a branch that the source left. Later events of one history are not in the other.
+
+        Raises ``InvalidArgument`` where this history does not have that version or that source id,
+        ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has no events.
+        Durability: on disk when it returns. Cost: one row; with ``at_source`` also the events from that one to the end.
+        """
+        if at is not None and at_source is not None:
+            raise InvalidArgument("a fork begins at a version or after a source id: give 'at' or 'at_source', not both")
+        if at_source is not None:
+            from foldlog._formats.tips import version_of_tip
+
+            version = version_of_tip(self._store, self.id, at_source)
+        else:
+            version = self._store.version(self.id) if at is None else at
+        name = f"{self.id}@{version}-{secrets.token_hex(4)}" if id is None else id
+        self._store.fork(self.id, version, name)
+        return self._histories[name]
+
+    def difference(self, before: int, after: int) -> Difference:
+        """Return what entered the View and what left it between two versions, and what was summarized. Raises
+        ``NoSuchVersion``.
+        """
+        try:
+            return self._views.difference(self.id, whole("before", before), whole("after", after))
+        except ConversationNotFound:
+            if before == after == 0:
+                return Difference(0, 0, (), (), ())
+            raise NoSuchVersion(self.id, after or before, 0) from None
+
+    def __repr__(self) -> str:
+        return f"<History {self.id!r}>"
+
+    if not TYPE_CHECKING:  # a type checker takes this method for a promise that every name exists
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_name(self, name)
+
+
+def _table(history: History) -> Table:
+    """Return the View of a history as a table, or why it cannot be read."""
+    try:
+        table = view_table(history.view())
+    except EventStoreError as error:
+        return Table(f"{history!r}: {error}")
+    return table._replace(heading=f"{history.id}: {table.heading}")
+
+
+show_as_table(History, _table)
+
+
+def _or_empty(read: Callable[[], T], empty: T) -> T:
+    """Return what ``read`` returns; ``empty`` where the history has no events yet."""
+    try:
+        return read()
+    except ConversationNotFound:
+        return empty
+
+
+def _appendable(events: Appended) -> Event | Iterable[Event]:
+    """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
+    ``TypeError`` for another object.
+    """
+    if isinstance(events, Event):
+        return events
+    action = getattr(events, "action", None)  # condensers is imported only if a program condenses
+    if isinstance(action, CondensationAction):
+        return action
+    if isinstance(events, Mapping) and "role" in events:
+        return _of_chat(events)
+    if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
+        raise TypeError(
+            f"append takes one event or chat message, or several, not {described(events)}; write for example "
+            f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': "
+            f"'hi'}}); a model's reply goes to append_reply"
+        )
+    given = list(events)
+    if not any(isinstance(event, Mapping) for event in given):
+        return cast("list[Event]", given)
+    return [event for one in given for event in (_of_chat(one) if isinstance(one, Mapping) else (one,))]
+
+
+def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
+    from foldlog._replies import from_openai
+
+    if not (events := from_openai(message)):
+        raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
+    return events
+
+
+def _user() -> str:
+    """Return the name of the user that this process runs as; its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
+
+
+def unknown_name(face: object, name: str) -> AttributeError:
+    """Return the error for a name that a face does not have; for a word of other tools it names ours."""
+    from foldlog._words.theirs import OURS
+
+    ours = f"; foldlog says {OURS[name].method}" if name in OURS else ""
+    return AttributeError(f"{type(face).__name__!r} object has no attribute {name!r}{ours}", name=name, obj=face)
+
+
+def described(value: object) -> str:
+    """Describe a value, for an error that refuses it."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"

@@ -1,0 +1,59 @@
+"""The tasks of an administrator as methods: functions of ``foldlog.eventstore.maintenance``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from foldlog._search.index import remove_index
+from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance import backup, copy_store, redact, rekey, verify
+
+BackedUp = backup.BackedUp
+Vacuumed = backup.Vacuumed
+Moved = copy_store.Moved
+UnequalConversation = copy_store.UnequalConversation
+RedactionReceipt = redact.RedactionReceipt
+Rekeyed = rekey.Rekeyed
+Published = verify.Published
+Verdict = verify.Verdict
+
+
+class Maintenance:
+    """The maintenance of one store. Each method is the function of the same name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"<Maintenance of {self._store!r}>"
+
+    def verify(
+        self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+    ) -> Iterator[Verdict]:
+        """Check that every event is unchanged. Yield a verdict for each history. See ``maintenance.verify.verify``."""
+        return verify.verify(self._store, conversation, published)
+
+    def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
+        """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``.
+
+        With keys, the search index is removed first: it would keep the texts as plain text.
+        """
+        if self._store.database.settings.keys is not None:
+            remove_index(self._store)
+        return rekey.rekey(self._store, *conversations, decrypt=decrypt)
+
+    def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
+        """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``."""
+        return backup.back_up(self._store, path, on_progress)
+
+    def vacuum(self) -> Vacuumed:
+        """Reclaim disk space, and remove the remains of interrupted imports. See ``maintenance.backup.vacuum``."""
+        return backup.vacuum(self._store)
+
+    def copy_from(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
+        """Copy every history of another store into this one. See ``maintenance.copy_store.copy_store``."""
+        return copy_store.copy_store(source, self._store, jobs=jobs)
+
+    def differences_from(self, source: Store) -> Iterator[UnequalConversation]:
+        """Yield the histories of another store that do not have the same head here."""
+        return copy_store.compare_stores(source, self._store)

@@ -1,0 +1,240 @@
+"""Make the document of a history for the page: columns of its events, its condensations, and the places of its
+summaries.
+
+It is the document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes it; it can continue
+with later events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from foldlog._kinds import KINDS, label
+from foldlog._reports.overview import title_in
+from foldlog._reports.savings import saving_of, total_of
+from foldlog._words.gist import gist
+from foldlog._words.reasons import because
+from foldlog._words.times import happened_at, local_time
+from foldlog.condensers import CountedTokens, event_tokens, reports_of
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Action,
+    Border,
+    CondensationAction,
+    CondensationRequest,
+    DocumentChanges,
+    Event,
+    Logged,
+    Observation,
+    Retraction,
+    summary_id,
+)
+from foldlog.projections import Lifetime, LifetimesFold, Span, summary_event
+from foldlog.projections.units import WaitingCalls
+
+GIST = 160
+"""The length in characters of the line for one event."""
+
+
+class PageFold:
+    """The columns of a history, made while its events go by. Give it the events in order, in any number of parts.
+
+    ``targets``: see ``LifetimesFold``. ``borders`` say where a fork begins: see ``ReadTransaction.lineage``.
+    ``counted`` counts tokens as a model's tokenizer does; without it they are estimated.
+    """
+
+    def __init__(
+        self,
+        conversation: str,
+        targets: Iterable[int] = (),
+        limit: int | None = None,
+        borders: Sequence[Border] = (),
+        counted: CountedTokens | None = None,
+        *,
+        redactions: int = 0,
+        key: int = 0,
+    ) -> None:
+        self.conversation = conversation
+        self.key = key
+        """The number of the conversation in its store: another one may use its id again."""
+        self.redactions = redactions
+        """The number of redacted events when this fold began: the fold is right while that number stays."""
+        self.borders = tuple(borders)
+        self.gists: list[str] = []
+        self._limit = limit
+        self._fold = LifetimesFold(conversation, counted or event_tokens, targets)
+        self._counted = counted
+        self._kinds: list[int] = []
+        self._times: list[int | None] = []
+        self._without_zone = False
+        self._changes: list[dict[str, Any]] = []
+        self._requests: list[CondensationRequest] = []
+        self._condensations: dict[int, CondensationAction] = {}
+        self._masks: list[dict[str, Any]] = []
+        self._summaries: dict[int, str] = {}
+        self._calls = WaitingCalls()
+        self._answers: list[int] = []
+        self._attributes: dict[str, Any] = {}
+        self._title: str | None = None
+        self._request: str | None = None
+        self._format: str | None = None
+
+    @property
+    def version(self) -> int:
+        return self._fold.version
+
+    def take(self, logged: Iterable[Logged]) -> None:
+        """Take the next events. Raises what ``LifetimesFold.take`` raises."""
+        self._fold.take(self._noted(logged))
+
+    def _noted(self, logged: Iterable[Logged]) -> Iterator[Event]:
+        for recorded_at, event in logged:
+            kind = label(event)
+            self._kinds.append(KINDS.index(kind))
+            at = happened_at(event, recorded_at)
+            self._times.append(None if at is None else int(at.timestamp() * 1_000))
+            self._without_zone |= local_time(event) is not None
+            self.gists.append(gist(event, GIST))
+            self._title = title_in(event.meta) or self._title
+            if self._request is None and kind == "user":
+                self._request = gist(event, 200)
+            if self._format is None and event.origin is not None:
+                self._format = event.origin.format
+            answers = self._calls.take(event) if isinstance(event, Observation) else None
+            self._answers.append(_NEVER if answers is None else answers)
+            if isinstance(event, Action):
+                self._calls.add(event, event.id)
+            if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
+                self._attributes = event.changed[ATTRIBUTES].get("value", {})
+            self._note_change(event, kind)
+            yield event
+
+    def _note_change(self, event: Event, kind: str) -> None:
+        for report in reports_of(event):
+            if isinstance(report, dict) and isinstance(report.get("rule"), dict) and "masked" in report:
+                self._masks.append({"at": event.id, "by": report.get("condenser"), "rule": report["rule"]})
+        if isinstance(event, CondensationRequest):
+            self._requests.append(event)
+            self._changes.append({"id": event.id, "kind": kind, "reason": event.reason})
+        elif isinstance(event, Retraction):
+            self._changes.append({"id": event.id, "kind": kind, "reason": event.reason, "version": event.version})
+        elif isinstance(event, CondensationAction):
+            if event.summary is not None:
+                self._summaries[summary_id(event.id)] = gist(summary_event(event), GIST)
+            self._condensations[event.id] = event
+            told = {key: event.metadata[key] for key in _TOLD if event.metadata.get(key) is not None}
+            self._changes.append(
+                {
+                    "id": event.id,
+                    "kind": kind,
+                    "reason": because(event, self._requests),
+                    "requests": [request.id for request in self._requests],
+                    "summary": None if event.summary is None else summary_id(event.id),
+                    **told,
+                }
+            )
+            self._requests = []
+
+    def _recorded_limit(self) -> int | None:
+        """Return the limit of tokens for the last condensation, if one is recorded."""
+        limits = (change.get("tokens_max") for change in reversed(self._changes))
+        return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+
+    def document(self, since: int = 0) -> dict[str, Any]:
+        """Return the page's document. With ``since``, it has only the columns of events from that id on, and the
+        lifetimes that changed since that version. Cost: the events.
+        """
+        lives = self._fold.result()
+        left, by, sent, spans = _columns(lives.events, since)
+        sizes = lives.sizes if self._condensations else ()
+        savings = {event_id: saving_of(event, sizes) for event_id, event in self._condensations.items()}
+        return {
+            "conversation": self.conversation,
+            "title": title_in(self._attributes) or self._title,
+            "attributes": self._attributes,
+            "request": self._request,
+            "format": self._format,
+            "version": self.version,
+            "since": since,
+            "borders": [{"parent": border.parent, "parent_version": border.version} for border in self.borders],
+            "redactions": self.redactions,
+            "tokens_are": "estimated" if self._counted is None else "counted",
+            "counted_as": None if self._counted is None else self._counted.model,
+            "tokens_estimated": sorted(self._counted.estimated) if self._counted is not None else [],
+            "limit": self._limit or self._recorded_limit(),
+            "zone": "local" if self._without_zone else "UTC",
+            "kinds": KINDS,
+            "events": {
+                "kind": self._kinds[since:],
+                "tokens": [one.tokens for one in lives.events[since:]],
+                "time": _steps(self._times[since:]),
+                "left": left,
+                "by": by,
+                "sent": sent,
+                "answers": self._answers[since:],
+            },
+            "spans": spans,
+            "summaries": [
+                {"id": one.id, "tokens": one.tokens, "gist": self._summaries.get(one.id, ""), "spans": _spans(one)}
+                for one in lives.summaries.values()
+            ],
+            "order": lives.order,
+            "changes": [
+                {**change, "tokens_saved": savings[change["id"]].tokens} if change["id"] in savings else change
+                for change in self._changes
+            ],
+            **total_of(savings.values())._asdict(),
+            "masks": self._masks,
+        }
+
+
+_TOLD = (
+    *("condenser", "outcome", "model", "cost", "latency_s", "prompt_hash", "events_before", "events_after"),
+    *("tokens_before", "tokens_after", "tokens_estimated", "events_max", "tokens_max", "usage"),
+)
+"""The part of a condensation's metadata that the page shows in its table."""
+
+_NEVER = -1
+
+
+def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[int], list[int], list[Any]]:
+    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and the spans of those events
+    whose life the columns cannot tell, or that changed since that version.
+
+    ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was never shown. ``sent``
+    is the version from which on a model is sent it; 0 if never.
+    """
+    left, by, sent = [], [], []
+    others: list[Any] = []
+    for one in events:
+        span = one.spans[0] if one.spans else None
+        simple = len(one.spans) <= 1 and (span is None or (span.start == one.id + 1 and len(span.sent) <= 1))
+        if one.id >= since:
+            left.append(_NEVER if span is None else span.stop or 0)
+            by.append(_NEVER if span is None or span.by is None else span.by)
+            sent.append(span.sent[0] if span is not None and span.sent else 0)
+        if not simple or (one.id < since and any(_last_change(span) > since for span in one.spans)):
+            others.append([one.id, _spans(one)])
+    return left, by, sent, others
+
+
+def _last_change(span: Span) -> int:
+    return max(span.start, span.stop or 0, *span.sent[-1:])
+
+
+def _spans(one: Lifetime) -> list[Any]:
+    return [
+        [span.start, span.stop or 0, _NEVER if span.by is None else span.by, span.sent, span.place, span.index]
+        for span in one.spans
+    ]
+
+
+def _steps(times: list[int | None]) -> list[int | None]:
+    """Return the times as differences, the first one from 0: differences compress better."""
+    steps: list[int | None] = []
+    before = 0
+    for time in times:
+        steps.append(None if time is None else time - before)
+        before = before if time is None else time
+    return steps

@@ -1,0 +1,135 @@
+"""Write the page of one history into one file that needs nothing else: no network, no other file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import IO, Any
+
+from foldlog._page import assets
+from foldlog._page.document import PageFold
+from foldlog._page.texts import text_document
+from foldlog._whole_file import whole_file
+from foldlog._words.gist import count
+from foldlog._words.safe_text import json_text, printable
+from foldlog.condensers import CountedTokens, CountsTokens
+from foldlog.eventstore import Border, Logged, ReadTransaction, Retraction, Store
+from foldlog.projections.retractions import target
+
+_CHUNK_CHARACTERS = 256 * 1024
+"""The number of characters of texts that are compressed together: a browser decompresses them when one of them is
+shown.
+"""
+_GISTS = 2_000
+_SPLIT = "\0split\0"
+
+Progress = Callable[[int], None]
+
+
+def write_report(
+    store: Store,
+    conversation: str,
+    path: Path,
+    *,
+    limit: int | None = None,
+    model: CountsTokens | None = None,
+    progress: Progress = lambda done: None,
+) -> int:
+    """Write the page of a conversation to ``path``, and return its size in bytes.
+
+    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a ``foldlog.LLM``;
+    without one they are estimated.
+
+    The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
+    Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the
+    model is missing. Cost: the events, once; memory for their columns.
+    """
+    version = store.conversation(conversation).version
+    fold = new_fold(store, conversation, limit, model)
+    with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
+        fold.take(_spooled(store.log(conversation, 0, version), texts, progress))
+        document = fold.document()
+        texts.seek(0)
+        with whole_file(path) as opened:
+            file = io.TextIOWrapper(opened, encoding="utf-8")
+            _write(file, document, fold.gists, texts)
+            file.detach()  # written so far; the file is synced, then closed
+    return path.stat().st_size
+
+
+def new_fold(store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None) -> PageFold:
+    """Return a fold for a conversation, with the versions that its retractions return to and with the borders of a
+    fork.
+    """
+
+    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border], int, int]:
+        retractions = (event for event in snapshot.structural_events() if isinstance(event, Retraction))
+        return [target(event) for event in retractions], snapshot.lineage, snapshot.redactions, snapshot.key
+
+    targets, borders, redactions, key = store.query(conversation, known)
+    counted = None if model is None else CountedTokens(model)
+    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions, key=key)
+
+
+def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:
+    """Yield the events, and write the page's document of each one into ``texts``, in chunks."""
+    chunk: list[str] = []
+    size = first = 0
+    for each in logged:
+        chunk.append(json_text(text_document(each.event)))
+        size += len(chunk[-1])
+        if size >= _CHUNK_CHARACTERS:
+            _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
+            progress(each.event.id + 1)
+            chunk, size, first = [], 0, each.event.id + 1
+        yield each
+    if chunk:
+        _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
+
+
+def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
+    """Write an inert element with a compressed text. Its base64 has no character that ends an element."""
+    packed = base64.b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
+    file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
+
+
+def _write(file: IO[str], document: dict[str, Any], gists: list[str], texts: IO[str]) -> None:
+    name = document["title"] or document["request"] or document["conversation"]
+    style, script = assets.style(), assets.script()
+    policy = (
+        f"default-src 'none'; script-src {assets.content_hash(script)}; style-src {assets.content_hash(style)}; "
+        f"img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    whole = assets.page(
+        title=f"{printable(name, one_line=True)} · foldlog",
+        head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        script=f"<script>{script}</script>",
+        fallback=_fallback(document),
+        data=_SPLIT,
+    )
+    before, after = whole.split(_SPLIT)
+    file.write(before)
+    _write_data(file, "history", json_text(document))
+    for first in range(0, len(gists), _GISTS):
+        _write_data(file, "gists", json_text(gists[first : first + _GISTS]), first)
+    while part := texts.read(1 << 20):
+        file.write(part)
+    file.write(after)
+
+
+def _fallback(document: dict[str, Any]) -> str:
+    """Return the condensations as a table, for readers without script."""
+    rows = "".join(
+        f"<tr><td>{change['id']}</td><td>{escape(printable(str(change.get('reason') or '')))}</td></tr>"
+        for change in document["changes"]
+        if change["kind"] == "condensation"
+    )
+    return (
+        f"<p>{count(document['version'], 'event')}. This page needs a browser that runs its script.</p>"
+        f"<table><caption>Condensations</caption><tr><th>event</th><th>reason</th></tr>{rows}</table>"
+    )

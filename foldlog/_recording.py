@@ -1,0 +1,96 @@
+"""Append records of other agents to a history one by one."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
+
+from foldlog._formats.registry import format_named
+from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from foldlog.eventstore.arguments import text
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.idempotency import source_key
+from foldlog.formats import Decoder, NotAnEvent
+
+if TYPE_CHECKING:
+    from foldlog._history import ExpectedVersion, History
+
+_log = logging.getLogger("foldlog")
+_DECODERS_MAX = 256
+"""The number of decoders that are kept: most appends then read nothing."""
+
+
+class Recording:
+    """Appends records to the histories of a store. Any number of threads may use it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._decoders: OrderedDict[tuple[str, str], tuple[Decoder, int | None]] = OrderedDict()
+        """The decoders, each with the key of its conversation: the id of an erased one may be used again."""
+
+    def append(
+        self,
+        history: History,
+        records: Iterable[Any],
+        format: str,
+        expected_version: ExpectedVersion,
+        dedupe: Literal["origin"] | None,
+    ) -> tuple[Recorded, ...]:
+        """Append the events of these records, all or none; see ``History.append_records``."""
+        text("format", format)
+        records = list(records)
+        while True:
+            decoder = self._decoder(history, format, expected_version)
+            expected = decoder.version if expected_version is ANY_VERSION else expected_version
+            new = records if dedupe is None else self._unknown(history, records, format)
+            events, findings = _decoded(decoder, new)
+            try:
+                recorded = history.append(events, expected_version=expected, dedupe=dedupe) if events else ()
+            except VersionConflict:  # another writer was first, or the kept decoder is of an older version
+                if expected_version is not ANY_VERSION:
+                    raise
+                continue
+            for finding in findings:
+                _log.warning("conversation %r: %s", history.id, finding)
+            kept = decoder, history._meet()
+            with self._lock:
+                self._decoders[history.id, format] = kept
+                if len(self._decoders) > _DECODERS_MAX:
+                    self._decoders.popitem(last=False)
+            return recorded
+
+    def _unknown(self, history: History, records: list[Any], format: str) -> list[Any]:
+        """Return the records whose source ids the history does not have, each id once."""
+        source_id = format_named(format).source_id
+        ids = [source_id(record) for record in records]
+        known = origins.known(self._store, history.id, format, ids)
+        unknown: dict[Any, Any] = {}
+        for place, record in enumerate(records):
+            if not known[place]:
+                unknown.setdefault(source_key(format, ids[place]) or place, record)
+        return list(unknown.values())
+
+    def _decoder(self, history: History, format: str, expected_version: ExpectedVersion) -> Decoder:
+        """Return a decoder that continues at the known end of the history."""
+        with self._lock:
+            decoder, key = self._decoders.pop((history.id, format), (None, None))
+        if decoder is None or key != history._meet():
+            return Decoder(format, history)
+        return decoder if expected_version in (ANY_VERSION, decoder.version) else Decoder(format, history)
+
+
+def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:
+    """Return the events of the records, and the problems of the records."""
+    events: list[Event] = []
+    findings: list[str] = []
+    for place, record in enumerate(records):
+        try:
+            events += decoder.events(record)
+        except NotAnEvent as error:
+            raise InvalidEvent(f"record {place}: {error}; nothing was appended, correct the record") from error
+        findings += (f"record {place} {finding}" for finding in decoder.findings)
+    return events, findings

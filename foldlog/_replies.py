@@ -1,0 +1,305 @@
+"""Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, Anthropic's messages.
+
+Text beside calls is the thought of the first call, with its thinking blocks. Parts that no event has a field for, such
+as a reasoning item or a search by the provider, are annotations, so that no part of the reply is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from foldlog._reply_parts import (
+    Part,
+    blocks_of,
+    content_of,
+    dicts_of,
+    joined_contents,
+    not_a_reply,
+    plain,
+    text_or_none,
+)
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationRequest,
+    Content,
+    Event,
+    InvalidArgument,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+)
+
+_REQUEST_TOOL = "request_condensation"
+_THINKING = ("thinking", "redacted_thinking")
+_BLOCKS_OF_ANTHROPIC = frozenset((*_THINKING, "tool_use", "tool_result", "server_tool_use", "document", "image"))
+_CALL_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
+_FIELDS_OF_A_MESSAGE = frozenset(
+    (
+        *("role", "content", "tool_calls", "function_call", "refusal", "audio", "thinking_blocks"),
+        *("reasoning_content", "reasoning", "name", "id", "type", "provider_specific_fields"),
+    )
+)
+
+
+def from_openai(message_or_response: Any) -> tuple[Event, ...]:
+    """Return the events of a model's reply, or of messages: to be appended in this order, all together.
+
+    Takes the objects of the SDKs and plain dicts: a chat completion (OpenAI's or litellm's) or a chat message, a
+    response of OpenAI's Responses API or its items, an Anthropic message, a ``foldlog.condensers.Reply``; or a list of
+    messages or items. The text is a ``Message`` of the agent. Each tool call is an ``Action``, with its arguments as a
+    map where they are a JSON object, else as the text that the model wrote. A call of ``request_condensation_tool()``
+    is a ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action.
+
+    Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
+    its chunks first.
+    """
+    return tuple(_events(plain(message_or_response)))
+
+
+def events_of_reply(conversation: str, reply: Any) -> tuple[Event, ...]:
+    """Return the events of a model's reply. Raises what ``from_openai`` raises, and ``InvalidEvent`` for a message of
+    the user or the system, and for a reply with neither a text nor a call.
+    """
+    events = from_openai(reply)
+    for event in events:
+        if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
+            raise InvalidEvent(
+                f"conversation {conversation!r}: a message of the {event.source} is not the reply of a model; append "
+                f"it with history.append(foldlog.from_openai(message)); nothing was appended"
+            )
+    if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
+        raise InvalidEvent(
+            f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; look "
+            f"at its finish reason, and ask the model again"
+        )
+    return events
+
+
+def _events(value: Any) -> Iterator[Event]:
+    if isinstance(value, list):
+        yield from _several(value)
+    elif not isinstance(value, dict):
+        raise not_a_reply(value)
+    elif "choices" in value:
+        yield from _completion(value)
+    elif isinstance(value.get("output"), list):
+        yield from _response(value["output"], text_or_none(value.get("id")), _account(value, value.get("status")))
+    elif "tool_calls" in value and "latency_s" in value:
+        yield from _own_reply(value)
+    elif _is_of_anthropic(value):
+        yield from _anthropic(value)
+    elif "role" in value and value.get("type") in (None, "message"):
+        yield from _chat(value, None, {})
+    elif "type" in value:
+        yield from _response([value], None, {})
+    else:
+        keys = ", ".join(sorted(map(str, value))) or "no keys"
+        raise not_a_reply(value, f"an object with {keys}")
+
+
+def _several(values: list[Any]) -> Iterator[Event]:
+    """Yield the events of messages or items, in their order. A response ends where results of its calls come."""
+    items: list[Part] = []
+    for value in values:
+        of_a_response = isinstance(value, dict) and _is_of_a_response(value)
+        answered = bool(items) and items[-1].get("type") in _RESULT_ITEMS
+        if not of_a_response or (answered and value.get("type") not in _RESULT_ITEMS):
+            yield from _response(items, None, {})
+            items = []
+        if of_a_response:
+            items.append(value)
+        else:
+            yield from _events(value)
+    yield from _response(items, None, {})
+
+
+def _is_of_a_response(value: Part) -> bool:
+    """Return whether this is an item of a response: one without a role, such as a call, or a message of its output."""
+    if "role" not in value:
+        return "type" in value and "choices" not in value
+    is_output = value["role"] == "assistant" and value.get("type") == "message" and "choices" not in value
+    return is_output and not _is_of_anthropic(value)
+
+
+# --- chat completions ---
+
+
+def _completion(completion: Part) -> Iterator[Event]:
+    choices = completion["choices"]
+    if not isinstance(choices, list) or len(choices) != 1:
+        many = len(choices) if isinstance(choices, list) else "no list of"
+        raise InvalidArgument(f"this completion has {many} choices; give the message of one: choices[0].message")
+    message = choices[0].get("message") if isinstance(choices[0], dict) else None
+    if not isinstance(message, dict):
+        raise InvalidArgument("this is a chunk of a stream; collect the chunks into one completion, then give that")
+    yield from _chat(message, text_or_none(completion.get("id")), _account(completion, choices[0].get("finish_reason")))
+
+
+def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
+    given = message.get("content")
+    if message.get("role") in ("user", "system", "developer") and not isinstance(given, str | list):
+        raise InvalidArgument(
+            f"the content of a {message['role']} message is {given!r}; give a text or a list of parts"
+        )
+    content = content_of(given)
+    match message.get("role"):
+        case "assistant":
+            yield from _assistant(message, content, response_id, meta)
+        case "system" | "developer":
+            yield SystemMessage(content=content, meta=meta)
+        case "tool" | "function":
+            call_id, tool = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
+            yield Observation(content=content, call_id=call_id, tool=tool or "", meta=meta)
+        case "user":
+            yield Message(source="user", content=content, meta=meta)
+        case role:
+            raise InvalidArgument(f"a message has the role {role!r}; use assistant, user, system, developer or tool")
+
+
+def _assistant(message: Part, content: Content, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
+    called = []
+    for call in dicts_of(message.get("tool_calls")):
+        function = call.get("function") or call.get("custom") or {}
+        called.append(_Call(function.get("name"), function.get("arguments", function.get("input")), call.get("id")))
+    if not called and isinstance(function := message.get("function_call"), dict):
+        called.append(_Call(function.get("name"), function.get("arguments"), None))
+    if not content:
+        spoken = (message.get("audio") or {}).get("transcript")
+        content = text_or_none(message.get("refusal")) or text_or_none(spoken) or ""
+    thinking = tuple(dicts_of(message.get("thinking_blocks")))
+    if reasoning := None if thinking else message.get("reasoning_content") or message.get("reasoning"):
+        yield Annotation(name="reasoning", data=reasoning)
+    if rest := {key: value for key, value in message.items() if key not in _FIELDS_OF_A_MESSAGE and value}:
+        yield Annotation(name="reply", data=rest)
+    yield from _said(content, called, thinking, response_id, meta)
+
+
+def _own_reply(reply: Part) -> Iterator[Event]:
+    called = [_Call(call["name"], call["arguments"], call["id"]) for call in reply["tool_calls"]]
+    yield from _said(reply["text"] or "", called, (), reply["response_id"], _account(reply, reply["finish_reason"]))
+
+
+# --- OpenAI's Responses ---
+
+
+def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
+    texts: list[Content] = []
+    called: list[_Call] = []
+    later: list[Event] = []
+    for item in items:
+        kind = item.get("type")
+        if kind in _CALL_ITEMS:
+            called.append(_Call(item.get("name"), item.get(_CALL_ITEMS[kind]), item.get("call_id")))
+        elif kind in _RESULT_ITEMS:
+            later.append(Observation(call_id=text_or_none(item.get("call_id")), content=content_of(item.get("output"))))
+        elif "role" not in item:
+            yield Annotation(name=text_or_none(kind) or "reply", data=item)
+        elif item.get("role") == "assistant":
+            texts.append(content_of(item.get("content")))
+        else:
+            later += _chat(item, None, {})
+    yield from _said(joined_contents(texts), called, (), response_id, meta)
+    yield from later
+
+
+# --- Anthropic's messages ---
+
+
+def _is_of_anthropic(message: Part) -> bool:
+    kinds = {block.get("type") for block in dicts_of(message.get("content"))}
+    return "role" in message and ("stop_reason" in message or not kinds.isdisjoint(_BLOCKS_OF_ANTHROPIC))
+
+
+def _anthropic(message: Part) -> Iterator[Event]:
+    meta = _account(message, message.get("stop_reason"))
+    blocks = blocks_of(message.get("content"))
+    said = [block for block in blocks if block.get("type") in ("text", "image")]
+    if message["role"] != "assistant":
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                content, failed = content_of(block.get("content")), bool(block.get("is_error"))
+                yield Observation(call_id=text_or_none(block.get("tool_use_id")), content=content, is_error=failed)
+        if said:
+            yield Message(source="user", content=content_of(said), meta=meta)
+        return
+    called = [_Call(block.get("name"), block.get("input"), block.get("id")) for block in _of(blocks, "tool_use")]
+    thinking = tuple(_of(blocks, *_THINKING))
+    known = ("text", "image", "tool_use", *_THINKING)
+    for block in blocks:
+        if block.get("type") not in known:
+            yield Annotation(name=text_or_none(block.get("type")) or "reply", data=block)
+    yield from _said(content_of(said), called, thinking, text_or_none(message.get("id")), meta)
+
+
+def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
+    return [block for block in blocks if block.get("type") in kinds]
+
+
+# --- common parts ---
+
+
+class _Call(NamedTuple):
+    tool: Any
+    arguments: Any
+    id: Any
+
+
+def _said(
+    content: Content,
+    called: Sequence[_Call],
+    thinking: tuple[Part, ...],
+    response_id: str | None,
+    meta: dict[str, Any],
+) -> Iterator[Event]:
+    """Yield the events of one response: a message, or actions with the text as the thought of the first one."""
+    actions = [call for call in called if call.tool != _REQUEST_TOOL]
+    if actions:
+        together = response_id or f"response-{actions[0].id}"
+        for place, call in enumerate(actions):
+            yield Action(
+                tool=text_or_none(call.tool) or "",
+                arguments=_arguments(call.arguments),
+                call_id=text_or_none(call.id),
+                response_id=together,
+                thought="" if place else content,
+                thinking=() if place else thinking,
+                meta={} if place else meta,
+            )
+    elif content:
+        yield Message(source="agent", content=content, thinking=thinking, meta=meta)
+    if len(actions) < len(called):
+        yield CondensationRequest(reason="the model asked for it", meta={} if actions or content else meta)
+
+
+def _arguments(arguments: Any) -> dict[str, Any] | str | None:
+    """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map."""
+    if not isinstance(arguments, str):
+        return arguments if isinstance(arguments, dict) else None
+    try:
+        read = json.loads(arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
+    except (ValueError, RecursionError):
+        return arguments
+    return read if isinstance(read, dict) else arguments
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return dict(pairs)
+
+
+def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
+    """Return model, finish reason and usage of a reply, as far as it tells them."""
+    usage = reply.get("usage")
+    counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
+    told = {"model": text_or_none(reply.get("model")), "finish_reason": text_or_none(finish_reason), "usage": counts}
+    return {key: value for key, value in told.items() if value}

@@ -1,0 +1,194 @@
+"""The file of an audit database: its tables, how it is made and opened, and which store it is of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+
+from sqlite_utils import Database
+from sqlite_utils.db import Table
+
+from foldlog._reports.unreadable import followed, logged
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore.maintenance.new_file import new_beside, sync
+
+_TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
+    "conversations": (
+        {
+            "id": str, "version": int, "created_at": str, "updated_at": str, "head": str,
+            "erased_at": str, "erased_reason": str, "state": str,
+        },
+        ("id",),
+    ),
+    "events": (
+        {
+            "conversation": str, "id": int, "kind": str, "source": str, "shown": int, "recorded_at": str,
+            "timestamp": str, "tool": str, "call_id": str, "cause": int, "is_error": int, "text": str, "body": str,
+        },
+        ("conversation", "id"),
+    ),
+    "condensations": (
+        {
+            "conversation": str, "id": int, "recorded_at": str, "reason": str, "outcome": str, "forgotten": str,
+            "forgotten_count": int, "summary": str, "summary_offset": int, "tokens_before": int, "tokens_after": int,
+            "model": str, "cost": float, "metadata": str,
+        },
+        ("conversation", "id"),
+    ),
+    "revisions": (
+        {"conversation": str, "version": int, "code": int, "base": int, "bytes": int},
+        ("conversation", "version"),
+    ),
+    "damaged": ({"conversation": str, "id": int, "problem": str}, ("conversation", "id")),
+    "followed": ({"scope": str, "position": int}, ("scope",)),
+}  # fmt: skip
+
+WHOLE_STORE = "the whole store"
+
+
+class AuditDatabaseMismatch(EventStoreError):
+    """The file is an audit database of another store. Give another file, or delete this one: it can be rebuilt."""
+
+    def __init__(self, path: Path, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} is the audit database of store {found}, not of {expected}; give another file, or delete this one"
+        )
+
+
+class NoAuditDatabase(EventStoreError):
+    """The file is not an audit database, or cannot become one: give another file. Or its disk is full."""
+
+    def __init__(self, path: Path, problem: str, remedy: str = "give another file") -> None:
+        super().__init__(f"{path} cannot be the audit database: {problem}; {remedy}")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raise ``NoAuditDatabase`` for an error of SQLite or of the system in the block."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        raise _failed(path, str(error), is_full=is_full) from error
+    except OSError as error:
+        raise _failed(path, error.strerror or str(error), is_full=error.errno == errno.ENOSPC) from error
+
+
+def _failed(path: Path, problem: str, *, is_full: bool) -> NoAuditDatabase:
+    return NoAuditDatabase(path, problem, "free some space") if is_full else NoAuditDatabase(path, problem)
+
+
+def check(store: Store, path: Path) -> None:
+    """Check that ``path`` is an audit database of ``store`` that can be written now. Call it before an action that
+    cannot be undone.
+
+    Raises ``NoAuditDatabase``, also if the file does not exist, and ``AuditDatabaseMismatch``. The file is not changed.
+    """
+    if not path.exists():
+        raise NoAuditDatabase(path, "the file does not exist")
+    with written(path), closing(sqlite3.connect(path)) as connection:
+        _check_connected(store, path, connection)
+        connection.execute("BEGIN IMMEDIATE")
+
+
+def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
+    """Check that ``open_database`` can open or make an audit database at ``path``, and for a new one, that the store's
+    first event can be read, or that of the first of some conversations. Call it before long work.
+
+    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``KeyUnavailable``. Nothing is changed.
+    """
+    if path.is_dir():
+        raise NoAuditDatabase(path, "it is a folder")
+    if not path.parent.is_dir():
+        raise NoAuditDatabase(path, f"there is no folder {path.parent}")
+    if path.is_file() and path.stat().st_size:
+        check(store, path)
+    elif conversations is None:
+        next(followed(store, 0), None)
+    else:
+        next(chain.from_iterable(logged(store, name) for name in conversations), None)
+
+
+def open_database(store: Store, path: Path) -> Database:
+    """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
+
+    A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
+    file. Raises ``NoAuditDatabase`` and ``AuditDatabaseMismatch``.
+    """
+    with written(path):
+        if not path.exists() or path.stat().st_size == 0:
+            _make(store, path)
+        connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
+        try:
+            _check_connected(store, path, connection)
+            database = Database(connection)
+            _make_tables(database)  # one that an older version made may lack some
+        except BaseException:
+            connection.close()
+            raise
+    return database
+
+
+def _make(store: Store, path: Path) -> None:
+    """Make an audit database without events. Where another process makes it at the same time, its file stays."""
+    empty = path.exists()
+    if empty and not path.is_file():
+        raise NoAuditDatabase(path, "it is not a regular file")
+    target = path.resolve() if empty else path
+    part = new_beside(target)  # private from its first moment
+    try:
+        with closing(sqlite3.connect(part)) as connection:
+            database = Database(connection)
+            database.execute("PRAGMA synchronous = OFF")  # synced once, as a whole, before it has its name
+            _make_tables(database)
+            table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
+            table_of(database, "condensations").enable_fts(
+                ["summary"], create_triggers=True, tokenize="porter unicode61"
+            )
+            table_of(database, "events").create_index(["kind", "tool"])
+            table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
+            database.enable_wal()  # last: without a log, a full disk is an error at once
+        sync(part)
+        if empty:
+            os.replace(part, target)
+        else:
+            os.link(part, target)
+    except FileExistsError as error:
+        if not path.exists():
+            raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
+    finally:
+        part.unlink(missing_ok=True)
+    sync(target.parent)
+
+
+def _make_tables(database: Database) -> None:
+    for name, (columns, key) in _TABLES.items():
+        table_of(database, name).create(columns, pk=key, if_not_exists=True)
+
+
+def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
+    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written: the file may be that
+    of another program.
+    """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
+    if row is None:
+        raise NoAuditDatabase(path, "it is a database of another kind")
+    if row[0] != store.database.uuid:
+        raise AuditDatabaseMismatch(path, store.database.uuid, row[0])
+
+
+def followed_up_to(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def table_of(database: Database, name: str) -> Table:
+    table = database[name]
+    assert isinstance(table, Table)  # this database has no views
+    return table

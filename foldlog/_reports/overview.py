@@ -1,0 +1,153 @@
+"""Make the columns of a list that need events: title, format, and the sizes of a conversation and its View."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from foldlog._documents import ConversationDocument
+from foldlog._reports.savings import is_declined
+from foldlog._words.times import time_text
+from foldlog.condensers import event_tokens, view_tokens
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    CondensationAction,
+    CondensationSummary,
+    ConversationRow,
+    Event,
+    EventStoreError,
+    KeyUnavailable,
+    Logged,
+    Message,
+    ReadTransaction,
+    Store,
+    newest_value,
+)
+from foldlog.projections import Views
+
+NATIVE = "foldlog"
+"""The format of a conversation that no source was imported into."""
+
+_WITHIN = 30
+"""The number of events at both ends of a conversation in which its title and its last time are searched."""
+_TITLE_MAX = 300
+
+
+class Overview(NamedTuple):
+    """One conversation for a list. A figure that cannot be read, because the conversation is damaged or encrypted, is
+    None.
+
+    ``attributes``     see ``Histories.create``
+    ``title``          its attribute ``title``, else the source's own title, else the first request of the user
+    ``format``         what it was imported from; ``foldlog`` where it was not imported
+    ``sent_events``    the events that a model is sent with its View: without pending ones, and without summaries
+    ``sent_summaries`` the summaries that a model is sent with it
+    ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
+    ``condensations``  how many were made, whether or not they were taken back later; declined ones are not counted
+    ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
+                       zone as its source wrote it
+    ``problem``        why figures are missing
+    ``needs_key``      they are missing because a key is not given, not because of damage
+    """
+
+    attributes: Mapping[str, Any] | None = None
+    title: str | None = None
+    format: str | None = None
+    sent_events: int | None = None
+    sent_summaries: int | None = None
+    tokens: int | None = None
+    condensations: int | None = None
+    last_event_at: str | None = None
+    problem: str | None = None
+    needs_key: bool = False
+
+
+def overview_of(
+    store: Store, views: Views, row: ConversationRow, count: Callable[[Event], int] | None = None
+) -> Overview:
+    """Return the overview of a conversation. An event that cannot be read does not raise: see ``problem``.
+
+    ``count`` gives the tokens of an event; without it they are estimated.
+
+    Cost: the events of its View, its structural events, and some at either end of the conversation.
+    """
+    if row.erased_at is not None:
+        return Overview()
+    found = Overview()
+    try:
+        found = _near_the_ends(store, row)
+        view = views.current(row.id)
+        tokens = view_tokens(view, count or event_tokens)
+        summaries = sum(isinstance(view[position], CondensationSummary) for position in view.fit_positions)
+        return found._replace(
+            sent_events=len(view.fit_positions) - summaries,
+            sent_summaries=summaries,
+            tokens=tokens,
+            condensations=store.query(row.id, lambda reading: _condensations(reading, row.version)),
+        )
+    except EventStoreError as error:
+        return found._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
+
+
+def _condensations(reading: ReadTransaction, version: int) -> int:
+    made = (each for each in reading.structural_events(0, version) if isinstance(each, CondensationAction))
+    return sum(not is_declined(each) for each in made)
+
+
+def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
+    """Return title, format and times from the attributes and the first and last events. A later title replaces an
+    earlier one.
+    """
+    attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
+    title = request = form = last = None
+    for recorded_at, event in _ends(store, row):
+        title = title_in(event.meta) or title
+        if request is None and isinstance(event, Message) and event.source == "user" and event.shown:
+            request = _said(event)
+        if form is None:
+            form = NATIVE if event.origin is None else event.origin.format
+        last = time_text(event, recorded_at) or last
+    told = title_in(attributes) or title or request
+    return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
+
+
+def title_in(values: Mapping[str, Any]) -> str | None:
+    """Return the title among attributes or in the ``meta`` of an event; None if there is none."""
+    title = values.get("title")
+    return title if isinstance(title, str) and title.strip() else None
+
+
+def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
+    yield from store.log(row.id, 0, _WITHIN)
+    yield from store.log(row.id, max(_WITHIN, row.version - _WITHIN), row.version)
+
+
+def _said(event: Event) -> str | None:
+    """Return the first words of a message, or None where it has no text."""
+    assert isinstance(event, Message)
+    content = event.content
+    texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
+    words = " ".join(" ".join(text[: 4 * _TITLE_MAX].split()) for text in texts if isinstance(text, str))
+    return words or None
+
+
+def conversation_document(row: ConversationRow, more: Overview | None) -> ConversationDocument:
+    """Return the JSON document of a conversation in a list; ``more`` is None in a short one."""
+    return ConversationDocument(**row_fields(row), **({} if more is None else more._asdict()))
+
+
+def row_fields(row: ConversationRow) -> dict[str, Any]:
+    """Return the fields of a ``Conversation`` that need no events."""
+    return {
+        "conversation": row.id,
+        "version": row.version,
+        "created_at": row.created_at.isoformat(),
+        "updated_at": row.updated_at.isoformat(),
+        "head": row.head,
+        "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
+        "erased_reason": row.erased_reason,
+        "bytes_pending": row.bytes_pending,
+        "unconfirmed": tuple(row.unconfirmed),
+        "parent": row.parent,
+        "parent_version": row.parent_version,
+    }

@@ -1,0 +1,266 @@
+"""The search index of a store: made from its events, updated before each search, and free of erased text."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+from foldlog._kinds import kind_words, label, narrowed
+from foldlog._reports.unreadable import followed
+from foldlog._search.hits import Hit, IndexDamaged, IndexedText, Removal, SearchRefused, SearchTables, Wanted, terms_of
+from foldlog._words.texts import storable, text_of
+from foldlog._words.times import happened_at
+from foldlog.eventstore import (
+    CorruptEvent,
+    Entry,
+    Erased,
+    EventStoreError,
+    InvalidArgument,
+    KeyChanged,
+    KeyUnavailable,
+    Recorded,
+    Redaction,
+    RedactionCopied,
+    Store,
+    StoreRestored,
+    lost_after,
+)
+from foldlog.eventstore.arguments import text, to_microseconds, whole
+
+if TYPE_CHECKING:
+    from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
+
+_BATCH = 1_000
+_CODE = "3"
+"""The version of an index's content. An index of another version is rebuilt."""
+_ENCRYPTED = (
+    "this store is encrypted, and a search index would hold its texts as plain text, so it has none; "
+    "'foldlog log ID' and 'foldlog view ID' read its conversations one by one"
+)
+
+
+def index_path(store: Store) -> str | None:
+    """Return the file of a store's index, beside the store's own; None where the store is in no file."""
+    return None if store.path is None else f"{store.path}.search"
+
+
+class SearchIndex:
+    """Full-text search over a store. Thread-safe. Any number of processes may use the index of one store.
+
+    For a SQLite store the index is a file beside it, with mode 0600; for a PostgreSQL store it is tables in its schema;
+    otherwise, and where the folder cannot be written, it is in memory. It can be deleted at any time. With ``rebuild``
+    it begins empty, and a damaged file is replaced.
+
+    Raises ``SearchRefused`` where the store is encrypted: an index that was made before is removed then; and
+    ``IndexDamaged`` where the file is damaged.
+    """
+
+    def __init__(self, store: Store, *, rebuild: bool = False) -> None:
+        self._store = store
+        try:
+            self._open(rebuild=rebuild)
+        except IndexDamaged:
+            if not rebuild:
+                raise
+            remove_index(store)
+            self._open(rebuild=False)
+
+    def _open(self, *, rebuild: bool) -> None:
+        self.tables = tables = _opened(self._store)
+        try:
+            made_of = tables.value("store"), tables.value("code")  # empty for a new index
+            is_ours = made_of == (self._store.database.uuid, _CODE)
+            if rebuild or not is_ours or lost_after(self._store, tables.position()) is not None:
+                self.rebuild()
+        except BaseException:
+            tables.close()
+            raise
+
+    @property
+    def unread(self) -> int:
+        """The number of events that could not be read and are not in the index."""
+        return int(self.tables.value("unread") or 0)
+
+    def search(
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        kinds: Iterable[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+    ) -> tuple[Hit, ...]:
+        """Return the events that have all the words, best first. The index is updated first.
+
+        Words in quotes follow one another; ``begin*`` finds words that begin so. Accents, upper and lower case and
+        English endings make no difference. Raises ``InvalidArgument`` where there is no word in ``words``, or no such
+        kind. Cost: the query, and the events that were appended since the last search.
+        """
+        terms = terms_of(text("words", words))
+        if not terms:
+            raise InvalidArgument(f"there is no word to search for in {words!r}")
+        wanted = Wanted(
+            terms,
+            () if conversation is None else tuple(self._lineage(conversation)),
+            narrowed(kind_words(kinds)),
+            None if since is None else to_microseconds(since, "since"),
+            None if until is None else to_microseconds(until, "until"),
+            whole("limit", limit, 0),
+        )
+        self.catch_up()
+        return tuple(self.tables.find(wanted))
+
+    def _lineage(self, conversation: str) -> Iterator[tuple[str, int | None]]:
+        """Yield a conversation, and those whose events it shares, with the id that these events are below."""
+        yield conversation, None
+        for border in reversed(self._store.query(conversation, lambda read: read.lineage)):
+            yield border.parent, border.version
+
+    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
+        """Apply what is new in the store: add its events, remove what was erased. Return how many events are new.
+
+        Several processes may do this at the same time: each event is added exactly once.
+        """
+        added = 0
+        with self.tables.lock:
+            while True:
+                after = self.tables.position()
+                batch = list(islice(_followed(self._store, after), _BATCH))
+                last = batch[-1].position if batch else None
+                if last is None:
+                    self.tables.purge()
+                    return added
+                new = self.apply(batch, last, after=after)
+                if new is not None:
+                    added += new
+                    on_events(len(batch))
+
+    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
+        """Apply what the store has between two positions. Return the number of added events; None where the index is
+        not complete up to ``after``, because another process has changed it, or it was emptied here: then ``catch_up``.
+        """
+        texts, removals, unread = list[IndexedText](), list[Removal](), 0
+        for one in batch:
+            if isinstance(one, CorruptEvent):
+                unread += 1
+                if self._is_erased(one.conversation):  # it may have been this entry
+                    removals.append(Removal(one.conversation, position))
+                continue
+            match one.event:
+                case Erased():
+                    removals.append(Removal(one.conversation, one.position))
+                case KeyChanged(key_id=str()) if self._store.database.recorder.value("key_ids"):
+                    remove_index(self._store)
+                    raise SearchRefused(_ENCRYPTED)
+                case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
+                    self.rebuild()
+                    return None
+                case RedactionCopied(event_ids=ids):
+                    removals.append(Removal(one.conversation, one.position, ids))
+                case Entry():
+                    pass  # texts stay where they are
+                case event:
+                    if isinstance(event, Redaction) and not event.record:
+                        removals.append(Removal(one.conversation, one.position, event.event_ids))
+                    if event.redacted is None or event.redacted.record:
+                        texts.append(indexed(one))
+        return len(texts) if self.tables.apply(texts, removals, unread, position, after=after) else None
+
+    def _is_erased(self, conversation: str) -> bool:
+        with contextlib.suppress(EventStoreError):
+            return self._store.conversation(conversation).erased_at is not None
+        return False
+
+    def rebuild(self) -> None:
+        """Empty the index. The next search rebuilds it from the log."""
+        self.tables.clear({"store": self._store.database.uuid, "code": _CODE})
+
+    def close(self) -> None:
+        """Close the index. The store stays open."""
+        self.tables.close()
+
+    def __enter__(self) -> SearchIndex:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def erase_from_index(store: Store) -> None:
+    """Remove erased events from the store's search index, if it has one.
+
+    Raises ``SearchRefused`` and ``StoreUnavailable`` where the index cannot be changed: the erasure stands.
+    """
+    path = index_path(store)
+    if _encrypts(store) or (path is not None and not os.path.exists(path)):
+        remove_index(store)
+        return
+    with SearchIndex(store) as index:
+        if index.tables.position():
+            index.catch_up()
+
+
+def remove_index(store: Store) -> None:
+    """Remove the index, if there is one, of a store whose texts must no longer be in an index.
+
+    Raises ``SearchRefused`` where this role may not remove its tables on a server.
+    """
+    path = index_path(store)
+    if path is not None:
+        for ending in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + ending)
+    elif store.database.recorder.on_server:
+        from foldlog._search.postgres_tables import PostgresTables
+
+        PostgresTables(cast("PostgresRecorder", store.database.recorder), make=False).drop()
+
+
+def indexed(recorded: Recorded) -> IndexedText:
+    """Return an event as it goes into the index."""
+    position, conversation, recorded_at, event = recorded
+    at = happened_at(event, recorded_at)
+    return IndexedText(
+        position,
+        conversation,
+        event.id,
+        label(event),
+        None if at is None else to_microseconds(at),
+        to_microseconds(recorded_at),
+        storable(text_of(event)),
+    )
+
+
+def _opened(store: Store) -> SearchTables:
+    if _encrypts(store):
+        remove_index(store)
+        raise SearchRefused(_ENCRYPTED)
+    path = index_path(store)
+    if store.database.recorder.on_server:
+        from foldlog._search.postgres_tables import PostgresTables
+
+        return PostgresTables(cast("PostgresRecorder", store.database.recorder))
+    from foldlog._search.sqlite_tables import SQLiteTables
+
+    if path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
+        path = None
+    return SQLiteTables(path)
+
+
+def _encrypts(store: Store) -> bool:
+    """Return whether the store was opened with keys, so that what it appends is encrypted."""
+    return store.database.settings.keys is not None
+
+
+def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
+    """Yield the events after a position; in place of an event that cannot be read, the error."""
+    try:
+        yield from followed(store, position)
+    except KeyUnavailable as error:
+        remove_index(store)
+        raise SearchRefused(_ENCRYPTED) from error

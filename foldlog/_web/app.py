@@ -1,0 +1,223 @@
+"""The paths of the server: the page, its two files, and the JSON documents below ``/api/``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from anyio import sleep, to_thread
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from foldlog import _documents as documents
+from foldlog._page import assets
+from foldlog._search import SearchRefused
+from foldlog._web.access import Access
+from foldlog._web.conversations import LIMIT_MAX, ServedConversations
+from foldlog._web.pages import Pages
+from foldlog._web.search import Search
+from foldlog._words.safe_text import json_text
+from foldlog.condensers import CountsTokens
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    CorruptEvent,
+    EventStoreError,
+    InvalidArgument,
+    ReadTransaction,
+    Store,
+    StoreUnavailable,
+    UnknownEventType,
+)
+
+_POLL_S = 0.3
+_BEAT_S = 15.0
+
+_STATUS: dict[type[EventStoreError], int] = {
+    ConversationNotFound: 404,
+    ConversationErased: 410,
+    CorruptEvent: 500,
+    UnknownEventType: 501,
+    StoreUnavailable: 503,
+    InvalidArgument: 400,
+    SearchRefused: 409,
+}
+
+_IMPORT = "'foldlog import PATH'"
+
+Document = Callable[[Request], Any]
+
+
+def application(
+    store: Store,
+    *,
+    token: str | None,
+    names: Collection[str] = (),
+    port: int = 0,
+    limit: int | None = None,
+    model: CountsTokens | None = None,
+    path: str | None = None,
+    completed: Callable[[str], str] = str,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Starlette:
+    """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
+
+    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens,
+    ``path`` is the store's file. ``completed`` names the store in the commands of a message. Once ``is_ending()`` is
+    true, streams of events end.
+    """
+    pages = Pages(store, limit, model)
+    conversations = ServedConversations(store, path, model)
+    search = Search(store)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await to_thread.run_sync(conversations.close)
+        await to_thread.run_sync(search.close)
+
+    def listed(request: Request) -> documents.ServedPageDocument:
+        return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
+
+    routes = [
+        Route("/", _page),
+        Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
+        Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
+        _api("conversations", listed),
+        _api("fleet", lambda request: {**conversations.fleet(), "import_command": completed(_IMPORT)[1:-1]}),
+        _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
+        _api("gists", lambda request: _gists(pages, request)),
+        _api("event", lambda request: _event(pages, request)),
+        _api("find", lambda request: {"hits": list(pages.find(_id(request), _words(request)))}),
+        _api("search", lambda request: search.found(_words(request), _number(request, "limit", 50))),
+        _api("follow", lambda request: _follow(store, request, is_ending)),
+    ]
+    guard = Middleware(Access, token=token, names=names, port=port)
+    app = Starlette(
+        routes=routes, middleware=[guard], lifespan=lifespan, exception_handlers={404: _no_such_path, 500: _failed}
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _no_such_path(request: Request, error: Exception) -> Response:
+    return _json({"error": f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/"}, 404)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """Answer a request after an unexpected error; the server's log has its traceback."""
+    return _json({"error": f"the server failed: {type(error).__name__}"}, 500)
+
+
+def _page(request: Request) -> Response:
+    head = '<link rel="stylesheet" href="page.css">'
+    script = '<script src="page.js"></script>'
+    text = assets.page(title="foldlog", head=head, script=script, fallback="<p>This page needs script.</p>", data="")
+    return Response(text, media_type="text/html")
+
+
+def _api(name: str, document: Document) -> Route:
+    """Return a path that gives the document as JSON, made in a thread, or says what is wrong."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            found = await to_thread.run_sync(document, request)
+        except EventStoreError as error:
+            return _json({"error": str(error)}, _status(error))
+        except ValueError as error:
+            return _json({"error": str(error)}, 400)
+        return found if isinstance(found, Response) else _json(found)
+
+    return Route(f"/api/{name}", answered)
+
+
+def _status(error: EventStoreError) -> int:
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    plain = msgspec.to_builtins(document) if isinstance(document, documents.Document) else document
+    return Response(json_text(plain), status, media_type="application/json")
+
+
+def _id(request: Request) -> str:
+    given = request.query_params.get("id")
+    if not given:
+        raise InvalidArgument("the parameter 'id' is missing: the id of a conversation")
+    return given
+
+
+def _number(request: Request, name: str, default: int | None = None) -> int:
+    given = request.query_params.get(name)
+    if given is None and default is not None:
+        return default
+    if given is None:
+        raise InvalidArgument(f"the parameter {name!r} is missing: a whole number from 0")
+    if not (given.isascii() and given.isdigit() and len(given) <= 15):
+        raise InvalidArgument(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
+    return int(given)
+
+
+def _words(request: Request) -> str:
+    given = request.query_params.get("words", "").strip()
+    if not given:
+        raise InvalidArgument("the parameter 'words' is missing: the words to search for")
+    return given
+
+
+def _gists(pages: Pages, request: Request) -> dict[str, Any]:
+    start = _number(request, "start", 0)
+    return {"start": start, "gists": pages.gists(_id(request), start, _number(request, "stop", start + 500))}
+
+
+def _event(pages: Pages, request: Request) -> Any:
+    found = pages.event(_id(request), _number(request, "event"))
+    if found is None:
+        return _json({"error": f"conversation {_id(request)!r} has no event {_number(request, 'event')}"}, 404)
+    return found
+
+
+def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
+    """Send each new version of a conversation, or, without an id, each change of the store, as server-sent events."""
+    given = request.query_params.get("id")
+    if given is not None:
+        store.query(given, _present)  # one that does not exist, or was erased, is refused at once
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
+
+    def present() -> dict[str, int]:
+        return {"version": store.database.data_version()} if given is None else store.query(given, _present)
+
+    async def told() -> AsyncIterator[str]:
+        before: dict[str, int] = {}
+        waited = 0.0
+        yield "retry: 1000\n\n"
+        while not is_ending():
+            try:
+                now = await to_thread.run_sync(present)
+            except EventStoreError as error:
+                problem = {"error": str(error), "status": _status(error)}
+                yield f"event: problem\ndata: {json_text(problem)}\n\n"
+                return
+            if now != before:
+                before, waited = now, 0.0
+                yield f"event: version\ndata: {json_text(now)}\n\n"
+            elif waited >= _BEAT_S:
+                waited = 0.0
+                yield ": still here\n\n"
+            await sleep(_POLL_S)
+            waited += _POLL_S
+
+    return StreamingResponse(told(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+def _present(reading: ReadTransaction) -> dict[str, int]:
+    """Return a value that changes whenever a page of the conversation has to change. For a fork, the redactions of its
+    parents are included, and its borders, which it loses when its parent is erased.
+    """
+    return {"version": reading.version, "redactions": reading.redactions, "borders": len(reading.lineage)}

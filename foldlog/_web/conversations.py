@@ -1,0 +1,204 @@
+"""The list of conversations with their figures, and the figures over all of them.
+
+For its figures a conversation has to be read: a thread does that, newest first, while the list is already shown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from foldlog._documents import ServedConversationDocument, ServedPageDocument
+from foldlog._reports.overview import overview_of, row_fields
+from foldlog._reports.savings import Saving, is_declined, saving_of, total_of
+from foldlog._words.reasons import because
+from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
+from foldlog.eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
+from foldlog.projections import Views
+
+LIMIT_MAX = 10_000
+"""Conversations in one answer."""
+_SLOWEST = 8
+_SLOW_MS = 10
+"""Below this, the time to open a View tells of the machine's other work, not of the View."""
+
+
+class ServedConversations:
+    """The rows of the list, kept in memory. Thread-safe; ``close`` ends its thread."""
+
+    def __init__(self, store: Store, path: str | None = None, model: CountsTokens | None = None) -> None:
+        """``path`` is the store's file, if it is one, for its size. ``model`` counts tokens; without one they are
+        estimated. Raises what ``CountedTokens`` raises.
+        """
+        self._store = store
+        self._path = path
+        self._model = None if model is None else model.model
+        self._count_tokens: Callable[[Event], int] = event_tokens if model is None else CountedTokens(model)
+        self._lock = threading.Lock()
+        self._rows: dict[str, ConversationRow] = {}
+        self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._sizes: dict[str, dict[int, int]] = {}
+        self._seen = -1
+        self._removals = ""
+        self._wanted = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended = True
+        self._wanted.set()
+        self._thread.join()
+
+    def list(self, start: int = 0, limit: int = LIMIT_MAX) -> ServedPageDocument:
+        """Return the list, last active first: ``limit`` conversations after the first ``start``.
+
+        Raises what ``Store.conversations`` raises.
+        Cost: the conversations, where the store changed since the last call.
+        """
+        self._refresh()
+        with self._lock:
+            rows = sorted(self._rows.values(), key=lambda row: row.updated_at, reverse=True)
+            counted = sum(self._is_counted(row) for row in rows)
+            page = tuple(self._document(row) for row in rows[start : start + min(limit, LIMIT_MAX)])
+            return ServedPageDocument(conversations=page, total=len(rows), counted=counted)
+
+    def fleet(self) -> dict[str, Any]:
+        """Return the figures over all conversations that are counted by now. ``counted`` of them are counted up to
+        their last event.
+        """
+        self._refresh()
+        with self._lock:
+            figures = [figures for _, figures in self._figures.values()]
+            counted = sum(map(self._is_counted, self._rows.values()))
+            documents = [self._document(row) for row in self._rows.values()]
+        savings: defaultdict[str, list[Saving]] = defaultdict(list)
+        for one in figures:
+            for reason, saving in one["condensed"]:
+                savings[reason].append(saving)
+        reasons = sorted(
+            ((reason, total_of(some)) for reason, some in savings.items()),
+            key=lambda each: -(each[1].tokens_saved or 0),
+        )
+        everything = [saving for some in savings.values() for saving in some]
+        slow = [one for one in documents if one.open_ms is not UNSET and one.open_ms >= _SLOW_MS]
+        slowest = sorted(slow, key=lambda one: -(one.open_ms or 0))[:_SLOWEST]
+        return {
+            "conversations": len(documents),
+            "counted": counted,
+            "events": sum(one.version for one in documents),
+            "bytes": None if self._path is None else os.path.getsize(self._path),
+            "view_tokens": sum(one["tokens"] or 0 for one in figures),
+            "tokens_are": "estimated" if self._model is None else "counted",
+            "counted_as": self._model,
+            **total_of(everything)._asdict(),
+            "reasons": [{"reason": reason, **total._asdict()} for reason, total in reasons if total.condensations],
+            "slow_ms": _SLOW_MS,
+            "slowest": [
+                {"conversation": one.conversation, "title": one.title, "open_ms": one.open_ms, "version": one.version}
+                for one in slowest
+            ],
+        }
+
+    def _refresh(self) -> None:
+        version = self._store.database.data_version()
+        if version == self._seen:
+            return
+        removals = self._store.database.recorder.value("removals")
+        rows = {row.id: row for row in self._store.iter_conversations() if row.erased_at is None}
+        with self._lock:
+            if removals != self._removals:  # titles may be words of a redacted event, also of one that a fork shares
+                self._figures.clear()
+                self._sizes.clear()
+            self._seen, self._rows, self._removals = version, rows, removals
+            for gone in self._figures.keys() - rows.keys():
+                del self._figures[gone]
+                self._sizes.pop(gone, None)
+        self._wanted.set()
+
+    def _is_counted(self, row: ConversationRow) -> bool:
+        return row.id in self._figures and self._figures[row.id][0] == row.version
+
+    def _document(self, row: ConversationRow) -> ServedConversationDocument:
+        _, figures = self._figures.get(row.id, (0, {}))
+        counted = {name: value for name, value in figures.items() if name != "condensed"}
+        return ServedConversationDocument(**row_fields(row), **{"title": None, **counted})
+
+    def _count(self) -> None:
+        while not self._ended:
+            self._wanted.wait()
+            self._wanted.clear()
+            while not self._ended:
+                with self._lock:
+                    removals = self._removals
+                    rows = [row for row in self._rows.values() if not self._is_counted(row)]
+                if not rows:
+                    break
+                row = max(rows, key=lambda one: one.updated_at)
+                with self._lock:
+                    sizes = self._sizes.get(row.id, {})
+                figures, sizes = _figures(self._store, row, sizes, self._count_tokens)
+                with self._lock:
+                    if removals == self._removals:  # else they may be of what was removed while they were counted
+                        self._figures[row.id] = row.version, figures
+                        self._sizes[row.id] = sizes
+
+
+def _figures(
+    store: Store, row: ConversationRow, sizes: dict[int, int], count: Callable[[Event], int]
+) -> tuple[dict[str, Any], dict[int, int]]:
+    """Return the figures of one conversation, and the sizes of its Views before and after its condensations. ``sizes``
+    are those that are known.
+
+    Cost: its View, its structural events, and some events at its ends; all events, once, for condensations whose sizes
+    are not known yet.
+    """
+    views = Views(store)
+    structural: list[Event] = []
+    opened = 0.0
+    began = time.perf_counter()
+    try:
+        views.current(row.id)
+        opened = time.perf_counter() - began
+        structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
+        sizes = _sizes(views, row.id, structural, sizes, count)
+    except EventStoreError:
+        pass  # the overview names it as the problem
+    condensed = _condensed(structural, sizes)
+    found = {
+        **total_of(saving for _, saving in condensed)._asdict(),
+        **overview_of(store, views, row, count)._asdict(),
+        "open_ms": round(1_000 * opened, 2),
+        "condensed": condensed,
+    }
+    return found, sizes
+
+
+def _sizes(
+    views: Views, conversation: str, structural: Iterable[Event], known: dict[int, int], count: Callable[[Event], int]
+) -> dict[int, int]:
+    """Return the tokens of the Views before and after each condensation."""
+    made = [event for event in structural if isinstance(event, CondensationAction) and not is_declined(event)]
+    if all(event.id in known for event in made):
+        return known
+    sizes = views.lifetimes(conversation, count).sizes
+    return {version: sizes[version] for event in made for version in (event.id, event.id + 1)}
+
+
+def _condensed(structural: Iterable[Event], sizes: Mapping[int, int]) -> list[tuple[str, Saving]]:
+    """Return the reason of each condensation, and what it saved and cost."""
+    condensed = []
+    requests: list[CondensationRequest] = []
+    for event in structural:
+        if isinstance(event, CondensationRequest):
+            requests.append(event)
+        elif isinstance(event, CondensationAction):
+            condensed.append((because(event, requests, brief=True) or "no reason given", saving_of(event, sizes)))
+            requests = []
+    return condensed

@@ -1,0 +1,131 @@
+"""The documents for the pages of some conversations, kept while the pages are open."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from foldlog._page.document import PageFold
+from foldlog._page.report import new_fold
+from foldlog._page.texts import text_document
+from foldlog.condensers import CountsTokens
+from foldlog.eventstore import Store
+
+_WANTED = re.compile(r'"([^"]*)"|(\S+)')
+_BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
+"""Characters of an excerpt: before each word that was found, after it, and after the last one."""
+_KEPT = 8
+_HITS_MAX = 1_000
+
+
+class Pages:
+    """The folds of the conversations that were requested last. Thread-safe."""
+
+    def __init__(self, store: Store, limit: int | None = None, model: CountsTokens | None = None) -> None:
+        self._store = store
+        self._limit, self._model = limit, model
+        self._lock = threading.Lock()
+        self._folds: dict[str, tuple[threading.Lock, PageFold]] = {}
+
+    def history(self, conversation: str, since: int = 0) -> dict[str, Any]:
+        """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises."""
+        lock, _ = self._entry(conversation)
+        with lock:
+            fold = self._caught_up(conversation)
+            return fold.document(since if since <= fold.version else 0)
+
+    def gists(self, conversation: str, start: int, stop: int) -> list[str]:
+        """Return the lines of the events ``start`` to ``stop``."""
+        lock, _ = self._entry(conversation)
+        with lock:
+            return self._caught_up(conversation).gists[start:stop]
+
+    def event(self, conversation: str, event_id: int) -> dict[str, Any] | None:
+        """Return an event in full, or None where there is none with this id."""
+        found = list(self._store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
+        return text_document(found[0]) if found else None
+
+    def find(self, conversation: str, words: str) -> Iterator[dict[str, Any]]:
+        """Yield the events that contain all words, each with the text around them, at most 1,000. Words in double
+        quotes are one, with their spaces.
+        """
+        wanted = [word for found in _WANTED.findall(words.lower()) if (word := found[0] or found[1]).strip()]
+        hits = 0
+        for event in self._store.events(conversation) if wanted else ():
+            snippet = matches(text_document(event), wanted)
+            if snippet is not None:
+                yield {"id": event.id, "snippet": snippet}
+                hits += 1
+                if hits >= _HITS_MAX:
+                    return
+
+    def _begun_again(self, conversation: str, lock: threading.Lock) -> PageFold:
+        fold = new_fold(self._store, conversation, self._limit, self._model)
+        with self._lock:
+            self._folds[conversation] = lock, fold
+        return fold
+
+    def _entry(self, conversation: str) -> tuple[threading.Lock, PageFold]:
+        self._store.conversation(conversation)
+        with self._lock:
+            entry = self._folds.pop(conversation, None)
+            if entry is None:
+                entry = threading.Lock(), new_fold(self._store, conversation, self._limit, self._model)
+            while len(self._folds) >= _KEPT:
+                del self._folds[next(iter(self._folds))]
+            self._folds[conversation] = entry
+            return entry
+
+    def _caught_up(self, conversation: str) -> PageFold:
+        lock, fold = self._folds.get(conversation) or self._entry(conversation)
+        try:
+            past = self._store.query(conversation, lambda reading: (reading.key, reading.redactions, reading.lineage))
+            if past != (fold.key, fold.redactions, fold.borders):
+                fold = self._begun_again(conversation, lock)  # it holds content that was erased, or a parent's name
+            fold.take(self._store.log(conversation, fold.version))
+        except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
+            fold = self._begun_again(conversation, lock)
+            fold.take(self._store.log(conversation))
+        except BaseException:  # it took only a part of the events: the next request begins again
+            with self._lock:
+                self._folds.pop(conversation, None)
+            raise
+        return fold
+
+
+_HIDDEN = frozenset(
+    ("id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format")
+)
+
+
+def matches(document: dict[str, Any], words: list[str]) -> str | None:
+    """Return the text around each word where all words are in the texts of an event; else None."""
+    text = " · ".join(text for key, value in document.items() if key not in _HIDDEN for text in _texts(value))
+    lower = text.lower()
+    if not all(word in lower for word in words):
+        return None
+    return _excerpt(text, sorted((lower.index(word), len(word)) for word in words))
+
+
+def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
+    """Return the parts of a text around some places. No place is cut, and all are near the beginning."""
+    parts: list[list[int]] = []
+    for number, (at, length) in enumerate(places, 1):
+        after = _AFTER_LAST if number == len(places) else _AFTER
+        start, stop = max(0, at - _BEFORE), min(len(text), at + length + after)
+        if parts and start <= parts[-1][1]:
+            parts[-1][1] = max(parts[-1][1], stop)
+        else:
+            parts.append([start, stop])
+    told = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
+    return re.sub(r"\s+", " ", f"{told}{'…' if parts[-1][1] < len(text) else ''}")
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth < 50 and isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each, depth + 1)

@@ -1,0 +1,139 @@
+"""An event in a few words, for a person who looks through a history."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from foldlog._words.reasons import because
+from foldlog._words.safe_text import printable
+from foldlog.eventstore import CondensationAction, Event, events, said
+from foldlog.projections.intervals import normalize
+from foldlog.projections.messages.content import words_of
+
+UNLIMITED = sys.maxsize
+"""The length of a line that is never cut."""
+INTERVALS_MAX = 6
+"""The most intervals of ids in a line of limited length."""
+
+
+def gist(event: Event, length_max: int) -> str:
+    """Return one line of at most ``length_max`` characters about the event, safe to print."""
+    text = printable(" ".join(_words(event, length_max)[: 4 * length_max].split()), one_line=True)
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
+
+
+def _words(event: Event, length_max: int) -> str:
+    match event:
+        case events.SystemMessage(content=content, tools=tools):
+            said = words_of(content)
+            return f"{said if length_max == UNLIMITED else said[:200]} ({count(len(tools), 'tool')})"
+        case events.Message(content=content) | events.CondensationSummary(content=content):
+            return words_of(content)
+        case events.Action(tool=tool, arguments=arguments, thought=thought):
+            said = words_of(thought)
+            return f"{tool}: {_arguments(arguments)}{' - ' if said else ''}{said}"
+        case events.Observation(tool=tool, content=content):
+            return f"{tool}: {words_of(content, ' ')}" if tool else words_of(content)
+        case events.Annotation(name=name, data=data):
+            return f"{name} {_thought(data) or compact(data)}"
+        case events.DocumentChanges(changed=changed):
+            return ", ".join(_document(name, change) for name, change in changed.items())
+        case events.CondensationRequest(reason=reason):
+            return reason or "a condensation is asked for"
+        case events.CondensationAction():
+            return _condensation(event, UNLIMITED if length_max == UNLIMITED else INTERVALS_MAX)
+        case events.Retraction(version=version, reason=reason):
+            return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
+        case events.Redaction(event_ids=ids, reason=reason):
+            erased = interval_words(normalize((event_id, event_id) for event_id in ids))
+            return f"erased the content of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
+        case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
+            return f"{kind} of schema {schema}, which this version of foldlog does not know"
+    return type(event).__name__
+
+
+def _document(name: str, change: dict[str, Any]) -> str:
+    """Return the name of a document; of the attributes also their values, as ``foldlog attributes`` shows them."""
+    if "deleted" in change:
+        return f"{name} (deleted)"
+    if name != events.ATTRIBUTES or "value" not in change:
+        return name
+    pairs = (f"{each}={compact(one)}" for each, one in change["value"].items())
+    return f"{name} {' '.join(pairs)}".strip()
+
+
+def _thought(data: Any) -> str:
+    """Return the model's reasoning in an annotation: the blocks of its thinking, or their summary."""
+    blocks = data.get("summary") if isinstance(data, dict) else data
+    blocks = blocks if isinstance(blocks, list) else []
+    texts = (block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict))
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+def _condensation(event: CondensationAction, intervals_max: int) -> str:
+    intervals, summaries = event.forgotten
+    ids = f" ({interval_words(intervals, intervals_max)})" if intervals else ""
+    parts = [f"{forgotten_words(intervals, summaries)}{ids}"]
+    if why := because(event):
+        parts.append(why)
+    if event.summary is not None:
+        parts.append(f"a summary stands for them: {event.summary}")
+    return ", ".join(parts)
+
+
+def forgotten_words(intervals: tuple[tuple[int, int], ...], summaries: Sequence[int]) -> str:
+    """Count what a condensation forgot: ``46 events and 2 summaries``, or ``nothing``."""
+    return events_and_summaries(sum(last - first + 1 for first, last in intervals), len(summaries)) or "nothing"
+
+
+def events_and_summaries(events: int, summaries: int) -> str:
+    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty if both are 0."""
+    parts = [count(events, "event")] if events else []
+    if summaries:
+        parts.append(count(summaries, "summary", "summaries"))
+    return " and ".join(parts)
+
+
+def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
+    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at most."""
+    words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
+    return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Return ``1 event``, ``1,204 events``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _arguments(arguments: dict[str, Any] | str | None) -> str:
+    """Return the most telling part of a call: the command, or the file or place it acts on, before the rest."""
+    arguments = parsed(arguments)
+    if not isinstance(arguments, dict):
+        return compact(arguments)
+    command, path = arguments.get("command"), arguments.get("path")
+    if isinstance(command, str):
+        return f"{command} {path}" if isinstance(path, str) else command
+    if len(arguments) == 1:
+        (only,) = arguments.values()
+        return compact(only)
+    return compact(arguments)
+
+
+def parsed(arguments: dict[str, Any] | str | None) -> Any:
+    """Return arguments, parsed if they are a text: the model mostly wrote JSON."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON, a text as it is, and None as an empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=said)

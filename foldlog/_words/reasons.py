@@ -1,0 +1,71 @@
+"""Why events were forgotten, in the words of every command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foldlog._words.safe_text import printable
+from foldlog.eventstore import CondensationAction, CondensationRequest, Event, Store
+
+_ASKED = "asked for"
+_WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
+"""The words for people for the reasons in a condensation's metadata, ``request, tokens``."""
+
+
+def because(
+    condensation: CondensationAction, requests: Sequence[CondensationRequest] = (), *, brief: bool = False
+) -> str:
+    """Return why a condensation was made, in printable words: ``View of 90 events exceeded 80, asked for (the prompt
+    was too long)``; for a condensation without these figures: ``too many events``.
+
+    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded. With ``brief``,
+    reasons of one kind are equal: they have no figures and no words of a request.
+    """
+    said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
+    if outcome == "declined":
+        return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
+    codes = [] if said is None else str(said).split(", ")
+    figures = {} if brief else condensation.metadata
+    words = [_in_words(code, figures) for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
+    if requests and _ASKED not in words:
+        words.append(_ASKED)
+    given = "" if brief else "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
+    text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
+    if outcome == "reset":
+        text += "; no less would do: the context was reset"
+    return printable(text, one_line=True)
+
+
+def _in_words(code: str, told: Mapping[str, Any]) -> str:
+    """Return a reason with the figures that the condensation tells."""
+    before, most = told.get(f"{code}_before"), told.get(f"{code}_max")
+    if type(before) is int and type(most) is int:
+        return f"View of {before:,} {code} exceeded {most:,}"
+    return _WORDS[code]
+
+
+_FEW = 64
+"""The number of events that are searched first for the requests before a condensation."""
+
+
+def requests_before(store: Store, conversation: str, condensation_id: int) -> tuple[CondensationRequest, ...]:
+    """Return the requests that a condensation fulfils: those since the condensation before it.
+
+    Cost: the structural events back to the condensation before it, and at most a few times as many.
+    """
+    found: list[CondensationRequest] = []
+    stop, span = condensation_id, _FEW
+    while stop > 0:
+        start = max(0, stop - span)
+        structural = _structural_events(store, conversation, start, stop)
+        last = max((n for n, one in enumerate(structural) if isinstance(one, CondensationAction)), default=-1)
+        found[:0] = [one for one in structural[last + 1 :] if isinstance(one, CondensationRequest)]
+        if last >= 0:
+            break
+        stop, span = start, 4 * span
+    return tuple(found)
+
+
+def _structural_events(store: Store, conversation: str, start: int, stop: int) -> list[Event]:
+    return store.query(conversation, lambda reading: list(reading.structural_events(start, stop)))

@@ -1,0 +1,120 @@
+"""Show histories, Views and what is told of them as tables: in a notebook, and where rich prints.
+
+The text of events never becomes markup, and control characters are shown as escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from foldlog._kinds import label
+from foldlog._words.gist import gist
+from foldlog._words.safe_text import printable
+from foldlog.eventstore import Event
+from foldlog.projections import Difference, View, Why
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+T = TypeVar("T")
+_LENGTH = 160
+"""The length of the text of an event."""
+_HEAD, _TAIL = 10, 20
+"""The number of events at the beginning and at the end of a long table."""
+
+
+class Table(NamedTuple):
+    """A heading, and rows of cells. ``columns`` are their names; none is shown where they are empty."""
+
+    heading: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+    def html(self) -> str:
+        """Return the table as HTML, with all markup in its texts escaped."""
+        parts = [f"<div><strong>{_escaped(self.heading)}</strong>"]
+        if self.rows:
+            parts.append('<table style="text-align: left">')
+            if self.columns:
+                parts.append(f"<tr>{''.join(f'<th>{_escaped(name)}</th>' for name in self.columns)}</tr>")
+            cells = '<td style="text-align: left">'
+            parts += [
+                f"<tr>{''.join(f'{cells}<bdi>{_escaped(cell)}</bdi></td>' for cell in row)}</tr>" for row in self.rows
+            ]
+            parts.append("</table>")
+        return "".join([*parts, "</div>"])
+
+    def rich(self) -> RenderableType:
+        """Return the table for rich."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        if not self.rows:
+            return Text(printable(self.heading, one_line=True))
+        table = RichTable(
+            title=Text(printable(self.heading, one_line=True)),
+            title_justify="left",
+            box=None,
+            show_header=bool(self.columns),
+        )
+        for place, name in enumerate(self.columns or [""] * max(map(len, self.rows), default=0)):
+            table.add_column(name, justify="right" if name == "id" else "left", no_wrap=place + 1 < len(self.columns))
+        for row in self.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        return table
+
+
+def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
+    """Have notebooks, and rich, show the objects of a class as tables."""
+    methods = {"_repr_html_": lambda self: table(self).html(), "__rich__": lambda self: table(self).rich()}
+    for name, method in methods.items():
+        setattr(kind, name, method)
+
+
+def view_table(view: View) -> Table:
+    return Table(repr(view)[1:-1], ("id", "kind", "text"), rows_of(view.events))
+
+
+def _why_table(why: Why) -> Table:
+    rows = [["event", *event_row(why.event)]]
+    for name, found in (("by", why.by), ("its summary", why.summary), ("stands for it", why.stands_in)):
+        rows += [[name, *event_row(found)]] if found is not None else []
+    return Table(f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows)
+
+
+def _difference_table(difference: Difference) -> Table:
+    heading = (
+        f"from version {difference.before} to {difference.after}: "
+        f"{len(difference.entered)} entered, {len(difference.left)} left"
+    )
+    rows = [*rows_of(difference.entered, "+"), *rows_of(difference.left, "−")]
+    return Table(heading, ("", "id", "kind", "text"), rows)
+
+
+def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
+    """Return a row for each event, or for the first and the last ones of many."""
+    given = [mark] if mark else []
+    if len(events) <= _HEAD + _TAIL + 1:
+        return [[*given, *event_row(event)] for event in events]
+    left_out = len(events) - _HEAD - _TAIL
+    between = [*given, "…", "", f"{left_out:,} more events"]
+    shown: Iterable[Event] = (*events[:_HEAD], *events[-_TAIL:])
+    rows = [[*given, *event_row(event)] for event in shown]
+    return [*rows[:_HEAD], between, *rows[_HEAD:]]
+
+
+def event_row(event: Event) -> list[str]:
+    """Return the id of an event, its kind, and the beginning of what it says."""
+    return [str(event.id), label(event), gist(event, _LENGTH)]
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # its table of entities takes time, in each process, and few make HTML
+
+    return escape(printable(text, one_line=True))
+
+
+show_as_table(View, view_table)
+show_as_table(Why, _why_table)
+show_as_table(Difference, _difference_table)

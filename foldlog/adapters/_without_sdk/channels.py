@@ -1,0 +1,120 @@
+"""Keep the values of a graph's channels as JSON: small ones in the document of a checkpoint, others as documents."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Container, Iterable, Mapping
+from math import isfinite
+from random import random
+from typing import Any, Protocol
+
+from foldlog.adapters._without_sdk.checkpoint_branches import Checkpoint
+from foldlog.eventstore import DELETED
+
+_CHANNEL = "channel:"
+_SHORT = 64
+
+
+class Serializer(Protocol):
+    """What a graph's runtime turns values into bytes with."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
+
+
+class ChannelValues:
+    """Values as JSON and back, with the types that the serializer keeps.
+
+    ``readable``: what JSON can hold is kept as it is. Otherwise, as with a serializer that encrypts, every value is
+    kept as the serializer writes it.
+    """
+
+    def __init__(self, serde: Serializer, *, readable: bool) -> None:
+        self.serde, self.readable = serde, readable
+
+    def packed(self, value: Any) -> dict[str, Any]:
+        """Return a value as JSON: unchanged if JSON can hold it, otherwise as the serializer writes it."""
+        if self.readable and is_json(value):
+            return {"json": value}
+        kind, written = self.serde.dumps_typed(value)
+        return {"type": kind, "base64": b64encode(written).decode()}
+
+    def unpacked(self, packed: Mapping[str, Any]) -> Any:
+        if "json" in packed:
+            return packed["json"]
+        return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
+
+    def metadata(self, found: Checkpoint) -> dict[str, Any]:
+        """Return the metadata of a checkpoint."""
+        return dict(self.unpacked(found.value["metadata"])) if found.value else {}
+
+    def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the channels of a checkpoint, which are in these documents."""
+        value = documents["checkpoint"]
+        small = value.get("small", {})
+        return {
+            name: small[name] if name in small else self.unpacked(documents[_CHANNEL + name])
+            for name in value["channels"]
+        }
+
+    def changed(
+        self, values: Mapping[str, Any], versions: Mapping[str, Any], new: Container[str], before: Checkpoint
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the document of a checkpoint says of its channels, and the documents of channels that differ from
+        those of the checkpoint before.
+
+        A channel with the same version there, which is not ``new``, has the same value.
+        """
+        old = before.value or {"channels": ()}
+        older = self.unpacked(old["rest"])["channel_versions"] if before.value else {}
+        old_small = old.get("small", {})
+        small, changed = dict[str, Any](), dict[str, Any]()
+        for name, value in values.items():
+            is_same = name in old["channels"] and name not in new and name in older
+            is_same = is_same and older[name] == versions.get(name)
+            if is_same and name in old_small:
+                small[name] = old_small[name]
+            elif not is_same and self.readable and _is_small(value):
+                small[name] = value
+            elif not is_same:
+                changed[_CHANNEL + name] = self.packed(value)
+        for name in old["channels"]:
+            if name not in old_small and (name not in values or name in small):
+                changed[_CHANNEL + name] = DELETED
+        return {"channels": list(values), "small": small}, changed
+
+
+def next_version(current: Any) -> Any:
+    """Return the version of a channel after ``current``, of the same type: ``int``, or the text of other savers."""
+    if isinstance(current, str):
+        return f"{int(current.split('.')[0]) + 1:032}.{random():016}"
+    return 1 if current is None else int(current) + 1
+
+
+def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
+    """Return the writes of a checkpoint in LangGraph's order, each as task, channel and packed value.
+
+    For one task and index the first write counts; for an index below 0, such as that of an error, the last.
+    """
+    writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
+    for note in notes:
+        for place, name, packed in note["writes"]:
+            if place < 0 or (note["task"], place) not in writes:
+                writes[note["task"], place] = note["path"], name, packed
+    in_order = sorted(writes.items(), key=lambda write: (write[1][0], *write[0]))
+    return [(task, name, packed) for (task, _), (_, name, packed) in in_order]
+
+
+def is_json(value: Any) -> bool:
+    """Return whether JSON can hold a value with its types."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and is_json(each) for key, each in value.items())
+    if kind is list:
+        return all(map(is_json, value))
+    return value is None or kind in (str, int, bool) or (kind is float and isfinite(value))
+
+
+def _is_small(value: Any) -> bool:
+    return len(value) <= _SHORT if type(value) is str else type(value) not in (list, dict) and is_json(value)

@@ -1,0 +1,227 @@
+"""Find the checkpoints of a thread: the newest one of each branch, and each one by its id.
+
+A *thread* is named by the id of its first conversation. Its other branches are forks, ``THREAD/@CHECKPOINT``, named
+after their first own checkpoint. A checkpoint is a version of a branch. Its events are found by an idempotency key,
+which is made of its id and a number.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from heapq import merge
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec import to_builtins
+
+from foldlog._histories import Histories
+from foldlog.eventstore import (
+    Conversation,
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    Moment,
+    ReadTransaction,
+    RecalledKey,
+    VersionConflict,
+    beginning_with,
+    newest_values,
+    query_all,
+)
+
+CHECKPOINT = "checkpoint"
+"""The name of the document that marks a version of a branch as a checkpoint."""
+
+HIDDEN = "hidden"
+"""The name of the document of a thread's first conversation that says which checkpoints are left out."""
+
+_FORKS = "/@"
+_KEPT = 64
+
+T = TypeVar("T")
+
+
+class Checkpoint(NamedTuple):
+    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet."""
+
+    branch: str
+    version: int
+    value: dict[str, Any] | None
+
+    @property
+    def id(self) -> str:
+        """Its id; empty where there is no checkpoint yet."""
+        return "" if self.value is None else str(self.value["id"])
+
+    @property
+    def parent(self) -> str | None:
+        return None if self.value is None else self.value["parent"]
+
+    @property
+    def before(self) -> int:
+        """The version of the branch at which it was put."""
+        return self.version if self.value is None else int(self.value["before"])
+
+    @property
+    def ranges(self) -> list[int] | None:
+        """The ids of the events of its records; None if it has no list of records."""
+        return None if self.value is None else self.value["records"]
+
+    @property
+    def removed(self) -> int:
+        """The id of the last event that forgot records before the end of the list; -1 without one."""
+        return -1 if self.value is None else self.value.get("removed", -1)
+
+    def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
+        """Return whether this is the parent of a checkpoint and has a smaller id: ids ascend in a branch."""
+        return self.value is not None and self.id == parent and parent < checkpoint_id
+
+
+class ThreadBranch(NamedTuple):
+    """A branch: its newest checkpoint, the version at which its own events begin, and which checkpoints are hidden.
+
+    ``documents`` are all documents, if they were read with it; they belong to the caller.
+    """
+
+    tip: Checkpoint
+    begins: int
+    hidden: dict[str, Any] | None
+    documents: dict[str, Any] | None = None
+
+    @property
+    def has_own(self) -> bool:
+        """Whether it has a checkpoint that its parent does not have."""
+        return self.tip.value is not None and self.tip.version > self.begins
+
+
+class ThreadBranches:
+    """The branches of all threads of a store."""
+
+    def __init__(self, histories: Histories) -> None:
+        self._histories, self._store = histories, histories.store
+        self._known: OrderedDict[str, tuple[bytes | None, ThreadBranch]] = OrderedDict()
+
+    def of(self, thread: str) -> list[ThreadBranch]:
+        """Return the branches of a thread at one moment. Cost: the branches, one read each where they have grown."""
+        return query_all(self._store.database, partial(self.at_moment, thread))
+
+    def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
+        """Return the branches of a thread in a transaction."""
+        branches: list[ThreadBranch] = []
+        with suppress(ConversationErased, ConversationNotFound):
+            first = moment.conversation(thread)
+            branches.append(self._known_branch(first.found) or self._branch(first))
+        forks = [fork for fork in moment.beginning_with(thread + _FORKS) if fork.erasure is None]
+        branches += [self._known_branch(fork) or self._branch(moment.conversation(fork.id)) for fork in forks]
+        return branches
+
+    def conversations(self, name: str) -> Iterator[ConversationRow]:
+        """Yield the conversation of this name and those below it, without erased ones."""
+        with suppress(ConversationNotFound):
+            if (row := self._store.conversation(name)).erased_at is None:
+                yield row
+        for row in beginning_with(f"{name}/", self._store.conversations):
+            if row.erased_at is None:
+                yield row
+
+    def at(self, branch: str, version: int) -> Checkpoint:
+        """Return the tip at a version of a branch."""
+        return Checkpoint(branch, version, self._histories[branch].document(CHECKPOINT, version=version))
+
+    def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
+        """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded."""
+        lines = [self._line(branch) for branch in branches]
+        return lines[0] if len(lines) == 1 else merge(*lines, key=lambda each: each.id, reverse=True)
+
+    def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
+        """Return a checkpoint by its id. Cost: for a checkpoint that is not the newest of its branch, the later
+        branches.
+        """
+        for branch in branches:
+            if branch.tip.value is not None and branch.tip.id == checkpoint_id:
+                return branch.tip
+        for name in sorted((branch.tip.branch for branch in branches), reverse=True):
+            if put := self.appended_for(name, checkpoint_id):
+                return self.at(name, put[-1].first_id + put[-1].events)
+        return None
+
+    def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
+        """Return the events that were appended to a conversation for a checkpoint, in order."""
+        return query_all(self._store.database, lambda moment: appended_for(moment, branch, checkpoint_id))
+
+    def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
+        """Return the tip of the branch for a new checkpoint. Begin a fork first if it needs one."""
+        branches = self.of(thread)
+        name = f"{thread}{_FORKS}{checkpoint_id}"
+        for tip in (branch.tip for branch in branches):
+            if tip.precedes(parent, checkpoint_id) or tip.id == checkpoint_id or tip.branch == name:
+                return tip
+        origin = None if parent is None else self.locate(branches, parent)
+        if origin is not None:
+            with suppress(VersionConflict):  # another writer began it
+                self._store.fork(origin.branch, origin.version, name, replace_erased=True)
+            return self._begun(name)
+        if any(each.tip.branch == thread and each.tip.value is not None for each in branches):
+            return self._begun(name)
+        return self._begun(thread)
+
+    def begin_again(self, branch: str) -> None:
+        """Begin a new conversation with the id of an erased one."""
+        with suppress(VersionConflict):  # another writer did
+            self._histories.create(branch, replace_erased=True)
+
+    def _begun(self, branch: str) -> Checkpoint:
+        """Return the tip of a branch; if it was erased, the tip of the new conversation with its id."""
+        try:
+            return self.at(branch, self._histories[branch].version())
+        except ConversationErased:
+            self.begin_again(branch)
+            return self.at(branch, self._histories[branch].version())
+
+    def _known_branch(self, found: Conversation) -> ThreadBranch | None:
+        known = self._known.get(found.id)
+        return known[1] if known is not None and known[0] == found.head else None
+
+    def _branch(self, reading: ReadTransaction) -> ThreadBranch:
+        reading.last_event()  # most often that of a checkpoint, with its documents
+        found, documents = reading.found, newest_values(reading)
+        tip = Checkpoint(found.id, found.version, copied(documents.get(CHECKPOINT)))
+        branch = ThreadBranch(tip, found.begins, documents.get(HIDDEN))
+        keep(self._known, found.id, (found.head, branch))
+        return branch._replace(documents=documents)
+
+    def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
+        each = branch.tip
+        while each.value is not None and each.version > branch.begins:
+            yield each
+            each = self.at(each.branch, each.before)
+
+
+def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:
+    """Return the events that were appended to a conversation for a checkpoint, in order, in a transaction."""
+    appended: list[RecalledKey] = []
+    with suppress(ConversationErased, ConversationNotFound):
+        reading = moment.conversation(conversation)
+        while (recalled := reading.recall(numbered(checkpoint_id, len(appended)))) is not None:
+            appended.append(recalled)
+    return appended
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value."""
+    return to_builtins(value, builtin_types=(bytes,))
+
+
+def numbered(checkpoint_id: str, number: int) -> str:
+    """Return the idempotency key of an append for a checkpoint."""
+    return f"{checkpoint_id} {number}"
+
+
+def keep(kept: OrderedDict[str, T], name: str, value: T) -> None:
+    """Keep a value in memory, with the last 63 others."""
+    kept[name] = value
+    kept.move_to_end(name)
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)

@@ -1,0 +1,229 @@
+"""Keep the checkpoints of a runtime as versions of conversations.
+
+The records of a checkpoint, in a live format, are events of its branch. All other values are documents, mainly
+``checkpoint``. Checkpoints that follow one another are in one branch; a second child of a checkpoint begins a fork.
+Notes on a checkpoint may come before it and after its children, so they are in a separate conversation,
+``THREAD/+writes``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from foldlog._histories import Histories
+from foldlog._history import History
+from foldlog.adapters._without_sdk.checkpoint_branches import CHECKPOINT, HIDDEN, Checkpoint, copied, keep, numbered
+from foldlog.adapters._without_sdk.checkpoint_reading import NOTES, CheckpointReader, WholeCheckpoint, shown
+from foldlog.adapters._without_sdk.record_lists import RecordList, Span, changes, ranges
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    DELETED,
+    Annotation,
+    CondensationAction,
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    Event,
+    IdempotencyConflict,
+    VersionConflict,
+    query_all,
+)
+from foldlog.formats import Decoder
+
+
+@dataclass(slots=True)
+class _Newest:
+    """The newest checkpoint of a branch with its records; ``decoder`` decodes the next ones.
+
+    ``history`` knows which conversation of its id is meant; it is None if the branch was only read.
+    """
+
+    checkpoint: Checkpoint
+    history: History | None
+    records: RecordList
+    decoder: Decoder | None = None
+
+
+class Checkpoints(CheckpointReader):
+    """The checkpoints of all threads of a store.
+
+    ``format`` is that of the records, one that is live and whose records stand alone. ``key`` tells one record from
+    another. Any number of threads and processes may use it.
+    """
+
+    def __init__(self, histories: Histories, format: str, key: Callable[[Any], bytes]) -> None:
+        super().__init__(histories, format)
+        self._key = key
+        self._newest: OrderedDict[str, _Newest] = OrderedDict()
+
+    # -- the newest one in memory --------------------------------------------------------------------------------------
+
+    def newest_records(self, thread: str) -> list[tuple[Span, bytes]]:
+        """Return the event ids and the key of each record of the newest checkpoint. Cost: none, if it is in memory."""
+        newest = self.find(thread)
+        if newest is None:
+            return []
+        records = self._loaded(newest, self._newest.get(thread)).records
+        return list(zip(records.spans, records.keys, strict=True))
+
+    def remember(self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes]) -> None:
+        """Keep the newest checkpoint in memory, for the next call."""
+        newest = self._newest.get(thread)
+        if newest is None or newest.checkpoint != checkpoint:
+            records = RecordList(spans, keys, checkpoint.ranges or ())
+            keep(self._newest, thread, _Newest(checkpoint, None, records))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        thread: str,
+        checkpoint_id: str,
+        parent: str | None,
+        body: Mapping[str, Any],
+        channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
+        keys: Sequence[bytes] | None,
+        record: Callable[[int], Any],
+    ) -> None:
+        """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed documents, and its
+        records. ``channels``, given the checkpoint before, returns more of ``body`` and the changed documents.
+        ``record(n)`` returns a record whose key is new; ``keys`` is None if the checkpoint has no list of records.
+
+        Durability: on disk when it returns.
+        """
+        number, newest = 0, self._newest.pop(thread, None)
+        known = newest
+        while True:
+            try:
+                if newest is None or newest.history is None or not newest.checkpoint.precedes(parent, checkpoint_id):
+                    newest = self._loaded(self._branches.to_continue(thread, checkpoint_id, parent), known)
+                before, history = newest.checkpoint, newest.history
+                assert history is not None
+                events, records, decoder = self._changes(newest, keys or (), record)
+                more, documents = channels(before)
+                value = copied({**body, **more})
+                value |= {"id": checkpoint_id, "parent": parent, "records": None if keys is None else records.ranges}
+                value["before"] = before.before if before.id == checkpoint_id else before.version
+                removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
+                value |= {} if removed < 0 else {"removed": removed}
+                recorded = history.append(
+                    events,
+                    expected_version=before.version,
+                    idempotency_key=numbered(checkpoint_id, number),
+                    documents={**documents, CHECKPOINT: value},
+                )
+            except IdempotencyConflict:
+                number += 1  # this checkpoint was put before, with other values
+            except VersionConflict:
+                pass  # other writers appended: find the newest checkpoint again
+            except (ConversationErased, ConversationNotFound):
+                number, known = 0, None  # the thread was deleted: what is put begins it again
+            else:
+                version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
+                checkpoint = Checkpoint(before.branch, version, value)
+                if decoder is not None:
+                    decoder.skip(checkpoint.version - decoder.version)
+                keep(self._newest, thread, _Newest(checkpoint, history, records, decoder))
+                return
+            newest = None
+
+    def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
+        """Add a note on a checkpoint. Durability: on disk when it returns."""
+        conversation = thread + NOTES
+        number = len(self._branches.appended_for(conversation, checkpoint_id))
+        while True:
+            try:
+                key = numbered(checkpoint_id, number)
+                note = Annotation(name=name, data={**data, "checkpoint": checkpoint_id, "number": number})
+                self.histories[conversation].append(note, idempotency_key=key)
+                return
+            except IdempotencyConflict:
+                number += 1  # another writer took the number
+            except ConversationErased:
+                self._branches.begin_again(conversation)
+
+    def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
+        """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log
+        keeps them.
+        """
+        history = self.histories[thread]
+        while True:
+            version = history.version()
+            before = history.document(HIDDEN, {"ids": [], "below": ""}, version=version)
+            hidden = {"ids": sorted({*before["ids"], *ids}), "below": max(before["below"], below)}
+            with suppress(VersionConflict):
+                history.append((), documents={HIDDEN: hidden}, expected_version=version)
+                return
+
+    def copy(self, thread: str, target: str) -> None:
+        """Copy the checkpoints of a thread, with their notes, to another thread. Cost: the checkpoints.
+
+        Copying again adds only what is new: a checkpoint that the other thread already has stays unchanged.
+        """
+        for each in reversed(list(self.walk(thread))):
+            whole, known = self.whole(thread, each), self.notes(target, each.id)
+            if self.find(target, each.id, hidden=True) is None:
+                self._copy(target, whole)
+            for note in whole.notes:
+                if note not in known:
+                    self.note(target, each.id, "copied", note)
+
+    def _copy(self, target: str, whole: WholeCheckpoint) -> None:
+        checkpoint, value = whole.checkpoint, dict(whole.checkpoint.value or {})
+        keys, record = None, [None].__getitem__
+        if checkpoint.ranges is not None:
+            keys, record = [self._key(one) for one in whole.records], whole.records.__getitem__
+        body = {name: value[name] for name in value if name not in ("before", "removed")}
+        documents = partial(self._replacing, _others(whole.documents))
+        self.put(target, checkpoint.id, checkpoint.parent, body, documents, keys, record)
+
+    def erase(self, rows: Iterable[ConversationRow], reason: str) -> None:
+        """Erase conversations: forks before the conversations that they were forked from."""
+        forks_first = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
+        for row in forks_first:
+            with suppress(ConversationErased, ConversationNotFound):
+                self.histories.erase(row.id, reason=reason, complete=row is forks_first[-1])
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _changes(
+        self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]
+    ) -> tuple[list[Event], RecordList, Decoder | None]:
+        """Return the events that turn the records of a checkpoint into new ones, the new records, and the decoder."""
+        before, made = newest.checkpoint, newest.decoder
+
+        def decoder() -> Decoder:
+            nonlocal made
+            if made is None or made.version != before.version:
+                made = Decoder(self._format, self.histories[before.branch])
+            return made
+
+        def joins(start: int, stop: int) -> bool:
+            asked = partial(shown, before.branch, [(start, stop - 1)])
+            return start >= stop or not query_all(self.histories.store.database, asked)
+
+        events, spans = changes(newest.records, keys, decoder, record, before.removed)
+        return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
+
+    def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+        replaced = self.histories[before.branch].documents(before.version) if before.version else {}
+        return {}, {**dict.fromkeys(_others(replaced), DELETED), **documents}
+
+    def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
+        """Return a checkpoint with its records: the known ones, or those in the log."""
+        history = self.histories[checkpoint.branch]
+        if known is not None and known.checkpoint.value == checkpoint.value:
+            return _Newest(checkpoint, history, known.records)
+        spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
+        keys = [self._key(record) for record in records]
+        return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
+
+
+def _others(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return documents of a checkpoint without those that say what it is."""
+    return {name: value for name, value in documents.items() if name not in (CHECKPOINT, HIDDEN, ATTRIBUTES)}

@@ -1,0 +1,147 @@
+"""Keep entries that name the entry before them: a tree whose branches are consecutive parts of the log.
+
+An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a conversation ends
+with one entry. To continue after another entry, a retraction returns to the View that ended with that entry. So the
+View at the version after an entry is always the chain of entries that leads to it, and a fork there shares that chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import structs
+
+from foldlog._histories import Histories
+from foldlog._history import History
+from foldlog.adapters._without_sdk.newest import newest_records
+from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
+from foldlog.formats import Encoder, decode
+
+Entry = dict[str, Any]
+
+_FEW = 8
+
+UNKNOWN = ""
+"""The tip if the last entry of a View is unknown. No entry has this id."""
+
+
+class LinkedEntries:
+    """The entries of a format in a store. Each entry is found by its id alone."""
+
+    def __init__(self, histories: Histories, format: str) -> None:
+        self._histories, self.format = histories, format
+
+    def found(self, entry_id: str) -> FoundEvent | None:
+        """Return the place of an entry."""
+        return next(iter(self._histories.find(entry_id, format=self.format)), None)
+
+    def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
+        """Return the entries from the first one to this one, or the last ``limit`` of them, in order.
+
+        Raises ``LookupError`` if one of them is in no conversation. Cost: these entries, and a search at each place
+        where the chain leaves the order of the log.
+        """
+        wanted, chain = entry_id, list[Entry]()
+        while wanted is not None and (limit is None or len(chain) < limit):
+            found = self.found(wanted)
+            if found is None:
+                raise KeyError(wanted)
+            for entry in self._back_from(found):
+                if entry["entry_id"] != wanted:
+                    break  # the entry before was taken back, so the wanted entry is elsewhere
+                chain.append(entry)
+                wanted = entry["parent_id"]
+                if wanted is None or len(chain) == limit:
+                    break
+        chain.reverse()
+        return chain
+
+    def place(self, conversation: str, version: int, entry_id: str) -> int | None:
+        """Return the version after an entry; None if a conversation does not have it up to ``version``."""
+        places = {found.conversation: found.event_id for found in self._histories.find(entry_id, format=self.format)}
+        name: str | None = conversation
+        while places and name is not None:
+            if places.get(name, version) < version:
+                return self._read(self._histories[name], places[name])[1]
+            row = self._histories.store.conversation(name)
+            name, version = row.parent, min(version, row.parent_version or 0)
+        return None
+
+    def missing(self, conversation: str, version: int, entry_id: str) -> list[Entry]:
+        """Return the entries of the chain to this one that a conversation does not have, in order."""
+        if self.place(conversation, version, entry_id) is not None:
+            return []
+        chain = self.chain(entry_id)
+        for place in range(len(chain) - 1, -1, -1):
+            if self.place(conversation, version, chain[place]["entry_id"]) is not None:
+                return chain[place + 1 :]
+        return chain
+
+    def fork(self, entry_id: str, conversation: str) -> int:
+        """Begin a conversation as a fork after an entry. Return its version. Raises what ``History.fork`` raises."""
+        found = self.found(entry_id)
+        if found is None:
+            raise ConversationNotFound(conversation)
+        parent = self._histories[found.conversation]
+        _, version = self._read(parent, found.event_id)
+        parent.fork(version, conversation)
+        return version
+
+    def _read(self, history: History, event_id: int) -> tuple[Entry, int]:
+        """Return the entry that begins with an event, and the version after it."""
+        encoder = Encoder(self.format)
+        for event in _from(history, event_id):
+            for entry in encoder.records(event):
+                return entry, event.id + 1
+        raise LookupError(f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole")
+
+    def _back_from(self, found: FoundEvent) -> Iterator[Entry]:
+        """Yield an entry and those before it in the log, the newest first."""
+        history = self._histories[found.conversation]
+        yield self._read(history, found.event_id)[0]
+        yield from newest_records(history, found.event_id, self.format)
+
+
+def _from(history: History, event_id: int) -> Iterator[Event]:
+    """Yield the events from an id on, a few at first: most entries have one event or two."""
+    size = _FEW
+    while page := list(history.events(event_id, event_id + size)):
+        yield from page
+        event_id, size = event_id + size, 4 * size
+
+
+class Moves:
+    """The events that append entries to a conversation, each after its parent.
+
+    ``version`` is that of the conversation, and ``tip`` is the last entry of its View.
+    """
+
+    def __init__(self, entries: LinkedEntries, conversation: str, version: int, tip: str | None) -> None:
+        self.events: list[Event] = []
+        self._entries, self._conversation, self._stored = entries, conversation, version
+        self._version, self._tip = version, tip
+        self._added: dict[str, int] = {}
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add entries that the conversation does not have."""
+        for entry in entries:
+            self.go_to(entry["parent_id"])
+            for event in decode([entry], format=self._entries.format):
+                self.events.append(structs.replace(event, id=NOT_RECORDED))
+            self._tip, self._version = entry["entry_id"], self._stored + len(self.events)
+            self._added[entry["entry_id"]] = self._version
+
+    def go_to(self, entry_id: str | None) -> None:
+        """Make an entry the last of the View, by a retraction. Raises ``LookupError`` if the store does not have it."""
+        if entry_id == self._tip:
+            return
+        version: int | None = 0
+        if entry_id is not None:
+            version = self._added.get(entry_id) or self._entries.place(self._conversation, self._stored, entry_id)
+        if version is None:
+            raise LookupError(f"conversation {self._conversation!r} does not have the entry {entry_id!r}")
+        if version != self._version:
+            self.events.append(Retraction(version=version, reason="the conversation went on from an earlier message"))
+            self._version = self._stored + len(self.events)
+        self._tip = entry_id
