@@ -73,4 +73,6 @@ class OpenDelegations:
 
 def open_delegations(view: View) -> int:
     """Return the number of delegations in a View that have no result."""
-    return sum(events_of(call) == 1 and unpack([call]).get("action") == "delegate" for call in view.open_calls)
+    records = [unpack([call]) for call in view.open_calls if events_of(call) == 1]
+    members = [member for record in records for member in (record if type(record) is list else (record,))]
+    return sum(member.get("action") == "delegate" for member in members)

@@ -277,6 +277,15 @@ def test_all_records_are_appended_or_none_and_errors_say_which(histories):
     assert history.version() == 2
 
 
+def test_of_v0_an_array_of_one_call_is_open_when_a_decoder_begins_again(histories):
+    history = histories["c1"]
+    records = [[{"id": 1, "source": "agent", "action": "run"}], {"id": 2, "source": "user", "action": "message"}]
+    for record in records:
+        history.append_records([record], format="openhands-v0")
+        forget_decoders(histories)
+    assert list(encode(history.events(), "openhands-v0")) == records
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_of_v0_the_records_of_a_delegate_are_hidden_from_its_beginning_on(histories, restarts):
     """A whole stream shows them where no result tells that they are a delegate's: then the parent reads them."""
