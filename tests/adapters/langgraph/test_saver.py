@@ -423,7 +423,7 @@ async def test_a_run_goes_on_in_the_next_one(url, durability):
         model = ScriptedModel(script=steps(0), prompts=[])
         await agent(model, [measure], saver).ainvoke(said("and back?"), THREAD, durability=durability)
         assert model.prompts[0][:-1] == ended["messages"]
-        assert [message["role"] for message in saver.history(THREAD).view.to_messages()][-2:] == ["user", "assistant"]
+        assert [message["role"] for message in saver.history(THREAD).view().to_messages()][-2:] == ["user", "assistant"]
         verdicts = saver.histories.sync.maintenance.verify()
         assert not [finding for verdict in verdicts for finding in verdict.findings]
 
