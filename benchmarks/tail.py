@@ -113,7 +113,7 @@ QUESTIONS = [
         "ms",
         2.0,
         "at most",
-        partial(last, read=lambda h: h.view.tail(LAST)),
+        partial(last, read=lambda h: h.view().tail(LAST)),
         _SESSIONS,
         "Tails and lists",
     ),

@@ -66,7 +66,7 @@ async def test_a_run_is_saved_without_a_save_and_the_next_run_goes_on(store):
     assert (now.messages, now.usage.requests) == (again.all_messages(), 5)
     record = await store.read_record("c")
     assert record.branches == [], "each message was saved once, as it stayed"
-    view = store.histories.sync[store.conversation("c")].view
+    view = store.histories.sync[store.conversation("c")].view()
     assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
     assert [message["role"] for message in view.to_messages()][:3] == ["user", "assistant", "tool"]
 
