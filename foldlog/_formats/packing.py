@@ -58,7 +58,9 @@ _TEXT_MIN: Final = 512
 _TEXTS_MAX: Final = 31
 """The places of texts are the control characters from 1 on, which JSON does not hold."""
 _DICTIONARY_MAX: Final = 24 * 1024
-_LEVEL: Final = 1
+_LEVEL: Final = 3
+_MEMORY_LEVEL: Final = 6
+"""Most records are short: with zlib's default, making its tables takes longer than compressing."""
 _CHECK_BYTES: Final = 3
 
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
@@ -144,7 +146,8 @@ def _packed(record: Any, events: Sequence[Event], format: str, *, parsed: bool) 
         if held in text:
             used += b"%c" % place
             text = text.replace(held, b"%c" % len(used))
-    deflating = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_dictionary(rest, format, _SAMPLE))
+    dictionary = _dictionary(rest, format, _SAMPLE)
+    deflating = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, _MEMORY_LEVEL, zdict=dictionary)
     packed = b"%b%c%b%b%b" % (check, len(used), used, deflating.compress(text), deflating.flush())
     return _SAMPLE + b2a_base64(packed, newline=False).rstrip(b"=").decode("ascii")
 
@@ -158,7 +161,7 @@ def _held(events: Sequence[Event]) -> tuple[bytes, list[bytes]]:
     values: list[Any] = []
     for event in events:
         origin = event.origin
-        values += (None if origin is None else origin.id, event.timestamp, *_fields(event))
+        values += (None if origin is None else origin.id, *_fields(event))
     rest = _text_of(values)
     if len(rest) < _TEXT_MIN:
         return rest, []

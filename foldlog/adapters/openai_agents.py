@@ -25,7 +25,6 @@ from agents.run import CallModelData, ModelInputData
 from msgspec import structs
 
 from foldlog._formats.json_text import UnreadableJson, parse_object
-from foldlog._formats.packing import keep
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
@@ -211,9 +210,7 @@ def _continued(history: History, there: list[tuple[Any, datetime | None]], findi
             return 0
         events = []
         for item, time in there[len(known) :]:
-            timed = [structs.replace(event, timestamp=time) for event in decoder.events(item)]
-            keep(item, timed, _FORMAT)  # a record is packed beside the time of its events
-            events += timed
+            events += (structs.replace(event, timestamp=time) for event in decoder.events(item))
         try:
             return len(history.append(events, expected_version=decoder.version - len(events))) if events else 0
         except VersionConflict:

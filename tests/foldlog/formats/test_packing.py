@@ -1,6 +1,7 @@
 """A record comes back from its events alone, whatever it holds."""
 
 import math
+from datetime import UTC, datetime
 from hashlib import sha256
 
 import pytest
@@ -77,6 +78,12 @@ def test_a_record_whose_event_was_changed_is_named():
     later = replace(event.origin, rest="2" + event.origin.rest[1:])
     with pytest.raises(packing.NotUnpacked, match="needs sample '2' of openai-chat"):
         packing.unpack([replace(event, origin=later)])
+
+
+def test_a_program_may_set_the_time_of_an_event():
+    record = {"role": "user", "content": LONG}
+    (event,) = packed(record, message(LONG))
+    assert packing.unpack([replace(event, timestamp=datetime(2026, 1, 2, tzinfo=UTC))]) == record
 
 
 def test_what_is_not_json_is_refused():
