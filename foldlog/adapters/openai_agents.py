@@ -208,7 +208,7 @@ def _continued(history: History, there: list[tuple[Any, datetime | None]], findi
         if known[: len(items)] != items[: len(known)]:
             findings.append(f"session {history.id!r} has different new items in both places; nothing was added")
             return 0
-        events = []
+        events = list[Event]()
         for item, time in there[len(known) :]:
             events += (structs.replace(event, timestamp=time) for event in decoder.events(item))
         try:
