@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: ask the questions, print the table, write JSON and a plot."""
+"""``python -m benchmarks``: ask the questions, print the table, write JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from rich.table import Table
 from benchmarks import speed_page
 from benchmarks.counts import BASELINE_EVENTS, compared, python_version, record
 from benchmarks.frame import SCALES, Answer, Failed, Question, as_json, ask, figure, limit
-from benchmarks.plot import plot
 
 MODULES: Mapping[str, Sequence[str]] = {
     "Append and import": ("append", "aio", "importing"),
@@ -86,7 +85,7 @@ def counts_table() -> Table:
 def main(
     matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
     scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
-    results: Annotated[Path, typer.Option(help="Folder for the JSON and the plot.")] = RESULTS,
+    results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = RESULTS,
     publish: Annotated[
         bool,
         typer.Option(
@@ -147,7 +146,6 @@ def main(
     load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
     command = ["python", "-m", "benchmarks", *sys.argv[1:]]
     (results / f"{scale}.json").write_text(as_json(answers, failed, load, command))
-    plot(answers, results / f"{scale}.png")
     if failed or (scale == "full" and not all(answer.holds for answer in answers)):
         raise typer.Exit(1)
 

@@ -11,7 +11,7 @@
     handler.py plans.py declines.py    one step over a stored conversation, also under contention
     unseen.py                          what no model was shown yet stays
     reports.py                         what a step reports
-    replays.py fork_replay.py          another condenser over a recorded history, also as a fork
+    replays.py                         another condenser over a recorded history
     strategies/ models/ config/ prompts/    one file a strategy; the model; configuration; texts of prompts
     errors.py tables.py                what can go wrong; tables of configurations
     compat.py                          names and habits of OpenHands' condensers, for code that comes from there
@@ -48,8 +48,6 @@ if typing.TYPE_CHECKING:
     from foldlog.condensers.errors import ModelCallFailed as ModelCallFailed
     from foldlog.condensers.errors import NoCondensationAvailable as NoCondensationAvailable
     from foldlog.condensers.errors import TokensUnknown as TokensUnknown
-    from foldlog.condensers.fork_replay import ForkReplay as ForkReplay
-    from foldlog.condensers.fork_replay import replay_as_fork as replay_as_fork
     from foldlog.condensers.handler import CondenseHandler as CondenseHandler
     from foldlog.condensers.models.client import LLM as LLM
     from foldlog.condensers.models.counted_tokens import CountedTokens as CountedTokens
@@ -102,7 +100,6 @@ _NAMES = {
     "config.registry": ("CondenserConfig", "condenser_from_config", "register_config"),
     "config.toml": ("load_condenser", "load_condenser_config"),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
-    "fork_replay": ("ForkReplay", "replay_as_fork"),
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
     "models.counted_tokens": ("CountedTokens", "CountsTokens"),

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog._cli.application import COMMANDS, module_of
 
-HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "matplotlib", "cryptography", "psycopg"]
+HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography", "psycopg"]
 
 
 def _modules_after(code: str) -> set[str]:

@@ -222,7 +222,7 @@ def _commands(shown: _Shown) -> list[tuple[str, str]]:
             (("why", LIVE, shown.why.event.id), "what became of one event"),
             (("search", "flaky test"), "who mentioned it"),
             (("compare", _IMPORTED), "what a condenser would save"),
-            (("stats", LIVE), "figures, and a plot"),
+            (("stats", LIVE), "figures"),
         )
     ]
 

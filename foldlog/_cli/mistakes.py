@@ -46,7 +46,6 @@ _OPTIONS = {
     "report": {"--to": "--output FILE", "--html": "--output FILE"},
     "salvage": {"--db": "give the stores as two arguments, FROM and TO"},
     "search": {"--conversation": "--in ID", "--id": "--in ID"},
-    "stats": {"--html": "--plot FILE", "--output": "--plot FILE"},
     "view": {"--version": "--at V", "-v": "--at V", "--limit": "--tail N", "--last": "--tail N"},
     "why": {"--at": "it tells of all versions; 'foldlog view ID --at V' shows the View of one"},
 }
@@ -99,9 +98,8 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
             return f"did you mean '{command(name, conversation, '--at', at)}'?"
         case "attributes", [conversation, pair, *_]:
             return f"did you mean '{command(name, conversation, '--set', pair if '=' in pair else f'{pair}=VALUE')}'?"
-        case "report" | "stats" | "export", [conversation, file, *_]:
-            option = "--plot" if name == "stats" else "--output"
-            return f"did you mean '{command(name, conversation, option, file)}'?"
+        case "report" | "export", [conversation, file, *_]:
+            return f"did you mean '{command(name, conversation, '--output', file)}'?"
     return ""
 
 

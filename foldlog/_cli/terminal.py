@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from foldlog._cli.hints import completed
 from foldlog._cli.outcome import Refused
@@ -23,7 +23,7 @@ from foldlog._words.safe_text import typed_id as typed_id
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
     from rich.text import Text
 
 _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
@@ -227,27 +227,12 @@ def progress() -> Progress:
     )
 
 
-def completing(bars: Progress, bar: TaskID) -> Callable[[int, int], None]:
-    """Return a function that shows on a bar how many of how many are done."""
-    return lambda done, of: bars.update(bar, completed=done, total=of)
-
-
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on stderr that work takes time, such as a call of a model; it disappears at the end."""
     with progress() as bars:
         bars.add_task(what, total=None)
         yield
-
-
-@contextmanager
-def paused(bars: Progress) -> Iterator[None]:
-    """Hide the bar while tables are printed, which rich prints past it."""
-    bars.stop()
-    try:
-        yield
-    finally:
-        bars.start()
 
 
 def complain(message: str) -> None:
@@ -307,17 +292,6 @@ def _plain(document: Any) -> Any:
     return to_builtins(document)
 
 
-class Listed(NamedTuple):
-    """An object with a list under ``name`` that is written while its items are read, of any length. Then ``tail`` is
-    called for the fields after it. An item may be such an object too.
-    """
-
-    head: Mapping[str, Any]
-    name: str
-    items: Iterable[Any]
-    tail: Callable[[], Mapping[str, Any]] = dict
-
-
 def emit_list(
     head: Mapping[str, Any],
     name: str,
@@ -326,30 +300,22 @@ def emit_list(
     *,
     exact: bool = False,
 ) -> None:
-    """Write the one document, with the items of a ``Listed`` as they are read. Nothing is written if the first item
-    cannot be read. ``exact``: with lone surrogates, for a document that foldlog reads again.
+    """Write the one document: ``head``, a list of any length under ``name`` whose items are written as they are read,
+    and the fields of ``tail``, which is called after them. Nothing is written if the first item cannot be read.
+    ``exact``: with lone surrogates, for a document that foldlog reads again.
     """
     ahead = iter(items)
     first = list(islice(ahead, 1))
-    _write_listed(Listed(head, name, chain(first, ahead), tail), str if exact else well_formed)
-    sys.stdout.write("\n")
 
-
-def _write_listed(listed: Listed, form: Callable[[str], str]) -> None:
     def write(text: str) -> None:
-        sys.stdout.write(form(text))
+        sys.stdout.write(text if exact else well_formed(text))
 
-    write("{")
-    for key, value in listed.head.items():
-        write(f"{json_text(key)}: {json_text(value)}, ")
-    write(f"{json_text(listed.name)}: [")
-    for number, item in enumerate(listed.items):
+    write("{" + "".join(f"{json_text(key)}: {json_text(value)}, " for key, value in head.items()))
+    write(f"{json_text(name)}: [")
+    for number, item in enumerate(chain(first, ahead)):
         write(",\n" if number else "\n")
-        if isinstance(item, Listed):
-            _write_listed(item, form)
-        else:
-            write(json_text(_plain(item)))
+        write(json_text(_plain(item)))
     write("\n]")
-    for key, value in listed.tail().items():
+    for key, value in tail().items():
         write(f", {json_text(key)}: {json_text(value)}")
-    write("}")
+    write("}\n")

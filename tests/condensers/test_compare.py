@@ -10,7 +10,6 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from foldlog._reports.comparison import comparison
-from foldlog._reports.plots import plot_comparison
 from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
@@ -246,7 +245,7 @@ def test_what_the_condensers_own_model_took_is_added_up():
     assert done.tokens_peak == max(turn.tokens for turn in done.turns)
 
 
-def test_a_comparison_is_rows_for_people_and_a_plot(tmp_path):
+def test_a_comparison_is_rows_for_people():
     events = work(20)
     replays = {config["type"]: replay(events, condenser_from_config(config)) for config in STRATEGIES}
     rows = {row["strategy"]: row for row in comparison(replays, [1])}
@@ -255,5 +254,3 @@ def test_a_comparison_is_rows_for_people_and_a_plot(tmp_path):
     assert rows["recent"]["events_hidden_last"] > 0
     assert rows["amortized"]["events_lost"] > 0
     assert rows["amortized"]["user_messages_lost"] == [1]
-    plot_comparison(replays, tmp_path / "views.png")
-    assert (tmp_path / "views.png").read_bytes().startswith(b"\x89PNG")

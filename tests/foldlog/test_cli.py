@@ -231,17 +231,6 @@ def test_a_summary_is_asked_about_by_its_id_which_begins_with_a_minus(foldlog, f
     assert foldlog("why", "five", "-7", "--frob").status == 2
 
 
-def test_an_audit_shows_whatever_a_condensation_says_of_itself(foldlog):
-    said_of_itself = {"tokens_before": "about \x1b[31m900", "tokens_after": [1], "reason": 7}
-    forgets = CondensationAction(forgotten_event_ids=[0], metadata=said_of_itself)
-    with open_store("sqlite:///foldlog.db") as store:
-        store.append("c1", [Message(source="user", content="hi"), forgets], expected_version=0)
-    ran = foldlog("audit", "c1")
-    assert ran.status == 0
-    assert "\x1b" not in ran.out
-    assert "about" in ran.out
-
-
 @pytest.fixture
 def condensed_thrice(foldlog):
     """Condensed for its size, on request with a reason, and by an import that does not say why."""
@@ -267,7 +256,6 @@ ASKED = "asked for (the prompt was too long), too many tokens"
         (("why", "c1", 1), ["condensation 6 forgot it at version 7, too many events\n"]),
         (("why", "c1", 2), [f"condensation 9 forgot it at version 10, {ASKED}\n"]),
         (("why", "c1", -8), ["condensation 10 forgot it at version 11\n"]),
-        (("audit",), ["too many events: one", f"{ASKED}: (no summary)", "  all"]),
         (("diff", "c1", 6, 9), ["condensation 6, too many events, put a summary in the place of 1 event"]),
         (("diff", "c1", 6, 11), ["condensation 6, too many events, put"]),
         (("view", "c1"), ["stands for what condensation 10 forgot"]),
@@ -280,18 +268,11 @@ def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, co
     assert [word for word in words if word not in ran.out] == [], ran.out
 
 
-def test_an_audit_names_condensations_by_their_event_and_says_why_they_were_asked_for(foldlog, condensed_thrice):
-    lines = foldlog("audit").out.splitlines()
-    assert lines[:2] == ["c1: 3 condensations", lines[1]]
-    assert lines[1].split()[:4] == ["id", "forgot", "events", "tokens"]
-    assert [line.split()[0] for line in lines[2:5]] == ["6", "9", "10"]
-    (audited,) = foldlog("audit", "--json").document["conversations"]
-    assert [made["requests"] for made in audited["condensations"]] == [
-        [],
-        [{"id": 7, "reason": "the prompt was too long"}, {"id": 8, "reason": ""}],
-        [],
+def test_why_names_the_requests_that_a_condensation_fulfils(foldlog, condensed_thrice):
+    assert foldlog("why", "c1", 2, "--json").document["requests"] == [
+        {"id": 7, "reason": "the prompt was too long"},
+        {"id": 8, "reason": ""},
     ]
-    assert foldlog("why", "c1", 2, "--json").document["requests"] == audited["condensations"][1]["requests"]
 
 
 @pytest.mark.parametrize("columns", ["60", "140"])
@@ -331,14 +312,11 @@ def test_a_declined_condensation_says_why(foldlog):
 
 
 @pytest.mark.parametrize("columns", some([30, 50, 80, 200], 2))
-@pytest.mark.parametrize("command", ["audit", "bench"])
-def test_a_table_fits_the_terminal_and_cuts_no_figure(foldlog, condensed_thrice, monkeypatch, command, columns):
+def test_a_table_fits_the_terminal(foldlog, condensed_thrice, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    figures = {"audit": ["id", "9", "1,234", "too many"], "bench": ["conversation", "c1", "View", " ms", " ×"]}[command]
-    ran = foldlog(command)
+    ran = foldlog("bench", "--rounds", 1)
     assert max(map(len, ran.out.splitlines())) <= columns
-    assert [figure for figure in figures if figure not in ran.out] == []
-    assert "…" not in ran.out or command == "audit", "only a summary may be cut"
+    assert [figure for figure in ("conversation", "c1") if figure not in ran.out] == []
 
 
 def test_the_demo_shows_before_and_after_one_reason_and_what_to_try_in_forty_lines(foldlog, monkeypatch):

@@ -4,11 +4,8 @@ import sys
 
 import pytest
 
-from foldlog.condensers import load_condenser, replay
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.errors import install_command
-from foldlog.eventstore.maintenance.verify import verify
-from foldlog.projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 
@@ -73,11 +70,7 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     calls = rows["digest"]["calls"]
     assert [calls[0]["before"], calls[-1]["before"]] == [1, 2 * CALLS - 1]
     assert sum(call["tokens"] for call in calls) == rows["digest"]["tokens_sent"]
-    assert (ran.document["version"], ran.document["counted_as"], ran.document["plot"]) == (
-        2 * CALLS + 2,
-        "gpt-4o",
-        None,
-    )
+    assert (ran.document["version"], ran.document["counted_as"]) == (2 * CALLS + 2, "gpt-4o")
     assert (tmp_path / "foldlog.db").read_bytes() == before
 
 
@@ -173,13 +166,13 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
     with OpenAIServer(Failure(401, "no such key")) as server:
         url = server.url if how == "refused" else "http://127.0.0.1:9/v1"
         good, file = config("noop"), config("llm", "max_size = 20", *model_at(url))
-        arguments = ["--config", good, "--config", file, "--plot", "views.png"]
+        arguments = ["--config", good, "--config", file, "--html", "views.html"]
         for options in ([], ["--json"]):
             ran = foldlog("compare", "c1", *arguments, *options)
             assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
             assert "llm cannot be compared: model 'openai/gpt-4o-mini' gave no usable answer" in ran.err
         assert len(server.requests) == (2 if how == "refused" else 0)
-    assert not (tmp_path / "views.png").exists()
+    assert not (tmp_path / "views.html").exists()
 
 
 def test_replies_of_no_use_are_counted(foldlog, work, config):
@@ -190,46 +183,9 @@ def test_replies_of_no_use_are_counted(foldlog, work, config):
     assert (ran.status, line.split()[-1]) == (0, "1")
 
 
-@pytest.mark.parametrize("name, magic", [("views.png", b"\x89PNG"), ("views.svg", b"<?xml"), ("views.PDF", b"%PDF")])
-def test_a_plot_is_drawn_into_a_file(foldlog, work, tmp_path, name, magic):
-    ran = foldlog("compare", "c1", "--plot", name)
-    assert (ran.status, name in ran.out) == (0, True)
-    assert (tmp_path / name).read_bytes().startswith(magic)
-    assert foldlog("compare", "c1", "--plot", name, "--force", "--json").document["plot"] == name
-
-
-def test_names_with_dollar_signs_and_underlines_are_drawn_as_they_are(foldlog, work, config, tmp_path):
-    with open_store("sqlite:///foldlog.db") as store:
-        store.append("$\\bad$", Message(source="user", content="hi"), expected_version=0)
-    files = [config("noop", name="_hidden.toml"), config("noop", name="$\\frac$.toml")]
-    ran = foldlog("compare", "$\\bad$", *(f"--config={path}" for path in files), "--plot", "views.svg")
-    assert (ran.status, ran.err) == (0, "")
-
-
-@pytest.mark.parametrize("name, word", [("views.txt", ".png"), ("views", ".png"), ("no/where.png", "no/where.png")])
-def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_replayed(
-    foldlog, work, config, tmp_path, name, word
-):
-    with OpenAIServer(Text("a summary")) as server:
-        file = config("llm", "max_size = 20", *model_at(server.url))
-        ran = foldlog("compare", "c1", "--config", file, "--plot", name)
-        assert server.requests == []
-    assert (ran.status, ran.out, ran.err.count("\n"), word in ran.err) == (2, "", 1, True)
-    assert not (tmp_path / name).exists()
-
-
-def test_a_plot_without_matplotlib_says_what_to_install(foldlog, work, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
-    ran = foldlog("compare", "c1", "--plot", "views.png")
-    assert (ran.status, ran.out) == (2, "")
-    assert ran.err == f"foldlog: a plot needs matplotlib; install it with: {install_command('plot')}\n"
-    assert foldlog("compare", "c1").status == 0
-
-
 def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
-    ran = foldlog("compare", "c1", "--plot", "views.png")
+    ran = foldlog("compare", "c1")
     assert ran.status == 0
     assert install_command("llm") in ran.out
     monkeypatch.setenv("COLUMNS", "60")
@@ -267,7 +223,7 @@ def test_the_limit_of_the_agents_model_is_kept_to(foldlog, work, config):
 def test_a_history_without_an_agent_is_compared_too(foldlog, work):
     with open_store("sqlite:///foldlog.db") as store:
         store.append("quiet", Message(source="user", content="hello?"), expected_version=0)
-    ran = foldlog("compare", "quiet", "--plot", "views.png")
+    ran = foldlog("compare", "quiet", "--html", "views.html")
     assert (ran.status, ran.err) == (0, "")
     assert "quiet: 1 event, 0 calls of the agent's model" in ran.out
 
@@ -298,66 +254,3 @@ def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, 
     for words in ("default", "noop", "events lost", "<polyline", "its own model costs nothing"):
         assert words in page
     assert foldlog("compare", "c1", "--html", "no/such/folder/page.html").status == 2
-
-
-# -- replays that are kept as forks -----------------------------------------------------------------------------------
-
-
-def said_by(view):
-    """What a View says, without ids: those of a fork and those of a replay in memory differ."""
-    return [getattr(event, "content", None) or event.arguments for event in view]
-
-
-@pytest.mark.parametrize("at", [1, 9, 2 * CALLS + 2])
-def test_a_replay_that_is_kept_is_a_fork_with_the_condensations_of_the_other_condenser(foldlog, work, config, at):
-    files = config("digest", "max_size = 20"), config("recent", "max_events = 12")
-    ran = foldlog("compare", "c1", "--fork", at, "--config", files[0], "--config", files[1], "--json")
-    assert (ran.status, ran.err, ran.document["fork_at"]) == (0, "", at)
-    rows = {row["strategy"]: row for row in ran.document["forks"]}
-    assert set(rows) == {"digest", "recent"}
-    with open_store("sqlite:///foldlog.db") as store:
-        views = Views(store)
-        version = store.version("c1")
-        for name, row in rows.items():
-            fork = row["conversation"]
-            assert fork == f"c1@{at}-{name}"
-            assert (store.conversation(fork).parent, store.conversation(fork).parent_version) == ("c1", at)
-            own = list(store.events(fork, at))
-            assert sum(isinstance(event, CondensationAction) for event in own) == row["condensations"]
-            work_done = [event for event in store.events("c1", at) if not isinstance(event, CondensationAction)]
-            replayed = [event for event in own if not isinstance(event, CondensationAction | Annotation)]
-            assert said_by(replayed) == said_by(work_done)
-            calls = {event.call_id: event.id for event in store.events(fork) if isinstance(event, Action)}
-            assert all(event.cause == calls[event.call_id] for event in replayed if isinstance(event, Observation))
-            assert len(views.current(fork)) == row["view_events"]
-        assert store.version("c1") == version
-        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
-        if at == 1:
-            condenser = load_condenser(files[0])
-            final = replay(store.events("c1"), condenser).final
-            assert said_by(views.current("c1@1-digest")) == said_by(final)
-            assert rows["digest"]["condensations"] > 1
-    shared = foldlog("diff", f"c1@{at}-digest", f"c1@{at}-recent", "--json")
-    assert shared.document["common_past"] == at
-
-
-def test_a_fork_that_is_there_and_a_version_that_is_not_are_refused_and_leave_nothing(foldlog, work, config, tmp_path):
-    file = config("digest", "max_size = 20")
-    for arguments, said in (
-        (("--fork", 1000), "cannot be forked at 1000"),
-        (("--fork", 5, "--html", "x.html"), "leave out --html"),
-    ):
-        ran = foldlog("compare", "c1", "--config", file, *arguments)
-        assert ran.status == 2
-        assert said in ran.err
-    assert foldlog("compare", "c1", "--fork", 5, "--config", file).out.startswith("c1@5-digest: ")
-    ran = foldlog("compare", "c1", "--fork", 5, "--config", file)
-    assert (ran.status, "'c1@5-digest' exists already" in ran.err) == (2, True)
-    with open_store("sqlite:///foldlog.db") as store:
-        assert [row.id for row in store.conversations()] == ["c1", "c1@5-digest"]
-        store.append("c1", Retraction(version=3), expected_version=store.version("c1"))
-    ran = foldlog("compare", "c1", "--fork", 7, "--config", file)
-    assert (ran.status, "replay from version 3" in ran.err) == (2, True)
-    with open_store("sqlite:///foldlog.db") as store:
-        assert [row.id for row in store.conversations()] == ["c1", "c1@5-digest"]
-    assert foldlog("compare", "c1", "--fork", 3, "--config", file, "--json").document["forks"][0]["version"] == 3

@@ -133,13 +133,11 @@ def test_a_store_is_named_by_a_path_or_a_url(foldlog, tmp_path, write):
         ("compare", "five", "--html", "."),
         ("report", "five", "-o", "."),
         ("export", "five", "-o", "."),
-        ("stats", "--plot", "figures.png"),
         ("audit", "--to", "."),
     ],
 )
 def test_a_folder_in_the_place_of_a_file_is_named_as_such(foldlog, five_messages, tmp_path, command):
     foldlog("import", five_messages)
-    (tmp_path / "figures.png").mkdir()
     ran = foldlog(*command)
     assert (ran.status, "is a folder" in ran.err, ".part" in ran.err) == (2, True, False)
 
@@ -166,12 +164,6 @@ def test_an_audit_database_that_has_not_confirmed_is_updated_by_the_command_that
     assert (foldlog(*again).status, foldlog(*again).err) == (0, "")
 
 
-def test_events_that_a_replay_leaves_out_are_named(foldlog):
-    foldlog("import", SAMPLE)
-    foldlog("attributes", "tidewatch", "--set", "user=u1")
-    assert "1 event could not be replayed (documents 286)" in foldlog("compare", "tidewatch", "--fork", 280).out
-
-
 def test_wrong_values_are_refused_without_the_words_of_a_library(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     assert "'--at': give at least 0 (" in foldlog("view", "five", "--at=-1").err
@@ -188,7 +180,10 @@ def test_a_conversation_without_attributes_says_so(foldlog, five_messages):
 
 def test_an_event_without_a_summary_names_the_command_that_lists_summaries(foldlog, five_messages):
     foldlog("import", five_messages)
-    assert "event 0 has no summary; 'foldlog audit five' lists its summaries" in foldlog("show", "five", -2).err
+    assert (
+        "event 0 has no summary; 'foldlog log five --kind condensation' lists its condensations"
+        in foldlog("show", "five", -2).err
+    )
 
 
 def test_an_export_names_the_attributes_that_it_leaves_out(foldlog, five_messages):

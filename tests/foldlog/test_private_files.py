@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "audit database": (["audit", "--to", "FILE"], "audit.db"),
     "backup": (["backup", "FILE"], "copy.db"),
     "salvage": (["salvage", "foldlog.db", "FILE"], "new.db"),
-    "plot": (["compare", "c", "--plot", "FILE"], "plot.png"),
+    "page": (["compare", "c", "--html", "FILE"], "page.html"),
     "copy": (["copy", "sqlite:///foldlog.db", "sqlite:///FILE"], "other.db"),
 }
 
@@ -51,7 +51,7 @@ def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: P
     assert set(made.values()) <= {0o600}
 
 
-@pytest.mark.parametrize("command", ["export", "plot"])
+@pytest.mark.parametrize("command", ["export", "page"])
 def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Path, command: str):
     arguments, name = COMMANDS[command]
     (filled / "victim.txt").write_text("precious")
@@ -67,8 +67,6 @@ REPLACING: dict[str, list[str]] = {
     "export": ["export", "c", "-o", "FILE"],
     "report": ["report", "c", "-o", "FILE"],
     "page of a comparison": ["compare", "c", "--html", "FILE"],
-    "plot of a comparison": ["compare", "c", "--plot", "FILE"],
-    "plot": ["stats", "--plot", "FILE"],
 }
 
 
@@ -77,8 +75,7 @@ NAMES = ("other.png", "link.png", "foldlog.db", "foldlog.db-wal", "foldlog.db-qu
 
 @pytest.mark.parametrize(
     "command, name",
-    # A plot to a file that is no image is refused before, for its suffix.
-    [(command, name) for command in REPLACING for name in NAMES[: 2 if "plot" in command else None]],
+    [(command, name) for command in REPLACING for name in NAMES],
 )
 def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path, command: str, name: str):
     with open_store(f"sqlite:///{filled / 'other.png'}") as store:

@@ -143,12 +143,14 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert " by ann, hash " in ran.out
     assert "c: the summary of condensation 3 stands for it and may quote it; --with-summaries redacts it" in ran.out
     assert "1 fork shows it redacted too: f" in ran.out
-    ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--audit", "audit.db", "--json")
+    ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     assert (ran.document["event_ids"], ran.document["bytes_pending"], ran.document["reason"]) == (
         [1, 3],
         False,
         "asked to",
     )
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     assert (ran.status, ran.document["unconfirmed"]) == (0, [])
     assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
     for arguments, problem in (

@@ -9,7 +9,6 @@ import pytest
 
 from foldlog._cli import terminal
 from foldlog._cli.trust import erase
-from foldlog._reports import audit_database
 from foldlog.eventstore import CondensationAction, Message, open_store
 from foldlog.projections import Views
 
@@ -112,10 +111,8 @@ def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path, content):
 
 
 def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
-    assert foldlog("audit", "--to", "audit.db").status == 0
-    assert b"3 of one" in (tmp_path / "audit.db").read_bytes()
     head = heads_of(store)["one"]
-    receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", "audit.db", "--json").document
+    receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json").document
     assert (receipt["conversation"], receipt["version"], receipt["reason"]) == ("one", 5, "asked to")
     assert receipt["head"] == head
     for file in tmp_path.iterdir():
@@ -145,41 +142,7 @@ def test_erase_needs_a_reason_and_a_history_that_is_there(foldlog, store):
     assert foldlog("erase", "one").status == 2
     assert foldlog("erase", "one", "--yes", "--reason", "  ").status == 2
     assert foldlog("erase", "nobody", "--yes", "--reason", "x").status == 2
-    assert foldlog("erase", "one", "--yes", "--reason", "x", "--audit", "nowhere.db").status == 2
     assert foldlog("verify", "--json").document["checked"]["erased"] == 0
-
-
-def test_nothing_is_erased_where_the_audit_database_cannot_take_part(foldlog, store, tmp_path):
-    open_store("sqlite:///other.db").close()
-    assert foldlog("audit", "--to", "others.db", "--db", "sqlite:///other.db").status == 0
-    (tmp_path / "notes.txt").write_text("no database at all")
-    (tmp_path / "empty.db").touch()
-    assert foldlog("audit", "--to", "locked.db").status == 0
-    with closing(sqlite3.connect(tmp_path / "locked.db")) as another:
-        another.execute("BEGIN IMMEDIATE")
-        for file in ("others.db", "notes.txt", "empty.db", "locked.db"):
-            ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", file)
-            assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-            assert "nothing was erased" in ran.err
-            assert file in ran.err
-    assert "3 of one" in foldlog("log", "one").out
-    assert (tmp_path / "empty.db").read_bytes() == b""
-
-
-def test_an_audit_database_that_fails_after_the_erasure_is_a_finding_that_says_how_to_go_on(
-    foldlog, store, tmp_path, monkeypatch
-):
-    def fails(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    foldlog("audit", "--to", "audit.db")
-    with monkeypatch.context() as broken:
-        broken.setattr(audit_database, "update", fails)
-        ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", "audit.db", "--json")
-    assert (ran.status, ran.document["conversation"]) == (1, "one")
-    assert "audit.db still holds it: database or disk is full; 'foldlog audit --to audit.db' erases it" in ran.err
-    assert foldlog("audit", "--to", "audit.db").status == 0
-    assert b"3 of one" not in (tmp_path / "audit.db").read_bytes()
 
 
 def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):

@@ -284,12 +284,6 @@ PROTECTIONS = {
         Gone("finish_all"),
         _ERASURE,
     ),
-    "audit": Protection(
-        "and the audit database",
-        "foldlog:erase_there",
-        Gone("update"),
-        _TRUST,
-    ),
     "private": Protection(
         "a file that a command writes is its owner's, whatever lies there",
         "eventstore:made_beside",

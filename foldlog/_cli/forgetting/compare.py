@@ -22,7 +22,6 @@ from foldlog._cli.stores import open_existing, resolved
 from foldlog._cli.styles import interval_words
 from foldlog._reports.comparison import comparison, verdict_of
 from foldlog._reports.comparison_page import write_page
-from foldlog._reports.plots import check_plot, plot_comparison
 from foldlog._words.gist import count
 from foldlog.eventstore import Message, Store, install_command
 from foldlog.projections.intervals import contains, normalize
@@ -33,18 +32,6 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
-
-
-ForkAt = Annotated[
-    int | None,
-    typer.Option(
-        "--fork",
-        metavar="V",
-        min=1,
-        help="Keep each replay from version V on as a fork, ID@V-CONDENSER.",
-        show_default=False,
-    ),
-]
 
 
 def run(
@@ -61,51 +48,34 @@ def run(
     html: Annotated[
         Path | None, output_option("--html", help="Write a page with the verdict, figures and plots.")
     ] = None,
-    plot: Annotated[
-        Path | None, output_option("--plot", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
-    ] = None,
     force: Force = False,
-    fork: ForkAt = None,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
 
-    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed, except with
-    --fork: each replay is then a fork, which every command can show; 'foldlog diff' compares two of them.
+    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
     model = agent_model(agent)
     condensers = _condensers(configs or [], agent, model)
-    if fork is not None:
-        if html is not None or plot is not None:
-            raise Refused(
-                "--fork draws nothing; leave out --html and --plot, and use 'foldlog report ID' for each fork"
-            )
-        from foldlog._cli.forgetting.fork_replays import make_forks
-
-        return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
-    if plot is not None:
-        check_plot(plot)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
     rows = comparison(replays, asks)
     verdict = verdict_of(rows)
-    if plot is not None:
-        plot_comparison(replays, plot, title=conversation)
     if html is not None:
         write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
     if as_json:
-        terminal.emit(_document(conversation, version, model, replays, rows, verdict, plot, html))
+        terminal.emit(_document(conversation, version, model, replays, rows, verdict, html))
     else:
         with paged():
             _show(terminal.console(), conversation, version, model, rows, verdict)
-        for path in filter(None, (plot, html)):
-            terminal.console().print(f"The Views over time: {terminal.printable(str(path))}", soft_wrap=True)
+        if html is not None:
+            terminal.console().print(f"The Views over time: {terminal.printable(str(html))}", soft_wrap=True)
     return DONE
 
 
@@ -168,14 +138,12 @@ def _document(
     replays: Mapping[str, Replay],
     rows: list[dict[str, Any]],
     verdict: list[str],
-    plot: Path | None,
     html: Path | None,
 ) -> dict[str, Any]:
     return {
         "conversation": conversation,
         "version": version,
         "counted_as": None if model is None else model.tokenizer,
-        "plot": None if plot is None else str(plot),
         "html": None if html is None else str(html),
         "verdict": verdict,
         "strategies": [{**row, **_over_time(replays[row["strategy"]])} for row in rows],

@@ -41,7 +41,7 @@ def run(
         ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
-            hint = f"'{command('audit', conversation)}' lists its summaries"
+            hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         found = summary_at(summary_event(found), found)
     if as_json:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,9 +29,6 @@ WORDS_MAX = 200
 def run(
     conversation: ConversationId,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the tombstone keeps.")],
-    audit: Annotated[
-        Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
-    ] = None,
     with_forks: Annotated[
         bool, typer.Option("--with-forks", help="Erase its forks too, with their own forks.")
     ] = False,
@@ -62,8 +57,6 @@ def run(
     reason_text(reason, "tombstone")
     with open_existing(db) as store:
         whole(store, conversation)
-        if audit is not None:
-            check_audit(store, audit, "nothing was erased")
         if not yes:
             _ask(store, conversation)
         forks = list(erasure.forks_of(store, conversation)) if with_forks else []
@@ -73,14 +66,12 @@ def run(
             raise Refused(str(error)) from error
         left = _erase_from_search(store)
         pending = bytes_pending_words(store, "it")
-        problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
-        unconfirmed = without_audit(tombstone.unconfirmed, None if problem else audit)
         is_pending = bytes_stay_pending(
             store, tombstone.bytes_pending, f"conversation {conversation!r} is erased", no_vacuum=no_vacuum
         )
         tombstone = tombstone._replace(bytes_pending=is_pending)
     if as_json:
-        terminal.emit(_document(tombstone, unconfirmed))
+        terminal.emit(_document(tombstone))
     else:
         name = terminal.typed_id(tombstone.id)
         said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
@@ -90,22 +81,8 @@ def run(
         terminal.note(f"bytes pending: {pending}")
     if left is not None:
         terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
-    if problem is not None:
-        there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' erases it there"
-        terminal.warn(f"conversation {conversation!r} is erased, and {there}")
-    warn_of_unconfirmed(unconfirmed, "erasure")
+    warn_of_unconfirmed(tombstone.unconfirmed, "erasure")
     return DONE
-
-
-def without_audit(unconfirmed: Sequence[str], audit: Path | None) -> list[str]:
-    """Return the read models that have not confirmed, except an audit database that this command has brought up to
-    date.
-    """
-    if audit is None or not unconfirmed:
-        return list(unconfirmed)
-    from foldlog._reports.audit_database import name_of
-
-    return [name for name in unconfirmed if name != name_of(audit)]
 
 
 def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
@@ -123,7 +100,7 @@ def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
         )
 
 
-def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> ErasedDocument:
+def _document(tombstone: ConversationRow) -> ErasedDocument:
     return ErasedDocument(
         conversation=tombstone.id,
         version=tombstone.version,
@@ -131,7 +108,7 @@ def _document(tombstone: ConversationRow, unconfirmed: list[str]) -> ErasedDocum
         erased_at=_moment(tombstone),
         reason=tombstone.erased_reason,
         bytes_pending=tombstone.bytes_pending,
-        unconfirmed=tuple(unconfirmed),
+        unconfirmed=tuple(tombstone.unconfirmed),
     )
 
 
@@ -173,31 +150,10 @@ def _first_words(store: Store, conversation: str) -> str:
     return f"no message of the user among its first {_LOOKED_AT_MAX} events"
 
 
-def check_audit(store: Store, audit: Path, so: str) -> None:
-    """Raise ``Refused`` if the audit database cannot be written: check it before the erasure, which is final."""
-    from foldlog._reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase, check
-
-    try:
-        check(store, audit)
-    except (AuditDatabaseMismatch, NoAuditDatabase) as error:
-        raise Refused(f"{error}; {so}") from error
-
-
 def _erase_from_search(store: Store) -> str | None:
     """Erase the conversation from the search index, if there is one. Return the problem, or None."""
     try:
         erase_from_index(store)
     except (EventStoreError, OSError) as error:
-        return str(error)
-    return None
-
-
-def erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
-    """Erase the conversations from the audit database. Return the problem, or None."""
-    from foldlog._reports.audit_database import update
-
-    try:
-        update(store, audit, conversations)
-    except (EventStoreError, OSError, sqlite3.Error) as error:
         return str(error)
     return None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId, NoVacuum
 from foldlog._cli.outcome import DONE, Refused
@@ -34,9 +32,6 @@ def run(
         str | None,
         typer.Option("--by", metavar="NAME", help="Who does it.", show_default="the user of the operating system"),
     ] = None,
-    audit: Annotated[
-        Path | None, typer.Option("--audit", metavar="FILE", help="Redact it in this audit database too.")
-    ] = None,
     no_vacuum: NoVacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
@@ -54,19 +49,12 @@ def run(
     reason_text(reason, "receipt")
     with open_existing(db) as store:
         whole(store, conversation)
-        if audit is not None:
-            erase.check_audit(store, audit, "nothing was redacted")
         if not yes:
             _ask(store, conversation, event)
         try:
             receipt = Histories(store)[conversation].redact(event, reason=reason, by=by, with_summaries=with_summaries)
         except (CannotRedact, InvalidArgument) as error:
             raise Refused(str(error)) from error
-        touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])
-        problem = None if audit is None else erase.erase_there(store, audit, list(touched))
-        receipt = receipt._replace(
-            unconfirmed=tuple(erase.without_audit(receipt.unconfirmed, None if problem else audit))
-        )
         is_pending = bytes_stay_pending(
             store, receipt.bytes_pending, f"event {event} of {conversation!r} is redacted", no_vacuum=no_vacuum
         )
@@ -80,9 +68,6 @@ def run(
     if receipt.bytes_pending:
         terminal.note(f"bytes pending: {pending}")
     erase.warn_of_unconfirmed(receipt.unconfirmed, "redaction")
-    if problem is not None:
-        there = f"{audit} still holds it: {problem}; '{command('audit', '--to', audit)}' redacts it there"
-        terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
     return DONE
 
 

@@ -1,38 +1,26 @@
-"""``foldlog audit``: compare stored revisions of Views with the log, and list what was forgotten."""
+"""``foldlog audit``: compare stored revisions of Views with the log, and make a database of the histories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
-from rich.text import Text
+from rich.progress import Progress, TaskID
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.outcome import DONE, Refused
 from foldlog._cli.outputs import new_file
 from foldlog._cli.stores import chosen, events_total, open_existing, whole
-from foldlog._cli.styles import interval_words, summary_text
-from foldlog._cli.tables import Column, print_rows
 from foldlog._words.gist import count
-from foldlog._words.reasons import because
-from foldlog.eventstore import EventStoreError, Store
-from foldlog.projections import Auditing, Finding, Forgetting, Views
-
-if TYPE_CHECKING:
-    from foldlog._reports.audit_database import Updated
+from foldlog.eventstore import EventStoreError
+from foldlog.projections import Views, audit
 
 _DESCRIBED_EVERY_S = 2.0
-
-_PAGE = 200
-"""The number of condensations in one table."""
-
-Update = Callable[[], "Updated"]
 
 
 def run(
@@ -56,9 +44,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Fold conversations again from their first event, compare every stored revision, and list all condensations.
+    """Fold conversations again from their first event, and compare every stored revision.
 
-    Exit status 1 if a revision differs from the log (--repair replaces it) or an event cannot be read.
+    Exit status 1 if a revision differs from the log (--repair replaces it) or an event cannot be read. The audit
+    database has all events and condensations; 'foldlog log ID --kind condensation' lists the condensations of one
+    conversation.
 
     Example: foldlog audit --to audit.db
     """
@@ -66,22 +56,70 @@ def run(
         return _follow(db, to, conversations, as_json)
     from foldlog._reports.audit_file import check_target
 
+    findings: list[str] = []
+    unread: list[dict[str, str]] = []
     with open_existing(db) as store, terminal.progress() as bars:
         conversations = list(chosen(store, conversations, whole if repair else None)) if conversations else None
         if to is not None:
             check_target(store, to, conversations)
-        audits = _Audits(store, bars, Views(store) if repair else None)
-        update = None if to is None else partial(_update, store, to, conversations, bars)
-        names = conversations or chosen(store, None)
-        updated = _emit(audits, names, update) if as_json else _show(audits, names, update)
-    for finding in audits.findings:
+        views = Views(store)
+
+        def audited() -> Iterator[dict[str, Any]]:
+            for name in conversations or chosen(store, None):
+                bar = bars.add_task(terminal.typed_id(name), unit="events", total=None)
+                try:
+                    if repair:
+                        views.rebuild(name)
+                    done = audit(store, name, partial(_show_progress, bars, bar))
+                except EventStoreError as error:
+                    unread.append({"conversation": name, "problem": str(error)})
+                    findings.append(terminal.about(name, str(error)))
+                    continue
+                finally:
+                    bars.remove_task(bar)
+                findings.extend(
+                    f"conversation {name!r}, revision of version {each.version}: {each.problem}"
+                    for each in done.findings
+                )
+                yield {
+                    "conversation": name,
+                    "version": done.version,
+                    "revisions": done.revisions,
+                    "missing": done.missing,
+                    "findings": [{"version": one.version, "problem": one.problem} for one in done.findings],
+                }
+
+        audits = list(audited())
+        updated = None
+        if to is not None:
+            from foldlog._reports.audit_database import update
+
+            total = None if to.exists() else events_total(store, conversations)  # only new events are added to a file
+            updated = update(store, to, conversations, partial(bars.advance, bars.add_task(str(to), total=total)))
+    added = None if updated is None else {**updated._asdict(), "damaged": [one._asdict() for one in updated.damaged]}
+    if as_json:
+        terminal.emit({"conversations": audits, "unread": unread, **({} if added is None else {"added": added})})
+    else:
+        revisions, wrong = (sum(one["revisions"] for one in audits), sum(len(one["findings"]) for one in audits))
+        verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
+        if unread:
+            verdict = f"{verdict if revisions else 'none compared'}; {count(len(unread), 'conversation')} not read"
+        said = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
+        terminal.console().print(said, soft_wrap=True)
+        if updated is not None:
+            events, condensations = count(updated.events, "event"), count(updated.condensations, "condensation")
+            of = count(updated.conversations, "conversation")
+            terminal.console().print(f"audit database: {events} and {condensations} added, of {of}", soft_wrap=True)
+    for finding in findings:
         terminal.warn(finding)
     if updated is not None and updated.rebuilt:
         terminal.note(f"{to} is made again: the store was restored from a backup, and {to} held what the store lost")
-    left_out = () if updated is None else updated.damaged
-    for lost in left_out:
-        terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
+    _warn_of_damaged(to, () if updated is None else updated.damaged)
     return DONE
+
+
+def _show_progress(bars: Progress, bar: TaskID, done: int, of: int) -> None:
+    bars.update(bar, completed=done, total=of)
 
 
 def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> int:
@@ -95,182 +133,13 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
         check_target(store, to)
         with AuditFollower(store, to) as follower, terminal.progress() as bars:
             bar = bars.add_task(str(to), unit="events", total=None)
-            try:
+            with suppress(KeyboardInterrupt):  # which is how it ends
                 follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
-            except KeyboardInterrupt:
-                follower.view.tables.describe()
-            for lost in follower.view.tables.damaged:
-                terminal.warn(
-                    f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}"
-                )
-            return DONE
+            follower.view.tables.describe()
+            _warn_of_damaged(to, follower.view.tables.damaged)
+    return DONE
 
 
-def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:
-    from foldlog._reports.audit_database import update
-
-    total = None if to.exists() else events_total(store, conversations)  # only new events are added to an existing file
-    bar = bars.add_task(str(to), unit="events", total=total)
-    return update(store, to, conversations, partial(bars.advance, bar))
-
-
-class _Audits:
-    """The audits of conversations, one after the other, with their findings so far."""
-
-    def __init__(self, store: Store, bars: Progress, repaired: Views | None) -> None:
-        self.store, self.bars, self.repaired = store, bars, repaired
-        self.conversations = self.revisions = self.wrong = 0
-        self.findings: list[str] = []
-        self.unread: list[tuple[str, str]] = []
-
-    def audit(self, name: str) -> Auditing | None:
-        """Begin the audit of one conversation; None if it cannot be read. Iterate with ``forgettings``."""
-        self._bar = self.bars.add_task(terminal.typed_id(name), unit="events", total=None)
-        try:
-            if self.repaired is not None:
-                self.repaired.rebuild(name)
-            return Auditing(self.store, name, terminal.completing(self.bars, self._bar))
-        except EventStoreError as error:
-            self._give_up(name, str(error))
-            return None
-
-    def forgettings(self, name: str, auditing: Auditing, found: list[Finding]) -> Iterator[Forgetting]:
-        """Yield the condensations of an audit, and put its findings into ``found``. It ends before a damaged event,
-        which is a finding; other conversations are still audited.
-        """
-        try:
-            for one in auditing:
-                if isinstance(one, Forgetting):
-                    yield one
-                else:
-                    found.append(one)
-                    self.findings.append(f"conversation {name!r}, revision of version {one.version}: {one.problem}")
-        except EventStoreError as error:
-            self._give_up(name, str(error))
-        else:
-            self.bars.remove_task(self._bar)
-            self.conversations += 1
-        self.revisions += auditing.revisions
-        self.wrong += len(found)
-
-    def _give_up(self, name: str, problem: str) -> None:
-        self.bars.remove_task(self._bar)
-        self.unread.append((name, problem))
-        self.findings.append(terminal.about(name, problem))
-
-
-# -- for programs -----------------------------------------------------------------------------------------------------
-
-
-def _emit(audits: _Audits, names: Iterable[str], update: Update | None) -> Updated | None:
-    updated: Updated | None = None
-
-    def tail() -> dict[str, Any]:
-        nonlocal updated
-        updated = None if update is None else update()
-        unread = [{"conversation": conversation, "problem": problem} for conversation, problem in audits.unread]
-        return {"unread": unread, **({} if updated is None else {"added": _added(updated)})}
-
-    documents = (_document(audits, name, auditing) for name in names if (auditing := audits.audit(name)) is not None)
-    terminal.emit_list({}, "conversations", documents, tail)
-    return updated
-
-
-def _document(audits: _Audits, name: str, auditing: Auditing) -> terminal.Listed:
-    found: list[Finding] = []
-
-    def tail() -> dict[str, Any]:
-        return {
-            "version": auditing.version,
-            "revisions": auditing.revisions,
-            "missing": auditing.missing,
-            "findings": [{"version": one.version, "problem": one.problem} for one in found],
-        }
-
-    condensations = map(_condensation, audits.forgettings(name, auditing, found))
-    return terminal.Listed({"conversation": name}, "condensations", condensations, tail)
-
-
-def _added(updated: Updated) -> dict[str, Any]:
-    return {**updated._asdict(), "damaged": [lost._asdict() for lost in updated.damaged]}
-
-
-def _condensation(forgetting: Forgetting) -> dict[str, Any]:
-    action = forgetting.condensation
-    intervals, summaries = action.forgotten
-    return {
-        "id": action.id,
-        "version": forgetting.version,
-        "reason": forgetting.said("reason"),
-        "requests": [{"id": request.id, "reason": request.reason} for request in forgetting.requests],
-        "outcome": forgetting.said("outcome"),
-        "forgotten": forgetting.forgotten,
-        "intervals": intervals,
-        "summaries_forgotten": summaries,
-        "tokens_before": forgetting.said("tokens_before"),
-        "tokens_after": forgetting.said("tokens_after"),
-        "summary": action.summary,
-    }
-
-
-# -- for people -------------------------------------------------------------------------------------------------------
-
-
-def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updated | None:
-    for name in names:
-        auditing = audits.audit(name)
-        if auditing is not None:
-            _show_one(audits.bars, name, audits.forgettings(name, auditing, []))
-    updated = None if update is None else update()
-    verdict = f"{audits.wrong:,} differ from the log" if audits.wrong else "all equal to the log"
-    if audits.unread:
-        compared = verdict if audits.revisions else "none compared"
-        verdict = f"{compared}; {count(len(audits.unread), 'conversation')} not read to the end, named below"
-    with terminal.paused(audits.bars):
-        console = terminal.console()
-        conversations, revisions = count(audits.conversations, "conversation"), count(audits.revisions, "revision")
-        console.print(f"{conversations}, {revisions}: {verdict}")
-        if updated is not None:
-            added = f"{count(updated.events, 'event')} and {count(updated.condensations, 'condensation')} added"
-            console.print(f"audit database: {added}, of {count(updated.conversations, 'conversation')}")
-    return updated
-
-
-def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> None:
-    """Show the condensations of one conversation, a table for each page of them."""
-    columns = (
-        Column("id", justify="right"),
-        Column("forgot", justify="right"),
-        Column("events"),
-        Column("tokens", justify="right"),
-        Column("why, and summary", least=30),
-    )
-    shown = 0
-    while page := list(islice(forgettings, _PAGE)):
-        number = shown + len(page)
-        told = f"{number:,} condensations so far" if len(page) == _PAGE else count(number, "condensation")
-        with terminal.paused(bars):
-            console = terminal.console()
-            console.print(Text(f"{terminal.typed_id(name)}: {told}", style="bold"))
-            print_rows(console, columns, [_row(forgetting) for forgetting in page])
-        shown = number
-
-
-def _row(forgetting: Forgetting) -> Sequence[str | Text]:
-    action = forgetting.condensation
-    summaries = action.forgotten.summaries
-    tokens = [forgetting.said(key) for key in ("tokens_before", "tokens_after")]
-    why = because(action, forgetting.requests)
-    summary = " ".join(summary_text(action.summary or "(no summary)").split())
-    return [
-        str(action.id),
-        f"{forgetting.forgotten:,}{f' + {len(summaries):,}' if summaries else ''}",
-        interval_words(action.forgotten.intervals, most=2),
-        " → ".join(_tokens(number) for number in tokens if number is not None),
-        Text.assemble((f"{why}: " if why else "", "yellow"), summary),
-    ]
-
-
-def _tokens(said: Any) -> str:
-    """Return a number of tokens as text; a condensation's metadata may hold any value."""
-    return f"{said:,}" if isinstance(said, int) else terminal.printable(str(said), one_line=True)
+def _warn_of_damaged(to: Path | None, damaged: Any) -> None:
+    for lost in damaged:
+        terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Annotated
 
 from rich.text import Text
 
@@ -12,12 +10,10 @@ from foldlog._cli import terminal
 from foldlog._cli.moments import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.outcome import DONE
-from foldlog._cli.outputs import Force, output_option
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import Column, padded, print_rows
 from foldlog._reports.bars import bar, curve
-from foldlog._reports.plots import check_plot, plot_stats
 from foldlog._reports.stats import CondensationFigures, ModelFigures, Stats, collect_stats
 from foldlog._words.gist import count
 from foldlog.projections import Views
@@ -28,8 +24,6 @@ _TOOLS = _DAYS = 15
 
 def run(
     conversations: SomeConversations = None,
-    plot: Annotated[Path | None, output_option("--plot", help="Draw the figures: a PNG, SVG or PDF.")] = None,
-    force: Force = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -39,25 +33,19 @@ def run(
     events: 'meta' of native events, the usage in imported records. Tokens saved are those of the View before each
     condensation less those after it, estimated, which the sign ≈ says.
 
-    Example: foldlog stats tidewatch --plot tidewatch.png
+    Example: foldlog stats tidewatch
     """
-    if plot is not None:
-        check_plot(plot)
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations))
         bar = bars.add_task("counting", unit="events", total=events_total(store, names))
         stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
-    if plot is not None:
-        plot_stats(stats, plot, title=title)
     if as_json:
         named = {"conversation": names[0]} if len(names) == 1 else {}
-        terminal.emit({**named, **stats.as_json(), "plot": None if plot is None else str(plot)})
+        terminal.emit({**named, **stats.as_json()})
     else:
         with paged():
             _show(stats, title)
-        if plot is not None:
-            terminal.console().print(f"The figures as a plot: {terminal.printable(str(plot))}", soft_wrap=True)
     for finding in stats.findings:
         terminal.warn(finding)
     return DONE
