@@ -34,7 +34,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.row import crc32
 from foldlog.eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
 from foldlog.eventstore.recorders.sqlite.reader import SQL
-from foldlog.eventstore.recorders.sqlite.reader import _shown_rows as shown_rows
+from foldlog.eventstore.recorders.sqlite.reader import _flagged_rows as flagged_rows
 from foldlog.eventstore.recorders.types import Record
 from foldlog.projections import Views
 from foldlog.projections.stored.revision import kept_intervals
@@ -119,7 +119,7 @@ def shown(path: str, _version: int | None) -> Sequence[Event]:
     condensation = record.version - 1
     intervals = [*kept_intervals(revision.kept, version), (condensation, condensation)]
     bindings = [number for interval in intervals for number in (*interval, key)]
-    rows = db.execute(shown_rows(len(intervals)), (*bindings, condensation)).fetchall()
+    rows = db.execute(flagged_rows(len(intervals)), bindings).fetchall()
     events: list[Event] = []
     for event_id, kind, _, _, _, _, _, body, head, *_ in sorted(rows):
         crc32(body, crc32(head))

@@ -160,13 +160,9 @@ def past_under(transaction: Transaction, found: Conversation, key: DataKey | Non
     return found._replace(past=past)
 
 
-def within(
-    intervals: Sequence[tuple[int, int]], parts: Sequence[Segment], stops: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of its part. ``stops``
-    are where all parts but the last end.
-    """
-    cut = []
+def within(intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]) -> list[tuple[int, int, int]]:
+    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of its part."""
+    cut, stops = [], [part.stop for part in parts[:-1]]
     for first, last in intervals:
         nth = bisect_right(stops, first)
         mth = bisect_right(stops, last)

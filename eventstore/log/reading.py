@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice, repeat, takewhile
-from operator import attrgetter, itemgetter, sub
-from typing import NamedTuple, Protocol, TypeVar
+from itertools import compress, count, takewhile
+from operator import add, attrgetter, itemgetter, ne
+from typing import Protocol, TypeVar
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
@@ -36,11 +36,12 @@ T = TypeVar("T")
 _PAGE = 1_000
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
-_id_of, _stop_of = attrgetter("id"), attrgetter("stop")
-_shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
+_id_of, _stop_of, _first = attrgetter("id"), attrgetter("stop"), itemgetter(0)
+_shown, _structural = itemgetter(3), itemgetter(4)
+_shown_before, _structural_before = itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
 _DOCUMENTS = "document_changes"
-_HIDDEN = "from it on, a condensation or a request cannot be found"
+_MISSING = "it, or an event after it that is shown or structural, cannot be found"
 
 
 class HasDatabase(Protocol):
@@ -48,11 +49,6 @@ class HasDatabase(Protocol):
 
     @property
     def database(self) -> Database: ...
-
-
-class _Counts(NamedTuple):
-    shown: int
-    structural: int
 
 
 class ReadTransaction:
@@ -73,8 +69,8 @@ class ReadTransaction:
         self._known_codec = codec
         if conversation.parent is not None:
             self._begins, self._past = conversation.begins, None
-        self._beside: dict[int, tuple[Row, Event]] = {}
-        """Events that were read in addition to those that a caller asked for, with their rows."""
+        self._changes: DocumentChanges | None = None
+        """The changes of documents that were read last: who asks which values are the newest asks for these then."""
 
     @property
     def conversation(self) -> str:
@@ -131,8 +127,8 @@ class ReadTransaction:
         Cost: the events yielded; they are read a page at a time.
         """
         start, stop = max(self._whole("start", start), 0), self._last(stop)
-        if stop - start == 1 and start in self._beside:
-            yield self._beside[start][1]
+        if stop - start == 1 and self._changes is not None and self._changes.id == start:
+            yield self._changes
             return
         while start < stop:
             end = min(start + _PAGE, stop)
@@ -148,19 +144,6 @@ class ReadTransaction:
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
-    def last_event(self) -> Event:
-        """Return the last event. If it changed documents, what they are is then known without another question.
-
-        Raises ``CorruptEvent`` where it is missing or unreadable. Cost: one event.
-        """
-        last, stop = self.version - 1, self.version
-        if last < self._begins:
-            return next(self.events(last))
-        rows = self._reader.rows(self.found.key, last, stop, 1)
-        (event,) = dense_events(self.conversation, self._decoded(rows), last, stop)
-        self._beside[last] = rows[0], event
-        return event
-
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start`` to ``stop`` if the head before them is ``head``; None if it is another head.
 
@@ -171,69 +154,59 @@ class ReadTransaction:
             return None
         return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
 
-    def shown_events(self, intervals: Sequence[tuple[int, int]], beside: int | None = None) -> list[Event]:
-        """Return shown events with an id in one of the inclusive, ascending, disjoint intervals.
+    def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
+        """Return the shown events with an id in one of the intervals: see ``flagged_events``."""
+        return [event for event in self.flagged_events(intervals) if event.shown]
 
-        The event with the id ``beside`` is read in the same question and kept, if it exists: then the next call for
-        this event, or for the events after it, need not ask the database.
+    def flagged_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
+        """Return the events that are shown or structural, with an id in one of the inclusive, ascending, disjoint
+        intervals. A View depends on no other events.
 
-        Raises ``CorruptEvent`` where an event is missing or unreadable. Cost: intervals and events returned; for each
-        interval whose ends are neither shown events nor ends of the history, one event more.
+        Raises ``CorruptEvent`` where one of them is unreadable, or one between two others is missing. Cost: intervals
+        and events returned, in one read.
         """
         if intervals:  # ascending, so the ends say it of all
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
-        asked = intervals
-        if beside is not None and not any(first <= beside <= last for first, last in intervals):
-            asked = sorted([*intervals, (beside, beside)])
-        stored, ids, parts, numbers = self._shown_rows(asked, beside)
-        rows = iter(stored)
-        decoded = [
-            part.codec.decoded(list(islice(rows, number)), self._database)
-            for part, number in zip(parts, numbers, strict=True)
-        ]
-        events = list(events_of(self.conversation, joined(decoded, self._database)))
-        befores = list(map(_shown_before, stored))
-        if beside is not None and beside in ids:
-            place = ids.index(beside)
-            self._beside[beside] = stored[place], events[place]
-            if asked is not intervals or not events[place].shown:
-                del ids[place], befores[place], events[place]
-                if beside in ids:  # in the place of another, whose count of shown events before it may be the same
-                    raise CorruptEvent(self.conversation, beside, "an index holds it twice")
-        self._check_that_all_are_there(intervals, ids, befores)
-        return events
+        if not intervals or intervals[0][0] >= self._begins:
+            rows = self._reader.flagged_rows(self.found.key, intervals)
+            decoded = self._decoded(rows)
+        else:
+            parts = self._parts(intervals[0][0])
+            rows = self._reader.flagged_rows(self.found.key, within(intervals, parts))
+            decoded, start = [], 0
+            for part in parts:
+                stop = bisect_left(rows, part.stop, start, key=_id_of)
+                decoded += part.codec.decoded(rows[start:stop], self._database)
+                start = stop
+        self._check_that_none_is_missing(intervals, rows)
+        return list(events_of(self.conversation, decoded))
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Return the structural events with ``start <= id < stop``.
 
-        Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and up to two more.
+        Raises ``CorruptEvent`` where one is unreadable, or one between two others is missing. Cost: those events.
         """
         start, stop = max(self._whole("start", start), 0), self._last(stop)
         if start >= stop:
             return
-        before = self._counts_before([start, stop])
-        expected, all_of_them = before[start].structural, before[stop].structural
-        if expected >= all_of_them:
-            return
+        expected = 0 if start == 0 else None
         page = _FIRST_PAGE
         for part in self._parts(start):
             start, end = max(start, part.start), min(stop, part.stop)
-            while expected < all_of_them:
+            while start < end and self.found.structural != expected:
                 stored = self._reader.rows(part.key, start, end, page, "structural")
                 events = events_of(self.conversation, part.codec.decoded(stored, self._database))
-                for event, before_it in zip(events, map(_structural_before, stored), strict=True):
-                    if before_it != expected:
-                        raise CorruptEvent(self.conversation, start, _HIDDEN)
+                for event, before in zip(events, map(_structural_before, stored), strict=True):
+                    if expected not in (None, before):
+                        raise CorruptEvent(self.conversation, start, _MISSING)
                     yield event
-                    start, expected = event.id + 1, expected + 1
+                    start, expected = event.id + 1, before + 1
                 if len(stored) < page:
                     break
                 page = _PAGE
-            if expected == all_of_them:
-                return
-        if expected < all_of_them:
-            raise CorruptEvent(self.conversation, start, _HIDDEN)
+        if stop == self.version and expected not in (None, self.found.structural):
+            raise CorruptEvent(self.conversation, start, _MISSING)
 
     def _last(self, stop: int | None) -> int:
         return self.found.version if stop is None else min(self._whole("stop", stop), self.found.version)
@@ -242,51 +215,16 @@ class ReadTransaction:
         """Return the number if it is a whole number; most are ids of the conversation."""
         return number if type(number) is int and 0 <= number <= self.found.version else whole(name, number)
 
-    def _check_that_all_are_there(
-        self, intervals: Sequence[tuple[int, int]], ids: Sequence[int], befores: Sequence[int]
-    ) -> None:
-        """Check that each interval has all its shown rows: each shown row says how many shown rows are before it."""
-        unsure: set[int] = set()
-        found: list[tuple[int, int, int, int]] = []
-        among = 0
-        for first, last in intervals:
-            last = min(last, self.found.version - 1)
-            begin, end = bisect_left(ids, first), bisect_right(ids, last)
-            found.append((first, last, begin, end))
-            among += max(end - begin, 0)
-            if begin >= end or ids[begin] != first:
-                unsure.add(first)
-            if begin >= end or ids[end - 1] != last:
-                unsure.add(last + 1)
-        if among != len(ids):
-            raise CorruptEvent(self.conversation, self.version - 1, "an index holds events that it should not hold")
-        before = self._counts_before(unsure)
-        for first, last, begin, end in found:
-            if first > last:
-                continue
-            at_first = befores[begin] if first not in unsure else before[first].shown
-            at_last = befores[end - 1] + 1 if last + 1 not in unsure else before[last + 1].shown
-            counts = list(befores[begin:end])
-            if counts != list(range(at_first, at_last)):
-                odd = next((n for n, count in enumerate(counts) if count != at_first + n), None)
-                raise CorruptEvent(
-                    self.conversation,
-                    last if odd is None else max(ids[begin + odd] - 1, first),
-                    f"of events {first} to {last}, {at_last - at_first} are shown, and they cannot all be found",
-                )
-
-    def _counts_before(self, event_ids: Collection[int]) -> dict[int, _Counts]:
-        """Return the numbers of shown and structural events before each of these ids."""
-        counts = {0: _Counts(0, 0), self.found.version: _Counts(self.found.shown, self.found.structural)}
-        for event_id in event_ids:
-            if event_id not in counts:
-                # Of the event before it, not of itself: a version can be looked at though what came next is damaged.
-                before = event_id - 1
-                if before in self._beside:
-                    counts[event_id] = _counts_with(self._beside[before][0])
-                    continue
-                counts[event_id] = _counts_with(self._last_row(event_id))
-        return counts
+    def _check_that_none_is_missing(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
+        """Raise ``CorruptEvent`` where rows of one interval do not follow each other: each says how many shown and
+        structural rows are before it.
+        """
+        counts = list(map(add, map(_shown_before, rows), map(_structural_before, rows)))
+        after = map(add, counts, map(add, map(_shown, rows), map(_structural, rows)))
+        for place in compress(count(), map(ne, after, counts[1:])):
+            first, last = rows[place].id, rows[place + 1].id
+            if bisect_right(intervals, first, key=_first) == bisect_right(intervals, last, key=_first):
+                raise CorruptEvent(self.conversation, first + 1, _MISSING)
 
     def _last_row(self, version: int) -> Row:
         """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or unreadable."""
@@ -297,16 +235,18 @@ class ReadTransaction:
 
     def structural_before(self, version: int) -> int:
         """Return how many of the first ``version`` events are structural. Raises ``CorruptEvent``. Cost: one event."""
-        return self._counts_before([version])[version].structural
+        if version >= self.version:
+            return self.structural
+        if version <= 0:
+            return 0
+        last = self._last_row(version)
+        return last.structural_before + last.structural
 
     def documents_before(self, version: int) -> tuple[bytes, DocumentChanges] | None:
         """Return the last ``DocumentChanges`` before a version, with the head of its event; None before the first.
 
         Raises ``CorruptEvent`` where it is unreadable. Cost: one event.
         """
-        row, last = self._beside.get(version - 1, (None, None))
-        if row is not None and isinstance(last, DocumentChanges):
-            return row.head, last
         rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, kind=_DOCUMENTS))
         for part in reversed(self.past):
             if rows:
@@ -319,8 +259,7 @@ class ReadTransaction:
         event = event_of(self.conversation, decoded)
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(self.conversation, decoded.id, "the event holds no changes of documents")
-        # It holds some of the newest values: a caller that asks for these gets it again.
-        self._beside[decoded.id] = decoded, event
+        self._changes = event
         return decoded.head, event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
@@ -471,21 +410,6 @@ class ReadTransaction:
         found = self.found
         return Segment(found.key, found.id, self._codec(), found.begins, found.version)
 
-    def _shown_rows(
-        self, intervals: Sequence[tuple[int, int]], beside: int | None
-    ) -> tuple[Sequence[Row], list[int], Sequence[Segment], Sequence[int]]:
-        """Return shown rows, their ids, and the parts with the number of rows of each. It takes one question."""
-        if not intervals or intervals[0][0] >= self._begins:
-            rows = self._reader.shown_rows(self.found.key, intervals, beside)
-            return rows, list(map(_id_of, rows)), [self._own()], [len(rows)]
-        parts = self._parts(intervals[0][0])
-        stops = list(map(_stop_of, parts[:-1]))
-        rows = self._reader.shown_rows(self.found.key, within(intervals, parts, stops), beside)
-        ids = list(map(_id_of, rows))
-        ends = list(map(bisect_left, repeat(ids), stops))
-        numbers = list(map(sub, (*ends, len(ids)), (0, *ends)))
-        return rows, ids, parts, numbers
-
     def _parts(self, start: int) -> Sequence[Segment]:
         """Return the parts of the conversation that hold the events from ``start`` on, the oldest first."""
         if start >= self._begins:
@@ -509,11 +433,6 @@ class ReadTransaction:
 
     def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
-
-
-def _counts_with(row: Row) -> _Counts:
-    """Return the numbers of shown and structural events up to and including this one."""
-    return _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:

@@ -69,10 +69,9 @@ class Reader(Protocol):
         has an index for, return the rows of this kind, the newest first. Cost: the rows returned.
         """
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
-        """Return shown rows with an id in one of the inclusive intervals, ordered by interval, then id; and the row
-        with the id ``beside``, also where it is not shown. An interval may name another conversation's key after its
-        last id. Cost: intervals and rows.
+    def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
+        """Return rows that are shown or structural, with an id in one of the inclusive, ascending intervals, ordered by
+        id. An interval may name another conversation's key after its last id. Cost: intervals and rows.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:

@@ -74,9 +74,7 @@ def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Ev
 
     Cost: these events.
     """
-    structural = list(reading.structural_events(start, stop))
-    shown = reading.shown_events([(start, stop - 1)])
-    return _in_order(shown, structural) if structural else shown
+    return reading.flagged_events([(start, stop - 1)])
 
 
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
@@ -141,38 +139,26 @@ def _load(
     reading: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
     wanted = kept_intervals(revision.kept, stop)
-    if len(revision.kept) % 2 == 0 and version < stop:
-        wanted = (*wanted, (version, stop - 1))
-    shown = reading.shown_events(wanted, beside=version - 1)  # most often it brought the summary
-    structural = list(reading.structural_events(version, stop))
-    if not MAY_BE_STRUCTURAL.isdisjoint(map(type, shown)):
-        shown = [event for event in shown if not is_structural(event)]
-    since = bisect_left(shown, version, key=_id)
-    folded = from_revision(version, revision, base, shown[:since], list(_read_named(reading, revision)))
-    return fold_on(folded, _in_order(shown[since:], structural), stop, past)
+    before = max(version - 1, 0, *(last + 1 for _, last in wanted[-1:]))  # most often it brought the summary
+    if before < stop:
+        wanted = (*wanted, (before, stop - 1))
+    events = reading.flagged_events(wanted)
+    since = bisect_left(events, version, key=_id)
+    kept, structural = events[:since], list[Event]()
+    if not MAY_BE_STRUCTURAL.isdisjoint(map(type, kept)):
+        structural = [event for event in kept if is_structural(event)]
+        kept = [event for event in kept if not is_structural(event)]
+    folded = from_revision(version, revision, base, kept, list(_named(reading, revision, structural)))
+    return fold_on(folded, events[since:], stop, past)
 
 
-def _read_named(reading: ReadTransaction, revision: Revision) -> Iterator[Event]:
-    """Read the condensations whose summaries a revision shows. Cost: those, and one read for each run of neighbouring
-    ids.
+def _named(reading: ReadTransaction, revision: Revision, there: Sequence[Event]) -> Iterator[Event]:
+    """Return the condensations whose summaries a revision shows. Cost: those that are not ``there``, and one read for
+    each run of neighbouring ids.
     """
+    known = {event.id: event for event in there}
     for first, last in named_condensations(revision):
-        if first == last:
-            yield from reading.events(first, first + 1)
-        else:
+        if first != last:
             yield from reading.structural_events(first, last + 1)
-
-
-def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:
-    """Return both together, ordered by id. An event that is shown and structural is in both lists, and is returned
-    once.
-    """
-    events: list[Event] = []
-    start = 0
-    for event in structural:
-        place = bisect_left(shown, event.id, start, key=_id)
-        events += shown[start:place]
-        events.append(event)
-        start = place + (place < len(shown) and shown[place].id == event.id)
-    events += shown[start:]
-    return events
+        else:
+            yield from (known[first],) if first in known else reading.events(first, first + 1)

@@ -145,15 +145,13 @@ def test_rows_are_read_as_they_were_written(recorder: Recorder):
     assert list(map(tuple, found)) == list(map(tuple, written[1:3]))
 
 
-def test_structural_and_shown_rows_are_found_without_the_others(recorder: Recorder):
+def test_structural_and_flagged_rows_are_found_without_the_others(recorder: Recorder):
     rows = [row(n, shown=n % 2 == 0, structural=n % 3 == 0) for n in range(12)]
     key = begin(recorder, "c1", rows)
     with recorder.read() as reader:
         assert [r.id for r in as_rows(reader.rows(key, 1, 12, 2, "structural"))] == [3, 6]
-        assert [r.id for r in as_rows(reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)]))] == [0, 2, 8]
-        assert as_rows(reader.shown_rows(key, [])) == []
-        for beside, ids in ((1, [0, 1, 2, 8]), (2, [0, 2, 8]), (5, [0, 2, 8])):
-            assert [r.id for r in as_rows(reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)], beside))] == ids
+        assert [r.id for r in as_rows(reader.flagged_rows(key, [(0, 3), (7, 8), (11, 40)]))] == [0, 2, 3, 8]
+        assert as_rows(reader.flagged_rows(key, [])) == []
 
 
 def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorder: Recorder):
@@ -428,7 +426,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
     plain = changed[1]._replace(encoding=0, body=b"{}", checksum=1)
     recorder.transact(lambda transaction: transaction.change(key, NewForm([plain])))
     with recorder.read() as reader:
-        assert as_rows(reader.shown_rows(key, [(0, 9)])) == [plain, rows[2]]
+        assert as_rows(reader.flagged_rows(key, [(0, 9)])) == [plain, rows[2]]
 
 
 def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Recorder):

@@ -12,7 +12,7 @@ import foldlog
 from foldlog import CondensationAction, Histories, History, Message
 from foldlog.eventstore import Annotation, CorruptEvent, StoreUnusable, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
-from foldlog.projections import View, audit
+from foldlog.projections import View, Views, audit
 from foldlog.projections.stored.loading import StoredPast
 
 LONG = 2_000
@@ -51,7 +51,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         count, counted[0] = counted[0], 0
         return count
 
-    for name in ("rows", "shown_rows"):
+    for name in ("rows", "flagged_rows"):
         monkeypatch.setattr(SQLiteReader, name, counting(getattr(SQLiteReader, name)))
     return since
 
@@ -92,6 +92,8 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path: Path):
             store.query("c1", lambda read: read.tail(3))
         with pytest.raises(CorruptEvent):
             list(store.events("c1", reverse=True))
+        with pytest.raises(CorruptEvent, match="event 4"):
+            Views(store).current("c1")
 
 
 def test_the_tail_of_a_view_reads_nothing_else(long: str, rows_read: Callable[[], int]):

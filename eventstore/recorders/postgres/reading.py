@@ -76,11 +76,11 @@ class PostgresReader:
         statement = _ROWS[only] if kind is None else f"rows_of_{kind}"
         return self._whole(self._ask(statement, bigint(key), bigint(start), bigint(stop), bigint(limit)), key)
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
+    def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         firsts = bigints(interval[0] for interval in intervals)
         lasts = bigints(interval[1] for interval in intervals)
         keys = bigints(interval[2] if len(interval) > 2 else None for interval in intervals)
-        found = self._ask("shown_rows", bigint(key), firsts, lasts, keys, optional(beside))
+        found = self._ask("flagged_rows", bigint(key), firsts, lasts, keys)
         return self._whole(found, key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:

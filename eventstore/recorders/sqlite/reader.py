@@ -117,13 +117,13 @@ class SQLiteReader:
         statement = _ROWS[only] if kind is None else SQL[f"rows_of_{kind}"]  # such as rows_of_document_changes
         return self._whole(as_rows(self._execute(statement, (key, start, stop, limit))), key)
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None) -> Sequence[Row]:
+    def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         number = len(intervals)
         if number == 0:
             return []
         of_keys = [(*interval, key)[:3] for interval in intervals]
         bindings = chain.from_iterable(of_keys) if number <= _FEW else (json_text(of_keys),)
-        rows = as_rows(self._execute(_shown_rows(min(number, _FEW + 1)), (*bindings, beside)))
+        rows = as_rows(self._execute(_flagged_rows(min(number, _FEW + 1)), tuple(bindings)))
         if number > 1:
             rows.sort(key=_id)  # within an interval the index has them in order
         return self._whole(rows, key, intervals)
@@ -270,10 +270,10 @@ def a_position(answer: sqlite3.Cursor) -> int:
 
 
 @cache
-def _shown_rows(intervals: int) -> str:
+def _flagged_rows(intervals: int) -> str:
     """Return the question for this number of intervals. There are few such questions, and each stays prepared."""
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
-    return SQL["shown_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
+    return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
 
 
 def json_text(value: Sequence[object]) -> str:

@@ -185,7 +185,6 @@ class ThreadBranches:
         return known[1] if known is not None and known[0] == found.head else None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
-        reading.last_event()  # most often that of a checkpoint, with its documents
         found, documents = reading.found, newest_values(reading)
         tip = Checkpoint(found.id, found.version, copied(documents.get(CHECKPOINT)))
         branch = ThreadBranch(tip, found.begins, documents.get(HIDDEN))

@@ -161,7 +161,7 @@ def _notes_at_end(reading: ReadTransaction, checkpoint_id: str) -> Sequence[Even
     """Return the notes on a checkpoint if they are the last events of their conversation; None if others came after or
     between them. The last of them says how many there are, so none need be searched for.
     """
-    last = reading.last_event()
+    (last,) = reading.tail(1)
     count = _number(last, checkpoint_id) + 1
     notes = (last,) if count <= 1 else reading.tail(count)
     return notes if [_number(note, checkpoint_id) for note in notes] == list(range(count)) else None

@@ -162,7 +162,7 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND kind = 'document_changes'::bytea
 ORDER BY id DESC LIMIT $4::bigint
 
--- name: shown_rows
+-- name: flagged_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum
 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
@@ -171,7 +171,7 @@ CROSS JOIN LATERAL (
     WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown
     UNION ALL
     SELECT * FROM {schema}.events
-    WHERE conversation = coalesce(i.key, $1::bigint) AND id = $5::bigint AND id BETWEEN i.first AND i.last AND NOT shown
+    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND structural AND NOT shown
     ORDER BY id
 ) e
 ORDER BY i.place, e.id

@@ -141,12 +141,12 @@ FROM events INDEXED BY events_of_documents
 WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT ?
 
 -- No ORDER BY: SQLite would carry every body through a sorter, which takes longer than the rest.
--- name: shown_rows
+-- name: flagged_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum
 FROM ({intervals}) j
 CROSS JOIN events e INDEXED BY events_by_id
-    ON e.conversation = j.column3 AND e.id BETWEEN j.column1 AND j.column2 AND (e.shown OR e.id = ?)
+    ON e.conversation = j.column3 AND e.id BETWEEN j.column1 AND j.column2 AND (e.shown OR e.structural)
 
 -- A question with some intervals is prepared in two thirds of the time where they are its VALUES.
 -- name: many_intervals
