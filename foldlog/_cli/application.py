@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import importlib
 import inspect
@@ -71,24 +70,6 @@ class _Command(TyperCommand):
             if isinstance(parameter, TyperArgument):
                 parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # a type of Python
         return parameters
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if ctx.ignore_unknown_options:
-            self._refuse_unknown_options(ctx, args)
-        return list(super().parse_args(ctx, args))
-
-    def _refuse_unknown_options(self, ctx: Any, args: list[str]) -> None:
-        """Refuse a mistyped option of a command that accepts ids below zero: such a command lets unknown options
-        pass.
-        """
-        known = [name for parameter in self.get_params(ctx) for name in (*parameter.opts, *parameter.secondary_opts)]
-        for argument in takewhile(lambda argument: argument != "--", args):
-            name = argument.partition("=")[0]
-            if name.startswith("-") and name not in (*known, "-") and not name[1:].isdigit():
-                close = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean '{close[0]}'?" if close else ""
-                problem = meant(f"'foldlog {self.name}' has no option '{name}'{hint}", str(self.name), args)
-                raise Refused(f"{problem} ('foldlog {self.name} --help' shows all)")
 
 
 class _Commands(TyperGroup):

@@ -190,7 +190,7 @@ def _show(db: str, shown: _Shown) -> None:
         (f"sent in {shown.calls:,} calls without condensing", "", f"{shown.sent_whole:,}"),
         (f"sent in {shown.calls:,} calls with it", "", f"{shown.sent:,}"),
     ]
-    print_rows(console, columns, rows)
+    print_rows(columns, rows)
     terminal.print_heading("What was forgotten, and why")
     for action, why in shown.condensations:
         forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)

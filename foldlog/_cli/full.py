@@ -1,4 +1,4 @@
-"""Print an event in full: all its fields, arguments formatted, code and differences in colours."""
+"""Print an event in full: all its fields, arguments formatted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,8 @@ from foldlog._kinds import label
 from foldlog._words.gist import parsed
 from foldlog.eventstore import Content, Event, events, said
 
-_COLOURED_MAX = 200_000
-"""Characters up to which a text is coloured: longer ones take seconds."""
-_CODE_FIELDS = {"command": "bash", "cmd": "bash", "code": "python", "script": "bash"}
-_PATH_FIELDS = ("path", "file_path", "filename", "file")
-_TEXT_FIELDS = {"file_text", "new_str", "old_str", "new_string", "old_string", "content", "new_source"}
-
-_Part = tuple[str, str, str]
-"""Heading, text, and the language of the text, or an empty text."""
+_Part = tuple[str, str]
+"""Heading and text."""
 
 
 def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
@@ -36,10 +30,10 @@ def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
     for name, value in _facts(event, recorded_at):
         line = Text.assemble((f"{name:>15}  ", "dim"), terminal.printable(value, one_line=True))
         console.print(line, soft_wrap=not terminal.has_edge())
-    for name, text, language in _parts(event):
+    for name, text in _parts(event):
         if name:
             console.print(Text(f"{name:>15}:", style="dim"), soft_wrap=True)
-        terminal.print_indented(console, _coloured(console, terminal.printable(text), language), 8)
+        terminal.print_indented(console, Text(terminal.printable(text)), 8)
     console.print()
 
 
@@ -77,55 +71,55 @@ def _parts(event: Event) -> Iterator[_Part]:
         case events.SystemMessage(content=content, tools=tools):
             yield from _content("", content)
             if tools:
-                yield f"tools ({len(tools)})", _json(tools), "json"
+                yield f"tools ({len(tools)})", _json(tools)
         case events.Message(content=content) | events.CondensationSummary(content=content):
             yield from _content("", content)
         case events.Action():
             yield from _content("thought", event.thought)
             if event.thinking:
-                yield "thinking", _json(event.thinking), "json"
+                yield "thinking", _json(event.thinking)
             yield from _arguments(event.arguments)
         case events.Observation(content=content, extras=extras):
             yield from _content("", content)
             if extras:
-                yield "extras", _json(extras), "json"
+                yield "extras", _json(extras)
         case events.Annotation(data=data):
             if data is not None:
-                yield "data", _json(data), "json"
+                yield "data", _json(data)
         case events.DocumentChanges(changed=changed):
-            yield "changed", _json(changed), "json"
+            yield "changed", _json(changed)
         case events.CondensationAction():
             yield from _condensation(event)
         case events.UnknownEvent(body=body):
-            yield "as it was written", body.decode("utf-8", "replace"), "json"
+            yield "as it was written", body.decode("utf-8", "replace")
     for name in ("meta", "extra"):
         if value := getattr(event, name):
-            yield name, _json(value), "json"
+            yield name, _json(value)
 
 
 def _condensation(event: Any) -> Iterator[_Part]:
     intervals, summaries = event.forgotten
-    yield "forgotten", interval_words(intervals, len(intervals)) or "no events", ""
+    yield "forgotten", interval_words(intervals, len(intervals)) or "no events"
     if summaries:
-        yield "and summaries", ", ".join(map(str, summaries)), ""
+        yield "and summaries", ", ".join(map(str, summaries))
     if event.summary is not None:
-        yield f"summary (at {event.summary_offset})", event.summary, ""
+        yield f"summary (at {event.summary_offset})", event.summary
     if event.metadata:
-        yield "metadata", _json(event.metadata), "json"
+        yield "metadata", _json(event.metadata)
 
 
 def _content(name: str, content: Content) -> Iterator[_Part]:
     """Yield a content: its texts as they are, its other parts as JSON."""
     if isinstance(content, str):
         if content:
-            yield name, content, _language(content)
+            yield name, content
         return
     for part in content:
         text = part.get("text")
         if part.get("type") == "text" and isinstance(text, str):
-            yield name, text, _language(text)
+            yield name, text
         else:
-            yield str(part.get("type", "part")), _json(part), "json"
+            yield str(part.get("type", "part")), _json(part)
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
@@ -133,47 +127,13 @@ def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
     given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:
-            yield "arguments", given if isinstance(given, str) else _json(given), "json"
+            yield "arguments", given if isinstance(given, str) else _json(given)
         return
-    path = next((given[name] for name in _PATH_FIELDS if isinstance(given.get(name), str)), "")
-    long = {
-        name: value
-        for name, value in given.items()
-        if isinstance(value, str) and ("\n" in value or name in _CODE_FIELDS or name in _TEXT_FIELDS)
-    }
+    long = {name: value for name, value in given.items() if isinstance(value, str) and "\n" in value}
     if rest := {name: value for name, value in given.items() if name not in long}:
-        yield "arguments", _json(rest), "json"
-    for name, value in long.items():
-        named = path if name in _TEXT_FIELDS else ""
-        yield name, value, _language(value) or _CODE_FIELDS.get(name, "") or (f"file:{named}" if named else "")
+        yield "arguments", _json(rest)
+    yield from long.items()
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=said)
-
-
-def _language(text: str) -> str:
-    """Return the language of a text: a difference of files, JSON, or none."""
-    start = text.lstrip()[:4_000]
-    if start.startswith(("diff --git ", "--- ", "Index: ", "*** Begin Patch")) or "\n@@ -" in start:
-        return "diff"
-    if start[:1] in ("{", "["):
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            return ""
-        return "json"
-    return ""
-
-
-def _coloured(console: Console, text: str, language: str) -> Text:
-    """Return the text in the colours of its language, if the console has colours."""
-    if not language or console.color_system is None or len(text) > _COLOURED_MAX:
-        return Text(text)
-    from rich.syntax import Syntax  # with its languages, which few commands need
-
-    if language.startswith("file:"):
-        language = Syntax.guess_lexer(language.removeprefix("file:"), text)
-    coloured = Syntax(text, language, theme="ansi_dark", background_color="default").highlight(text)
-    coloured.rstrip()
-    return coloured if coloured.plain == text.rstrip() else Text(text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldlog._cli.hints import completed
 from foldlog._cli.outcome import Refused
-from foldlog._words.gist import UNLIMITED
+from foldlog._words.gist import UNLIMITED as UNLIMITED
 from foldlog._words.safe_text import json_text, well_formed
 from foldlog._words.safe_text import printable as printable
 from foldlog._words.safe_text import typed_id as typed_id
@@ -139,16 +139,12 @@ class PrintedLines:
         self.width = self._console.width if has_edge() else UNLIMITED
         self._codes: dict[str, tuple[str, str]] | None = None if self._console.color_system is None else {}
 
-    def write_plain(self, text: str) -> None:
-        """Write one line unchanged: a text that fits, without style, with one column for each character."""
-        sys.stdout.write(f"{text}\n")
-
     def write(self, *spans: tuple[str, str]) -> None:
         """Write one line of spans, each a text without line breaks and its style."""
         text = "".join([text for text, _ in spans])
         room = self.width
         if len(text) > room or (room != UNLIMITED and not text.isascii()):
-            text = _cut(text, room)
+            text = cut(text, room)
         if self._codes is not None:
             text = self._styled(text, spans)
         sys.stdout.write(f"{text}\n")
@@ -184,7 +180,16 @@ def print_values(values: Mapping[str, str]) -> None:
         lines.write((f"{printable(name, one_line=True)}  ", "bold"), (printable(value, one_line=True), ""))
 
 
-def _cut(text: str, room: int) -> str:
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if _NARROW.fullmatch(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, room: int) -> str:
     """Return ``text``, or as much of it as fits into ``room`` columns with an ellipsis. Cost: the columns."""
     if _NARROW.fullmatch(text):
         return text if len(text) <= room else f"{text[: room - 1]}…"

@@ -194,15 +194,9 @@ def test_a_log_is_followed_until_ctrl_c(work, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command, pages, shows",
-    [
-        (["log", "alpha-1"], True, b"too soon"),
-        (["log", "beta"], False, b"other"),
-        (["why", "gamma", "0"], True, b"line 8"),
-    ],
-    ids=str,
+    "command, shows", [(["log", "alpha-1"], b"too soon"), (["why", "gamma", "0"], b"line 8")], ids=str
 )
-def test_output_longer_than_the_screen_goes_to_the_pager(work, tmp_path, command, pages, shows):
+def test_output_on_a_terminal_goes_to_the_pager(work, tmp_path, command, shows):
     forgotten = CondensationAction(
         forgotten_event_ids=(0,), summary="\n".join(f"line {n}" for n in range(9)), summary_offset=0
     )
@@ -224,10 +218,8 @@ def test_output_longer_than_the_screen_goes_to_the_pager(work, tmp_path, command
     os.close(ours)
     assert process.communicate()[1] == b""
     assert process.returncode == 0
-    paged = (tmp_path / "paged").read_bytes() if pages else shown
-    assert shows in paged
-    assert (tmp_path / "paged").exists() is pages
-    assert bool(shown) is not pages
+    assert shows in (tmp_path / "paged").read_bytes()
+    assert shown == b""
 
 
 def test_a_reader_may_leave_the_pager(work, tmp_path):
@@ -281,7 +273,7 @@ def test_a_mistyped_id_is_answered_with_those_like_it(foldlog, work):
         (["--sort", "events", "-r", "--limit", 1], ["alpha-1"]),
         (["--sort", "activity", "--reverse", "--long", "--limit", 2], ["beta", "alpha-2"]),
         (["--match", "pha", "--reverse"], ["alpha-2", "alpha-1"]),
-        (["--sort", "sent", "--limit", 2], ["beta", "alpha-1"]),
+        (["--sort", "last", "--limit", 2], ["alpha-1", "alpha-2"]),
         (["--since", "2099-01-01"], []),
         (["--limit", 0], []),
     ],
@@ -335,7 +327,7 @@ def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
 def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
     (line,) = [line for line in foldlog("list", "--long").out.splitlines() if line.startswith("alpha-1")]
     assert line.endswith("x…")
-    assert len(line) < 220
+    assert len(line) < 240
     assert "x" * 200 in foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]["title"]
 
 

@@ -178,7 +178,7 @@ def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path, das
         assert (ran.status, ran.err) == (0, ""), command
     assert ran.document["event_ids"] == [3]
     assert bytes_left(tmp_path, ["marigolds"]) == []
-    assert "has no option '--resaon'" in foldlog("redact", "c", "-5", "--resaon", "x").err
+    assert "Missing option '--reason'" in foldlog("redact", "c", "-5", "--resaon", "x").err
 
 
 def test_every_command_that_takes_the_id_of_an_event_takes_that_of_a_summary():

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.histories import export
-from foldlog._cli.terminal import Listed, PrintedLines, emit_list, json_text, print_line, printable
+from foldlog._cli.terminal import PrintedLines, emit_list, json_text, print_line, printable
 from foldlog._words.safe_text import json_bytes, json_lines, well_formed
 from foldlog.eventstore import Message, open_store
 from tests.how_many import some
@@ -131,15 +131,6 @@ def test_a_long_list_is_one_document(items, head):
         emit_list(named, "items", iter(items), lambda: {"end": 1}, exact=True)
     expected = {**named, "items": items, "end": 1}
     assert json.loads(written.getvalue()) == expected
-
-
-def test_a_list_of_lists_is_one_document():
-    written = io.StringIO()
-    rows = [Listed({"id": n}, "rows", iter(range(n)), lambda n=n: {"rows_count": n}) for n in range(3)]
-    with contextlib.redirect_stdout(written):
-        emit_list({}, "items", iter(rows), lambda: {"end": 1})
-    items = [{"id": n, "rows": list(range(n)), "rows_count": n} for n in range(3)]
-    assert json.loads(written.getvalue()) == {"items": items, "end": 1}
 
 
 def test_of_a_list_that_cannot_be_read_nothing_is_written():

@@ -111,4 +111,4 @@ def _show(measured: list[dict[str, Any]]) -> None:
         )
         for one in measured
     ]
-    print_rows(terminal.console(), columns, rows)
+    print_rows(columns, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.text import Text
 
@@ -12,7 +12,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.outcome import DONE
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._cli.tables import Column, padded, print_rows
+from foldlog._cli.tables import Column, print_rows
 from foldlog._reports.bars import bar, curve
 from foldlog._reports.stats import CondensationFigures, ModelFigures, Stats, collect_stats
 from foldlog._words.gist import count
@@ -66,7 +66,7 @@ def _show(stats: Stats, title: str) -> None:
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
         "calls by tool",
-        [(tool, one.calls, f"  {count(one.errors, 'error')}" if one.errors else "") for tool, one in tools[:_TOOLS]],
+        [(tool, one.calls, count(one.errors, "error") if one.errors else "") for tool, one in tools[:_TOOLS]],
         left_out=len(tools) - _TOOLS,
     )
     if len(stats.days) > 1:
@@ -77,23 +77,23 @@ def _show(stats: Stats, title: str) -> None:
     _show_view(stats)
 
 
-def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0) -> None:
+def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0) -> None:
     """Print a line for each row: name, number, a bar, and the rest of the row."""
-    lines = [(terminal.printable(str(row[0]), one_line=True), int(str(row[1])), str((*row, "", "")[2])) for row in rows]
-    if not lines:
+    if not rows:
         return
-    terminal.print_heading(heading)
-    out = terminal.PrintedLines()
-    widest = min(max(len(name) for name, _, _ in lines), max(10, terminal.console().width // 3))
-    largest = max(number for _, number, _ in lines)
-    figures = len(f"{largest:,}")
-    room = max(4, min(50, terminal.console().width - widest - figures - 20))
-    for name, number, more in lines:
-        shown = name if len(name) <= widest or not terminal.has_edge() else f"{name[: widest - 1]}…"
-        start = f"  {padded(shown, widest)}  {number:>{figures},}  "
-        out.write((start, ""), (bar(number, largest, room), "cyan"), (more, "red"))
+    terminal.PrintedLines().write(("", ""))
+    largest = max(row[1] for row in rows)
+    room = max(4, min(50, terminal.console().width // 2))
+    columns = (Column(heading, least=20), Column("", "right"), Column("", least=4), Column(""))
+    print_rows(
+        columns,
+        [
+            (f"  {terminal.printable(name, one_line=True)}", f"{number:,}", bar(number, largest, room), *(more or [""]))
+            for name, number, *more in rows
+        ],
+    )
     if left_out > 0:
-        out.write((f"  and {left_out:,} more; --json has all", "dim"))
+        terminal.PrintedLines().write((f"  and {left_out:,} more; --json has all", "dim"))
 
 
 def _show_models(stats: Stats) -> None:
@@ -117,13 +117,13 @@ def _show_models(stats: Stats) -> None:
         Column("model", least=12),
         *(Column(name, justify="right") for name in ("calls", "prompt", "cached", "completion", "cost")),
     )
-    print_rows(terminal.console(), columns, rows)
+    print_rows(columns, rows)
 
 
 def _show_condensations(stats: Stats) -> None:
     if not stats.condensations:
         return
-    terminal.print_heading("condensations by strategy")
+    terminal.print_heading("condensations by strategy, and what they forgot")
     rows = [
         (
             terminal.typed_id(name),
@@ -136,9 +136,9 @@ def _show_condensations(stats: Stats) -> None:
         )
         for name, one in stats.condensations.items()
     ]
-    headings = ("condensations", "declined", "events forgotten", "summaries forgotten", "tokens saved", "cost")
+    headings = ("made", "declined", "events", "summaries", "tokens saved", "cost")
     columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
-    print_rows(terminal.console(), columns, rows)
+    print_rows(columns, rows)
     if any(one.tokens_saved is not None for one in stats.condensations.values()):
         explained = "  tokens saved: those of the View before each condensation less those after it, ≈ estimated"
         terminal.PrintedLines().write((explained, "dim"))
