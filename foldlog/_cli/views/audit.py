@@ -103,7 +103,8 @@ def run(
         revisions, wrong = (sum(one["revisions"] for one in audits), sum(len(one["findings"]) for one in audits))
         verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
         if unread:
-            verdict = f"{verdict if revisions else 'none compared'}; {count(len(unread), 'conversation')} not read"
+            of = f"{count(len(unread), 'conversation')} not read to the end, named below"
+            verdict = f"{verdict if revisions else 'none compared'}; {of}"
         said = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
         terminal.console().print(said, soft_wrap=True)
         if updated is not None:
