@@ -86,8 +86,7 @@ from foldlog.eventstore.log.seal import EVENT_BYTES_MAX
 from foldlog.eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
 from foldlog.eventstore.maintenance.status import confirm, lost_after
 from foldlog.eventstore.opening import open_store, restore_store
-from foldlog.eventstore.recorders.outcome import Outcome
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey
+from foldlog.eventstore.recorders.types import Conversation, Outcome, RecalledKey
 from foldlog.eventstore.recorders.urls import as_url, without_password
 from foldlog.eventstore.store import Store, prepare_append
 

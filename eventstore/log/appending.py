@@ -31,9 +31,8 @@ from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import dense_events, event_of, from_microseconds, stored_event_of, with_times
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.nesting import note_committed
-from foldlog.eventstore.recorders.outcome import Outcome
-from foldlog.eventstore.recorders.types import Place, RecalledKey
+from foldlog.eventstore.recorders.group_commit import note_committed
+from foldlog.eventstore.recorders.types import Outcome, Place, RecalledKey
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it

@@ -132,7 +132,7 @@ class WriteTransaction(ReadTransaction):
 
     def redact(self, rows: Sequence[Row]) -> None:
         """Replace the content of rows that are stored under the conversation's own key by these plain rows."""
-        self._reader.change(self.found.key, changes.NewContent(self._encoded(rows)))
+        self._reader.change(self.found.key, changes.NewForm(self._encoded(rows)))
         self.count_redactions(len(rows))
         self._changed = True
 
@@ -211,9 +211,7 @@ class WriteTransaction(ReadTransaction):
         renewed, data_key, mark = encrypted(found, keys)
         if found.version == found.begins:
             mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
-        self._reader.change(
-            found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key)
-        )
+        self._reader.change(found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key))
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self._database.now())
         self.found = past_under(self._reader, renewed, None, data_key)

@@ -21,6 +21,7 @@ from foldlog.eventstore.maintenance.verify import Verdict, verdicts
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import OperationalError, StillRead
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
@@ -62,7 +63,7 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     """
     database = store.database
     recorder = database.recorder
-    if recorder.path is None:
+    if not isinstance(recorder, SQLiteRecorder):
         raise InvalidOption("only a store in a SQLite file can be backed up; on a PostgreSQL server pg_dump does it")
     target = Path(path)
     if target.exists():

@@ -76,7 +76,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     found = transaction.conversation(key)
     if found is None or found.erasure is not None:
         return False
-    codec, replaces = database.codec_of(found), found.sealed_key
+    codec = database.codec_of(found)
     keys, compression = database.settings.keys, database.settings.compression
     data_key, mark, changed = codec.data_key, codec.mark, False
     if keys is not None and not (decrypt and data_key is None):
@@ -89,7 +89,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if decrypt and data_key is not None:
         mark = mark._replace(pending_from=0, pending_until=found.version)
     if changed:
-        transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key, replaces))
+        transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key))
         found = past_under(transaction, found, codec.data_key, data_key)
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
     if data_key is not None and mark != codec.mark:
@@ -279,7 +279,7 @@ class _Change:
         new = [(row, self._encoded(stored, row, None)) for stored, row in zip(some, plain, strict=True)]
         self._replace(new)
         past_under(transaction, found, codec.data_key, None)
-        transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
+        transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
         transaction.change(found.key, NewMark(None))
         enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
         return _Done(None, len(new), key=True)

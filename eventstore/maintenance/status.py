@@ -5,13 +5,16 @@ backup has lost.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import InvalidOption
 from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.recorders.errors import IntegrityError
-from foldlog.eventstore.recorders.server import Status
 from foldlog.eventstore.store import Store
+
+if TYPE_CHECKING:
+    from foldlog.eventstore.recorders.postgres.status import Status  # its package may be missing
 
 
 def follower_status(store: Store) -> Status:

@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from typing import Final, Literal, Protocol, TypeVar
 
 from foldlog.eventstore.recorders.changes import Change
-from foldlog.eventstore.recorders.outcome import Outcome
 from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
     ListedConversation,
+    Outcome,
     Place,
     PlacedRow,
     RecalledKey,
@@ -150,9 +150,7 @@ class Transaction(Reader, Protocol):
         """
 
     def change(self, key: int, change: Change) -> None:
-        """Change a conversation that exists. Raises ``IntegrityError``, here or at the commit, where a ``NewKey`` names
-        a wrapped key that is not the present one, and where a ``RememberedKey`` is stored already.
-        """
+        """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists."""
 
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation, or the past that a fork holds copies of
@@ -230,11 +228,6 @@ class Recorder(Protocol):
         ``patience_s`` seconds: then bytes stay pending, and a file does not shrink.
 
         Positions stay. Readers go on; the writers of a file wait, and it needs free space of its size.
-        """
-
-    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> Recorder:
-        """Write the newest state to a new file while the store is used, and return a recorder that reads the copy.
-        ``on_progress(done, of)`` counts pages. Raises ``NotSupportedError`` where the store is not a file.
         """
 
     def check(self) -> Iterator[str]:

@@ -9,15 +9,11 @@ from foldlog.eventstore.recorders.types import Erasure, RecalledKey, Record, Row
 
 
 class NewKey(NamedTuple):
-    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was read.
-
-    Lists find the conversation again once it is listed again.
-    """
+    """Another salt and another wrapped data key for a conversation. Lists find it again once it is listed again."""
 
     salt: bytes
     key_id: str | None
     sealed_key: bytes | None
-    replaces: bytes | None
 
 
 class NewMark(NamedTuple):
@@ -52,13 +48,7 @@ class PlacedPast(NamedTuple):
 
 
 class NewForm(NamedTuple):
-    """Existing rows in another form: their encoding, body and checksum change, and nothing else."""
-
-    rows: Sequence[Row]
-
-
-class NewContent(NamedTuple):
-    """Existing rows with redacted content: encoding, body, checksum, and their proof after the head change."""
+    """Existing rows in another form, or with redacted content: their encoding, body, checksum and proof change."""
 
     rows: Sequence[Row]
 
@@ -117,7 +107,7 @@ class Finished(NamedTuple):
 
 
 Change = (
-    NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | RememberedKey
+    NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | RememberedKey
     | ForgottenKey | NewRecords | NewListing | Left | Finished | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its

@@ -3,15 +3,11 @@
     RecorderError
     ├── InterfaceError          the recorder cannot be used: it is closed
     └── DatabaseError           the file is damaged, or is not a store
-        ├── DataError           a stored value is not of its type
         ├── IntegrityError      a key is taken
-        │   └── KeyReplaced     the data key of a conversation is not the one that was read
-        ├── InternalError       the database found its own pages damaged
-        ├── NotSupportedError
         ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
         │   ├── StillRead       a reader that is open needs what should go
         │   └── ReadOnly        it is open for reading only
-        └── ProgrammingError
+        └── ProgrammingError    a right is missing, or a limit is reached
 
 A recorder raises them with the driver's error as cause. The store turns those that waiting can cure into
 ``StoreUnavailable``, the others into ``StoreUnusable``.
@@ -39,32 +35,10 @@ class DatabaseError(RecorderError):
     """The database is damaged, or is not a store."""
 
 
-class DataError(DatabaseError):
-    """A stored value is not of its type."""
-
-
 class IntegrityError(DatabaseError):
     """A key is taken, so nothing was written. Read again, then decide again."""
 
     passing = True
-
-
-class KeyReplaced(IntegrityError):
-    """The data key of a conversation is not the one that the transaction read, or the conversation is erased."""
-
-    def __init__(self, conversation: str) -> None:
-        super().__init__(
-            f"{conversation} got another data key, or was erased, after its key was read; nothing was written: "
-            f"run the same command again"
-        )
-
-
-class InternalError(DatabaseError):
-    """The database found its own structures damaged."""
-
-
-class NotSupportedError(DatabaseError):
-    """This database does not support what was asked."""
 
 
 class OperationalError(DatabaseError):
@@ -84,21 +58,16 @@ class ReadOnly(OperationalError):
 
 
 class ProgrammingError(DatabaseError):
-    """A statement does not fit the database."""
+    """The database does not do what was asked: a right is missing, or a limit is reached."""
 
 
 _BY_NAME: Final[dict[str, type[RecorderError]]] = {
-    kind.__name__: kind
-    for kind in (
-        DataError,
-        DatabaseError,
-        IntegrityError,
-        InterfaceError,
-        InternalError,
-        NotSupportedError,
-        OperationalError,
-        ProgrammingError,
-    )
+    "DatabaseError": DatabaseError,
+    "IntegrityError": IntegrityError,
+    "InterfaceError": InterfaceError,
+    "NotSupportedError": ProgrammingError,
+    "OperationalError": OperationalError,
+    "ProgrammingError": ProgrammingError,
 }
 
 
@@ -107,14 +76,14 @@ def error_class(error: Exception) -> type[RecorderError] | None:
 
     Drivers derive their own classes from those that PEP 249 names, so the nearest of these names decides.
     """
-    if not any(kind.__name__ == "Error" for kind in type(error).__mro__):
+    names = [kind.__name__ for kind in type(error).__mro__]
+    if "Error" not in names:
         return None
-    named = (_BY_NAME.get(kind.__name__) for kind in type(error).__mro__)
-    return next((kind for kind in named if kind is not None), RecorderError)
+    return next((_BY_NAME[name] for name in names if name in _BY_NAME), RecorderError)
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Return whether an error of the recorder says that the file is damaged (not that it is locked, closed or out of
     reach).
     """
-    return type(error) in (DatabaseError, DataError, InternalError)
+    return type(error) is DatabaseError

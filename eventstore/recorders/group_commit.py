@@ -13,19 +13,55 @@ Each waiting thread has a lock of its own: one lock for all would be unfair, and
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock, get_ident
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
 
-from foldlog.eventstore.recorders.errors import OperationalError
-from foldlog.eventstore.recorders.nesting import INSIDE, Writer, nested, note_committed, writer_of
-from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
+from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
+
+Writer = tuple[int, str]
+"""A thread and the database that it writes to. Two recorders on one database are the same writer in a thread."""
+
+INSIDE: Final[set[Writer]] = set()
+"""The writers that are inside of a write. Add to it within ``try``, and discard in its ``finally``: an exception of a
+signal handler may come right after it.
+"""
+
+
+def outside(database: str, name: str) -> Writer:
+    """Return this thread as a writer. Raises ``InterfaceError`` where it is inside of a write to the same database: a
+    guard, an inline projection, the clock, a signal handler or ``__del__`` would wait for its own thread for ever.
+    """
+    writer = get_ident(), database
+    if writer in INSIDE:
+        raise InterfaceError(
+            f"{name}: this thread is inside a write to this store, so it cannot begin another one (a signal handler, a "
+            f"guard, a projection, the clock or a finalizer tried to); nothing of the second one was written; "
+            f"begin it after the first one has returned"
+        )
+    return writer
+
+
+def note_committed(error: BaseException) -> None:
+    """Add to an exception from outside, such as a timeout, that the interrupted write is stored."""
+    error.add_note("foldlog: the transaction that this interrupted was committed; its events are written")
+
+
+def _forget_other_threads() -> None:
+    """Keep only the writes of the thread that forked: in the child, new threads may get the numbers of the others."""
+    me = get_ident()
+    INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == me])
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class Job(Struct, Generic[T], eq=False):
@@ -103,7 +139,6 @@ class CommitQueue:
         self._leader: Job[Any] | None = None
         self._group: list[Job[Any]] = []
         self._waiting: list[Job[Any]] = []
-        self._stopped_by: Job[Any] | None = None
 
     def run(self, work: Callable[[Any], T], any_thread: bool = False) -> T:
         """Run ``work`` and return its result once that is committed, or raise its error.
@@ -128,11 +163,11 @@ class CommitQueue:
         return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[float]:
+    def alone(self, patience_s: float | None = None) -> Iterator[float]:
         """Lead without a group for as long as the block lasts: no other thread writes. The block may take the lock,
-        with the deadline that it is given.
+        with the deadline that it is given. Raises what ``run`` raises.
         """
-        job: Job[None] = self._job(None)
+        job: Job[None] = self._job(None, patience_s=patience_s)
         try:
             INSIDE.add(job.writer)
             self._come((job,))
@@ -144,34 +179,14 @@ class CommitQueue:
             self._leave((job,))
             INSIDE.discard(job.writer)
 
-    def stop(self, patience_s: float) -> bool:
-        """Let no thread write until ``go_on``, so that the process can be forked. False where the patience ends."""
-        writer = writer_of(self._database)
-        if writer in INSIDE:
-            return False
-        job: Job[None] = Job(None, writer, time.monotonic() + patience_s)
-        try:
-            self._come((job,))
-            self._wait(job)
-        except BaseException:
-            self._leave((job,))
-            raise
-        self._stopped_by = job
-        return not job.done
-
-    def go_on(self) -> None:
-        """Let threads write again."""
-        if self._stopped_by is not None:
-            self._leave((self._stopped_by,))
-            self._stopped_by = None
-
     # -- coming and leaving -------------------------------------------------------------------------------------------
 
-    def _job(self, work: Callable[[Any], T] | None, any_thread: bool = False) -> Job[T]:
-        writer = get_ident(), self._database
-        if writer in INSIDE:
-            raise nested(self._name)
-        return Job(work, writer, time.monotonic() + self._patience_s, any_thread and writer[0] != self._main_thread)
+    def _job(
+        self, work: Callable[[Any], T] | None, any_thread: bool = False, patience_s: float | None = None
+    ) -> Job[T]:
+        writer = outside(self._database, self._name)
+        deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
+        return Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
         """Return when the jobs of this thread are done. An exception that this raises came from outside."""

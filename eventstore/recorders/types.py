@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
+
+from msgspec import Struct
+
+T = TypeVar("T")
 
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
@@ -255,6 +259,27 @@ class Beginning(NamedTuple):
         name, created_at, salt, staged, fork, replaces = self
         empty = Conversation(key, name, created_at, salt, 0, None, None, visible=not staged, replaces=replaces)
         return empty if fork is None else fork.begun(empty)
+
+
+class Outcome(Struct, Generic[T], frozen=True):
+    """The outcome of a call that another thread may have made: its value, or the error that it raised."""
+
+    value: T | None = None
+    error: BaseException | None = None
+
+    @staticmethod
+    def of(work: Callable[[], T]) -> Outcome[T]:
+        """Return the outcome of a call, which this thread makes now."""
+        try:
+            return Outcome(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
+            return Outcome(error=error)
+
+    def unwrap(self) -> T:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
 
 
 def utf8(text: str) -> bytes:

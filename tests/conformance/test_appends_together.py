@@ -21,7 +21,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.appending import append_all, can_append_all
 from foldlog.eventstore.log.generation import Generation
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.store import prepare_append
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)

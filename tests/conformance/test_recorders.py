@@ -13,7 +13,7 @@ from foldlog.eventstore.log.staging import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey
-from foldlog.eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
+from foldlog.eventstore.recorders.errors import IntegrityError, InterfaceError
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
 
@@ -413,7 +413,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
     changed = [r._replace(encoding=6, body=bytes(range(256)), checksum=r.id) for r in rows[:2]]
 
     def work(transaction: Transaction) -> None:
-        transaction.change(key, NewKey(b"new salt", "k1", b"sealed", None))
+        transaction.change(key, NewKey(b"new salt", "k1", b"sealed"))
         transaction.change(key, NewForm(changed))
 
     recorder.transact(work)
@@ -439,30 +439,16 @@ def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Reco
     assert list(_stale(recorder, 5)) == []
 
 
-@pytest.mark.parametrize("replaces", [None, b"another"])
-def test_a_data_key_replaces_only_the_one_that_was_read(recorder: Recorder, replaces: bytes | None):
+def test_a_data_key_replaces_another(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
-    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first", None)))
-    with pytest.raises(KeyReplaced, match="another data key, or was erased"):
-        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k2", b"second", replaces)))
+    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first")))
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None
         assert (found.key_id, found.sealed_key) == ("k1", b"first")
-    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"salt", None, None, b"first")))
+    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"salt", None, None)))
     with recorder.read() as reader:
         assert reader.conversation(key) == found._replace(salt=b"salt", key_id=None, sealed_key=None)
-
-
-def test_an_erased_conversation_gets_no_data_key(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0)])
-    erase(recorder, key)
-    with pytest.raises(KeyReplaced):
-        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"salt", "k1", b"sealed", None)))
-    with recorder.read() as reader:
-        found = reader.conversation("c1")
-        assert found is not None
-        assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
 
 
 def erase(recorder: Recorder, key: int) -> Erasure:

@@ -280,7 +280,7 @@ if self._is_staged:
     ),
     "nested": Protection(
         "a write inside a write is refused",
-        "eventstore:CommitQueue._job",
+        "eventstore:outside",
         Never("INSIDE"),
         "tests/conformance/test_foreign_code.py -k guard_that_appends and sqlite",
     ),
@@ -499,7 +499,7 @@ if self._is_staged:
     ),
     "bytes-of-redacted": Protection(
         "… and go with the last event that has them",
-        "eventstore:SQLiteTransaction._attach_again",
+        "eventstore:SQLiteTransaction._replace",
         Never("detached"),
         "tests/conformance/test_bytes.py -k redaction_takes and plain-sqlite",
     ),

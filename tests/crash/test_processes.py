@@ -70,10 +70,12 @@ def ended(running: subprocess.Popen[str]) -> str:
 
 
 def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path: Path):
-    """The parent closes the store while its child goes on; then a third process comes and goes."""
+    """The parent has the file open twice. It closes it while its child goes on; then a third process comes and goes."""
     script = """
 store = open_at(path)
 append(store, "c1", "before")
+other = open_at(path)
+append(other, "c2", "before")
 list(store.events("c1"))
 store.database.data_version()
 child = os.fork()
@@ -91,6 +93,7 @@ if child == 0:
 sys.stdin = None
 append(store, "c1", "parent")
 store.close()
+other.close()
 say("closed")
 os.waitpid(child, 0)
 """
@@ -103,7 +106,7 @@ os.waitpid(child, 0)
         told(family)
         ended(family)
     acknowledged = Ledger.read(tmp_path)
-    assert len(acknowledged) == 7
+    assert len(acknowledged) == 8
     assert inspect(tmp_path / "store.db", acknowledged) == []
 
 

@@ -429,7 +429,6 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue: Comm
             with pytest.raises(InterfaceError, match="this thread is inside a write to this store") as raised:
                 inner()
             refused.append(str(raised.value))
-        assert not queue.stop(PATIENCE_S)
         return groups.write("outer")
 
     assert queue.run(outer) == "outer"

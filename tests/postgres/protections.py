@@ -161,18 +161,6 @@ raise""",
         Always("limit_s"),
         "tests/postgres/test_faults.py -k does_not_wait_for",
     ),
-    "compare-key": Protection(
-        "a data key replaces only the one that was read, and none of an erased conversation",
-        "postgresql/queries.sql:set_key",
-        Instead("erased_at", "    WHERE key = $1::bigint AND $5::bytea IS NOT DISTINCT FROM $5::bytea"),
-        f"{_RECORDERS} -k data_key",
-    ),
-    "compare-key-sqlite": Protection(
-        "… in a SQLite file too",
-        "sqlite/queries.sql:set_key",
-        Instead("erased_at", "WHERE key = ? AND ? IS NOT 'x'"),
-        f"{_RECORDERS} -k data_key",
-    ),
     "timeline": Protection(
         "a backup restored to a point in time gives no position again",
         "postgresql/0001_first.sql:begin_epoch",

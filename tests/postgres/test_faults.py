@@ -153,7 +153,7 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
     lose(lambda transaction: transaction.begin(Beginning("c2", 1, b"other salt", staged=True)))
     lose(lambda transaction: transaction.publish(staged, 0 + 1))
     lose(lambda transaction: transaction.set_value("tracking app", str(7)))
-    lose(lambda transaction: transaction.change(staged, NewKey(b"new salt", "k", b"sealed", None)))
+    lose(lambda transaction: transaction.change(staged, NewKey(b"new salt", "k", b"sealed")))
     lose(lambda transaction: transaction.change(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
     recorder.close()

@@ -129,9 +129,9 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
     key = _key_of(plain, "c1")
     with open_store(via) as store:
         recorder: Any = store._recorder
-        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first", None)))
+        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first")))
         proxy.order(cut)
-        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k2", b"second", b"first")))
+        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k2", b"second")))
         with recorder.read() as reader:
             assert _found(reader.conversation(key)).sealed_key == b"second"
 

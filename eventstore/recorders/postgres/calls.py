@@ -9,7 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import OperationalError, RecorderError
-from foldlog.eventstore.recorders.nesting import note_committed
+from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from foldlog.eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlow
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction

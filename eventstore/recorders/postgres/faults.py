@@ -11,7 +11,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import DiagnosticField
 from psycopg.pq.abc import PGresult
 
-from foldlog.eventstore.recorders.errors import KeyReplaced, OperationalError, RecorderError, error_class
+from foldlog.eventstore.recorders.errors import OperationalError, RecorderError, error_class
 
 
 class ConnectionLost(OperationalError):
@@ -45,8 +45,6 @@ _AGAIN: Final = ("40", "55P03", "53300")
 def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
     """Return the error of a statement that failed, with the driver's error as its cause."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
-    if (statement, state) == ("set_key", _NO_NUMBER):
-        return KeyReplaced(f"{server}: a conversation")
     if (statement, state) == ("number", _NO_NUMBER):
         return ConnectionLost(f"{server}: it was promoted or restored since this connection was made")
     return of_driver(error_from_result(result), server, state)

@@ -13,7 +13,7 @@ from typing import Final
 
 from psycopg.pq.abc import PGresult
 
-from foldlog.eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
+from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, RecorderError
 from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, bigint
 from foldlog.eventstore.recorders.postgres.faults import ConnectionLost
 from foldlog.eventstore.recorders.postgres.positions import Positions
@@ -128,7 +128,7 @@ class OpenTransaction:
         except ConnectionLost as error:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
-            raise InternalError("a statement of this transaction failed and the work went on, so nothing was written")
+            raise DatabaseError("a statement of this transaction failed and the work went on, so nothing was written")
         if self._durable and self._wire.warned:
             # The server says so when it is told not to wait for the standby any longer, and calls it a success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from foldlog.eventstore.recorders.errors import DataError
+from foldlog.eventstore.recorders.errors import ProgrammingError
 
 _BITS: Final = 20
 _START_BITS: Final = 16
@@ -42,10 +42,10 @@ class Positions:
         """The transaction's number, once the server has told it."""
 
     def take(self, count: int) -> int:
-        """Return the first of ``count`` consecutive places. Raises ``DataError`` if one transaction has fewer."""
+        """Return the first of ``count`` consecutive places. Raises ``ProgrammingError`` if there are fewer."""
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
-            raise DataError(
+            raise ProgrammingError(
                 f"one transaction can place {POSITIONS_MAX:,} events, and {count:,} more are asked of it; "
                 f"append them in several batches"
             )

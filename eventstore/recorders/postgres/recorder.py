@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
@@ -19,14 +19,12 @@ from foldlog.eventstore.recorders.base import PATIENCE_S, Transaction
 from foldlog.eventstore.recorders.errors import (
     IntegrityError,
     InterfaceError,
-    NotSupportedError,
     OperationalError,
     ReadOnly,
     RecorderError,
     StillRead,
 )
-from foldlog.eventstore.recorders.nesting import INSIDE, Writer, nested, writer_of
-from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
 from foldlog.eventstore.recorders.postgres.calls import Call, Patience
 from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
@@ -35,8 +33,8 @@ from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.sessions import ReadSession
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
-from foldlog.eventstore.recorders.server import Status
 from foldlog.eventstore.recorders.statements import statements
+from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
 
@@ -134,8 +132,6 @@ class PostgresRecorder:
         if not self.writable:
             raise ReadOnly(f"{self._server} is open for reading only; to write, leave mode=ro out of its URL")
         writer = self._writer()
-        if writer in INSIDE:
-            raise nested(self._server)
         call = Call(work)
         try:
             try:
@@ -200,29 +196,25 @@ class PostgresRecorder:
             return False
         return True
 
-    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> NoReturn:
-        raise NotSupportedError(f"{self._server} is not copied to {path}: pg_dump does it")
-
     def check(self) -> Iterator[str]:
         """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of
         indices. If the server was set up with data checksums, it also reports each page with a wrong checksum.
         """
         yield from self.beside(lambda connection: list(status.findings(connection, self._statements, self.schema)))
 
-    def status(self) -> Status:
+    def status(self) -> status.Status:
         """Return which session holds the followers back, and how far they are behind."""
         return self.beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
         """Close every connection; a connection in use is closed when its transaction ends."""
-        if self._writer() in INSIDE:
-            raise nested(self._server)
+        self._writer()
         self._closed = True
         self._pool.close()
         self._close_beside()
 
     def _writer(self) -> Writer:
-        return writer_of(f"{self._server}, port {self._parameters.get('port', '')}")
+        return outside(f"{self._server}, port {self._parameters.get('port', '')}", self._server)
 
     # -- connections --------------------------------------------------------------------------------------------------
 

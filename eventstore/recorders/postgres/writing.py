@@ -168,10 +168,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         match change:
             case changes.NewMark(mark):
                 self._write("set_mark", bigint(key), mark)
-            case changes.NewKey(salt, key_id, sealed_key, replaces):
-                bound_id = None if key_id is None else utf8(key_id)
+            case changes.NewKey(salt, key_id, sealed_key):
                 self._write("list_again", bigint(key))
-                self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
+                self._write("set_key", bigint(key), salt, None if key_id is None else utf8(key_id), sealed_key)
                 if sealed_key is not None:
                     self._seen_by("stands_key", bigint(key), sealed_key)
             case changes.NewPast(past, version):
@@ -186,9 +185,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case changes.Grown():
                 self._write("grow_fork", bigint(key))
             case changes.NewForm(rows):
-                self._replace("replace_rows", key, rows)
-            case changes.NewContent(rows):
-                self._replace("redact_rows", key, rows, array(BYTEA, [row.proof for row in rows]))
+                self._replace(key, rows)
             case changes.RememberedKey(idempotency_key, recalled, again):
                 self._remember(key, idempotency_key, recalled, again)
             case changes.NewRecords(projection, records, replace_all):
@@ -204,18 +201,21 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case Erasure():
                 self._erase(key, change)
 
-    def _replace(self, statement: str, key: int, rows: Sequence[Row], *more: bytes) -> None:
-        """Replace what stored rows hold; ``more`` are further columns."""
+    def _replace(self, key: int, rows: Sequence[Row]) -> None:
+        """Give stored rows another form. Keep their attachments, and delete those that then belong to no row."""
+        ids = bigints(row.id for row in rows)
         self._write(
-            statement,
+            "replace_rows",
             bigint(key),
-            bigints(row.id for row in rows),
+            ids,
             array(SMALLINT, [smallint(row.encoding) for row in rows]),
             array(INTEGER, [integer(row.checksum) for row in rows]),
             array(BYTEA, [row.body for row in rows]),
-            *more,
+            array(BYTEA, [row.proof for row in rows]),
         )
-        self._attach_again(key, rows)
+        self._write("detach", bigint(key), ids)
+        self._attach(key, rows)
+        self._write("delete_unattached", bigint(key))
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head, _ = erasure
@@ -367,12 +367,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             for name, encoding, body in attachments_of(row.body):
                 self._write("keep_attachment", bigint(key), name, smallint(encoding), body)
                 self._write("attach", bigint(key), bigint(row.id), name, smallint(encoding))
-
-    def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep the attachments of replaced rows, and delete attachments that then belong to no row."""
-        self._write("detach", bigint(key), bigints(row.id for row in rows))
-        self._attach(key, rows)
-        self._write("delete_unattached", bigint(key))
 
 
 def _can_be_checked(expected: Conversation) -> bool:

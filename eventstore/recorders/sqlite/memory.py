@@ -10,17 +10,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError, NotSupportedError
-from foldlog.eventstore.recorders.nesting import INSIDE, nested, note_committed, writer_of
-from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError
+from foldlog.eventstore.recorders.group_commit import INSIDE, note_committed, outside
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translated
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from foldlog.eventstore.recorders.types import new_store_uuid
+from foldlog.eventstore.recorders.types import Outcome, new_store_uuid
 
 T = TypeVar("T")
 
@@ -44,9 +43,7 @@ class MemoryRecorder:
         self._commits = 0
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
-        writer = writer_of(self._uuid)
-        if writer in INSIDE:
-            raise nested(_NAME)
+        writer = outside(self._uuid, _NAME)
         committed = False
         try:
             try:
@@ -81,8 +78,7 @@ class MemoryRecorder:
         connection.rollback()
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
-        if writer_of(self._uuid) in INSIDE:
-            raise nested(_NAME)
+        outside(self._uuid, _NAME)
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
     @contextmanager
@@ -111,15 +107,11 @@ class MemoryRecorder:
     def compact(self, patience_s: float) -> bool:
         return True  # no bytes are on a disk
 
-    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> NoReturn:
-        raise NotSupportedError(f"a store in memory is not copied to {path}: copy its histories to another store")
-
     def check(self) -> Iterator[str]:
         return iter(())  # nor are there files
 
     def close(self) -> None:
-        if writer_of(self._uuid) in INSIDE:
-            raise nested(_NAME)
+        outside(self._uuid, _NAME)
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

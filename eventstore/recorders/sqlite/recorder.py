@@ -14,10 +14,8 @@ from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Transaction
-from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, StillRead
-from foldlog.eventstore.recorders.group_commit import CommitQueue
-from foldlog.eventstore.recorders.nesting import INSIDE, nested, writer_of
-from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, RecorderError, StillRead
+from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.connections import (
@@ -37,6 +35,7 @@ from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
+from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
 
@@ -139,6 +138,9 @@ class SQLiteRecorder:
             yield from maintenance.findings(connection)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
+        """Write the newest state to a new file while the store is used, and return a recorder that reads the copy.
+        ``on_progress(done, of)`` counts pages.
+        """
         with _ReadTransaction(self, f"copy to {path} from") as connection:
             maintenance.copy(connection, path, on_progress)
         return SQLiteRecorder(path, writable=False)
@@ -165,8 +167,7 @@ class SQLiteRecorder:
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
         does not end within the patience; the recorder then closes when that write ends.
         """
-        if writer_of(self._database) in INSIDE:
-            raise nested(self._path)
+        outside(self._database, self._path)
         self._close_because("it was closed")
         self._checkpoints.stop(self._patience_s)
         self._close_poller()
@@ -179,17 +180,20 @@ class SQLiteRecorder:
     # -- a fork -------------------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
-        checkpointed = self._checkpoints.stop(patience_s)  # first: it takes the write lock
-        self._holds_writers = self._lock is None or self._queue.stop(patience_s)
-        if self._holds_writers and self._lock is not None:
-            self._writing.close()
+        rested = self._checkpoints.stop(patience_s)  # first: it takes the write lock
+        try:
+            if self._lock is not None:
+                self._no_writers.enter_context(self._queue.alone(patience_s))
+                INSIDE.discard((threading.get_ident(), self._database))  # another recorder may have the same file
+                self._writing.close()
+        except RecorderError:  # a thread writes, or this one does
+            rested = False
         self._close_poller()
-        return self._readers.rest(patience_s) and self._holds_writers and checkpointed
+        return self._readers.rest(patience_s) and rested
 
     def resume(self) -> None:
         self._readers.resume()
-        if self._holds_writers and self._lock is not None:
-            self._queue.go_on()
+        self._no_writers.close()
         self._checkpoints.go_on()
 
     def renew_in_child(self, *, inherited: bool) -> None:
@@ -200,7 +204,7 @@ class SQLiteRecorder:
             self._lock.renew_in_child()
         # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
         of_writers = vars(self).get("_queue"), vars(self).get("_writing")
-        self._of_parent = (*of_writers, self._readers, self._checkpoints)
+        self._of_parent = (*of_writers, self._readers, self._checkpoints, self._no_writers)
         self._begin()
 
     # -- opening and closing ------------------------------------------------------------------------------------------
@@ -211,7 +215,7 @@ class SQLiteRecorder:
         self._readers = ReaderPool(self._connect)
         self._poller = None
         self._checkpoints = LogCheckpoints(self._file, self._connect_to_write, self._alone)
-        self._holds_writers = False
+        self._no_writers = contextlib.ExitStack()
         if self._lock is not None:
             self._begin_writing(self._lock)
 

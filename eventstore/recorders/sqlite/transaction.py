@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from foldlog.eventstore.codec_json import Body, attachments_of
 from foldlog.eventstore.recorders import changes
-from foldlog.eventstore.recorders.errors import IntegrityError, KeyReplaced
+from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, json_text
 from foldlog.eventstore.recorders.types import (
     DIGEST_BYTES,
@@ -147,19 +147,14 @@ class SQLiteTransaction(SQLiteReader):
         self.forget()
         self._leave_bytes()
         match change:
-            case changes.NewKey(salt, key_id, sealed_key, replaces):
+            case changes.NewKey(salt, key_id, sealed_key):
                 self._list_again(key)
-                bound_id = None if key_id is None else utf8(key_id)
-                changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
-                if changed.rowcount != 1:
-                    raise KeyReplaced(f"conversation number {key}")
+                self._execute(SQL["set_key"], (salt, None if key_id is None else utf8(key_id), sealed_key, key))
             case Erasure(erased_at, reason, events, head):
                 self._leave_lists(key)
                 self._execute(SQL["erase_conversation"], (erased_at, utf8(reason), events, head, key))
             case changes.NewForm(rows):
-                self._replace(key, rows, redacted=False)
-            case changes.NewContent(rows):
-                self._replace(key, rows, redacted=True)
+                self._replace(key, rows)
             case changes.ForgottenKey(idempotency_key):
                 self._execute(SQL["forget_key"], (key, utf8(idempotency_key)))
             case changes.MoreRedactions(count):
@@ -194,13 +189,14 @@ class SQLiteTransaction(SQLiteReader):
             self._execute(SQL["delete_conversation"], (key,))
         return True
 
-    def _replace(self, key: int, rows: Sequence[Row], *, redacted: bool) -> None:
-        values = [
-            (r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, *([r.proof] if redacted else ()), key, r.id)
-            for r in rows
-        ]
-        self._executemany(SQL["redact_row" if redacted else "replace_row"], values)
-        self._attach_again(key, rows)
+    def _replace(self, key: int, rows: Sequence[Row]) -> None:
+        """Give stored rows another form. Keep their attachments, and delete those that then belong to no row."""
+        values = [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, r.proof, key, r.id) for r in rows]
+        self._executemany(SQL["replace_row"], values)
+        detached = self._execute(SQL["detach"], (key, json_text([row.id for row in rows]))).rowcount
+        self._attach(key, rows)
+        if detached:
+            self._execute(SQL["delete_unattached"], (key,))
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
@@ -261,13 +257,6 @@ class SQLiteTransaction(SQLiteReader):
             for name, encoding, body in attachments_of(row.body):
                 self._execute(SQL["keep_attachment"], (key, name, encoding, body))
                 self._execute(SQL["attach"], (key, row.id, name, encoding))
-
-    def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep the attachments of replaced rows, and delete attachments that then belong to no row."""
-        detached = self._execute(SQL["detach"], (key, json_text([row.id for row in rows]))).rowcount
-        self._attach(key, rows)
-        if detached:
-            self._execute(SQL["delete_unattached"], (key,))
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:

@@ -428,26 +428,13 @@ DELETE FROM {schema}.conversations WHERE key = $1::bigint
 -- name: delete_publications
 DELETE FROM {schema}.publications WHERE conversation = $1::bigint
 
--- An error if the conversation has another key than the one that was read, or is erased: then what was sent after it is not
--- run.
 -- name: set_key
-WITH changed AS (
-    UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea
-    WHERE key = $1::bigint AND erased_at IS NULL AND sealed_key IS NOT DISTINCT FROM $5::bytea
-    RETURNING 1
-)
-SELECT (CASE WHEN EXISTS (SELECT FROM changed) THEN '1' ELSE 'none: the conversation has another key, or is erased' END)
-    ::bigint
+UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea WHERE key = $1::bigint
 
 -- name: set_mark
 UPDATE {schema}.conversations SET mark = $2::bytea WHERE key = $1::bigint
 
 -- name: replace_rows
-UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body
-FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[]) r (id, encoding, checksum, body)
-WHERE e.conversation = $1::bigint AND e.id = r.id
-
--- name: redact_rows
 UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body, head = r.head
 FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[], $6::bytea[]) r (id, encoding, checksum, body, head)
 WHERE e.conversation = $1::bigint AND e.id = r.id

@@ -228,8 +228,7 @@ INSERT INTO idempotency_keys (conversation, key, first_id, events, proof) VALUES
 SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ? AND key >= CAST(? AS TEXT) ORDER BY key LIMIT ?
 
 -- name: set_key
-UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ?
-WHERE key = ? AND sealed_key IS ? AND erased_at IS NULL
+UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ? WHERE key = ?
 
 -- name: set_mark
 UPDATE conversations SET mark = ? WHERE key = ?
@@ -238,10 +237,6 @@ UPDATE conversations SET mark = ? WHERE key = ?
 UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS TEXT)
 
 -- name: replace_row
-UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END
-WHERE conversation = ? AND id = ?
-
--- name: redact_row
 UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END, head = ?
 WHERE conversation = ? AND id = ?
 
