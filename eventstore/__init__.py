@@ -73,7 +73,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.appending import Appending, append_all, can_append_all
-from foldlog.eventstore.log.compression import Compression
+from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, Compression
 from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.log.generation import Generation
 from foldlog.eventstore.log.keys import KeyRing
@@ -82,7 +82,6 @@ from foldlog.eventstore.log.origins import FoundEvent, find
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.log.seal import EVENT_BYTES_MAX
 from foldlog.eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
 from foldlog.eventstore.maintenance.status import confirm, lost_after
 from foldlog.eventstore.opening import open_store, restore_store

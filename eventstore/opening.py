@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from foldlog.eventstore.errors import InvalidOption, install_command
-from foldlog.eventstore.log.compression import Compression
+from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, Compression
 from foldlog.eventstore.log.database import translated, unavailable
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
+from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.recorders import urls
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError
@@ -46,8 +46,7 @@ def open_store(
     under the first key of the ring. Bodies that were stored otherwise can be read, and ``rekey`` changes them. By
     default the environment decides: ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
-    ``event_bytes_max`` is the largest event that this process appends. A limit above the default is recorded in the
-    store: no reader decompresses a body to more than the largest limit that was recorded.
+    ``event_bytes_max`` is the largest event that this process appends. Bodies above the default are not compressed.
 
     Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where the store cannot be
     opened now, ``StoreUnusable`` where the file is not a store or a newer version made it, and ``KeyUnavailable`` where

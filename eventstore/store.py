@@ -17,6 +17,7 @@ from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, Inv
 from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending
+from foldlog.eventstore.log.compression import EVENT_BYTES_MAX
 from foldlog.eventstore.log.database import Database, behind, paged, translated, unavailable
 from foldlog.eventstore.log.following import follow
 from foldlog.eventstore.log.forking import begin_fork
@@ -27,7 +28,7 @@ from foldlog.eventstore.log.pages import PAGE, events_back, pages
 from foldlog.eventstore.log.reading import ReadTransaction, find_begun, read_existing
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from foldlog.eventstore.log.row import dense_events, from_microseconds
-from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings, not_decompressed
+from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.errors import RecorderError
@@ -58,7 +59,7 @@ class Store:
         self.database = Database(recorder, settings, clock)
         self.path = recorder.path
         """The file of the store; None for a store on a server or in memory."""
-        self.database.record_limit(event_bytes_max)
+        self._event_bytes_max = event_bytes_max
         self._own_clock = clock is None
         self._projections: tuple[InlineProjection, ...] = ()
 
@@ -233,10 +234,10 @@ class Store:
         encoded = encode(event, finite=finite)
         body = encoded.body
         size = len(body) if type(body) is bytes else size_of(body)
-        if size > self.database.event_bytes_max:
+        if size > self._event_bytes_max:
             raise InvalidEvent(
                 f"this {encoded.kind} takes {size:,} bytes; the most for one event is "
-                f"{self.database.event_bytes_max:,} (open_store's event_bytes_max)"
+                f"{self._event_bytes_max:,} (open_store's event_bytes_max)"
             )
         return encoded
 
@@ -334,10 +335,7 @@ def _check_given(conversation: object, idempotency_key: str | None, dedupe: obje
 def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
     rows = reading.rows(start, stop, stop - start)
     events = dense_events(reading.conversation, rows, start, stop)
-    return (
-        Logged(from_microseconds(row.recorded_at), event)
-        for event, row in zip(events, not_decompressed(rows), strict=True)
-    )
+    return (Logged(from_microseconds(row.recorded_at), event) for event, row in zip(events, rows, strict=True))
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:

@@ -19,18 +19,14 @@ _ZSTD: Final = 2
 
 Compression = Literal["none", "zlib", "zstd"]
 
+EVENT_BYTES_MAX: Final = 16 * 2**20
+"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON. No larger body
+is compressed, and so none is decompressed to more.
+"""
+_TOO_LARGE: Final = f"its compressed body is larger than {EVENT_BYTES_MAX:,} bytes, and no such body is compressed"
+
 _ZLIB_LEVEL = 6
 _ZSTD_LEVEL = 1
-
-
-class TooLarge(NotAsWritten):
-    """The decompressed body is larger than the limit."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(
-            f"its compressed body is larger than {bytes_max:,} bytes, the largest event that this store has recorded; "
-            f"if larger events were written here, open the store with a larger event_bytes_max"
-        )
 
 
 def checked(name: str) -> Compression:
@@ -44,8 +40,10 @@ def checked(name: str) -> Compression:
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """Return the number of the compression, and the bytes to store: the body itself if compression does not help."""
-    if compression == "none":
+    """Return the number of the compression, and the bytes to store: the body itself if compression does not help, or a
+    reader would refuse it.
+    """
+    if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
     how, smaller = (
         (_ZLIB, zlib.compress(body, _ZLIB_LEVEL)) if compression == "zlib" else (_ZSTD, _zstd().compress(body))
@@ -53,8 +51,8 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
     return (how, smaller) if len(smaller) < len(body) else (_NONE, body)
 
 
-def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
-    """Return the body that was given to ``compressed``. It never takes more than ``bytes_max`` of memory.
+def decompressed(how: int, stored: bytes) -> bytes:
+    """Return the body that was given to ``compressed``. It never takes more than ``EVENT_BYTES_MAX`` of memory.
 
     Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
     """
@@ -63,16 +61,16 @@ def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
     if how == _ZLIB:
         inflater = zlib.decompressobj()
         try:
-            body = inflater.decompress(stored, bytes_max + 1)
+            body = inflater.decompress(stored, EVENT_BYTES_MAX + 1)
         except zlib.error as error:
             raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
-        if len(body) > bytes_max:
-            raise TooLarge(bytes_max)
+        if len(body) > EVENT_BYTES_MAX:
+            raise NotAsWritten(_TOO_LARGE)
         if not inflater.eof:
             raise NotAsWritten("its compressed body is cut off")
         return body
     if how == _ZSTD:
-        return _zstd().decompress(stored, bytes_max)
+        return _zstd().decompress(stored)
     raise NotAsWritten(f"its body has compression {how}, which this version of foldlog does not know")
 
 
@@ -99,13 +97,13 @@ class _Zstd:
     def compress(self, body: bytes) -> bytes:
         return self._compressor.compress(body)
 
-    def decompress(self, stored: bytes, bytes_max: int) -> bytes:
+    def decompress(self, stored: bytes) -> bytes:
         try:
             size = self._content_size(stored)
             if size < 0:
                 raise NotAsWritten("its compressed body does not give its size")
-            if size > bytes_max:
-                raise TooLarge(bytes_max)
+            if size > EVENT_BYTES_MAX:
+                raise NotAsWritten(_TOO_LARGE)
             return self._decompressor.decompress(stored)
         except self._error as error:
             raise NotAsWritten(f"its compressed body cannot be read: {error}") from error

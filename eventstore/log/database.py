@@ -20,7 +20,6 @@ from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.past import KnownPasts
 from foldlog.eventstore.log.row import NotAsWritten, present
 from foldlog.eventstore.log.seal import (
-    EVENT_BYTES_MAX,
     NOTHING_PENDING,
     Mark,
     RowCodec,
@@ -32,8 +31,6 @@ from foldlog.eventstore.recorders.errors import RecorderError, is_damage
 from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
-
-_LIMIT = "event_bytes_max"
 
 
 class Database:
@@ -51,7 +48,6 @@ class Database:
         self.settings = settings or WriteSettings()
         self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")
         """Whether the rows of a conversation that is not encrypted are stored as they are given."""
-        self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self.known = KnownConversations()
         self.pasts = KnownPasts()
@@ -181,29 +177,6 @@ class Database:
         this process has keys, only one that reads only rows written with the key of the conversation.
         """
         return self.settings.keys is None or codec.is_strict
-
-    # -- the limit ----------------------------------------------------------------------------------------------------
-
-    def record_limit(self, event_bytes_max: int) -> None:
-        """Record in the store that this process writes events up to this size, where that is above the default: every
-        reader then knows how large a compressed body may be.
-        """
-        self.event_bytes_max = event_bytes_max
-        if event_bytes_max <= self.bytes_max:
-            return
-        self.has_grown()
-        if event_bytes_max > self.bytes_max:
-            self.bytes_max = event_bytes_max
-            if self.recorder.writable:
-                self.recorder.transact(lambda transaction: transaction.set_value(_LIMIT, str(event_bytes_max)))
-
-    def has_grown(self) -> bool:
-        """Return whether the store has recorded a larger limit than this process knew of."""
-        recorded = self.recorder.value(_LIMIT)
-        if not recorded.isdecimal() or int(recorded) <= self.bytes_max:
-            return False
-        self.bytes_max = int(recorded)
-        return True
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

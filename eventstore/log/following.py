@@ -16,7 +16,7 @@ from foldlog.eventstore.log.row import (
     events_of_rows,
     from_microseconds,
 )
-from foldlog.eventstore.log.seal import DAMAGED, RowCodec, any_damaged
+from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row
 
@@ -82,14 +82,14 @@ def _decoded(
     database: Database, reader: Reader, conversation: str, is_entry: bool, stored: Sequence[Row]
 ) -> Sequence[Row]:
     if is_entry:
-        return [as_followed(row) for row in RowCodec(conversation).decoded(stored, database)]
+        return [as_followed(row) for row in RowCodec(conversation).decoded(stored)]
     known = database.known.get(conversation)
     if known is not None and database.lasts(known.codec):
-        rows = known.codec.decoded(stored, database)
-        if not any_damaged(rows):
+        rows = known.codec.decoded(stored)
+        if not any(row.encoding == DAMAGED for row in rows):
             return rows
     found = database.find(reader, conversation)
     if found is None:
         problem = b"the conversation that it belongs to does not exist"
         return [row._replace(encoding=DAMAGED, body=problem) for row in stored]
-    return database.codec_of(found).decoded(stored, database)
+    return database.codec_of(found).decoded(stored)

@@ -18,7 +18,7 @@ from foldlog.eventstore.log.idempotency import HIDDEN_KEYS, hidden_key, is_sourc
 from foldlog.eventstore.log.past import Segment, links_of, past_of, within
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
-from foldlog.eventstore.log.seal import RowCodec, joined
+from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Only, Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row
 
@@ -177,7 +177,7 @@ class ReadTransaction:
             decoded, start = [], 0
             for part in parts:
                 stop = bisect_left(rows, part.stop, start, key=_id_of)
-                decoded += part.codec.decoded(rows[start:stop], self._database)
+                decoded += part.codec.decoded(rows[start:stop])
                 start = stop
         self._check_that_none_is_missing(intervals, rows)
         return list(events_of(self.conversation, decoded))
@@ -196,7 +196,7 @@ class ReadTransaction:
             start, end = max(start, part.start), min(stop, part.stop)
             while start < end and self.found.structural != expected:
                 stored = self._reader.rows(part.key, start, end, page, "structural")
-                events = events_of(self.conversation, part.codec.decoded(stored, self._database))
+                events = events_of(self.conversation, part.codec.decoded(stored))
                 for event, before in zip(events, map(_structural_before, stored), strict=True):
                     if expected not in (None, before):
                         raise CorruptEvent(self.conversation, start, _MISSING)
@@ -252,7 +252,7 @@ class ReadTransaction:
             if rows:
                 break
             rows = self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS)
-            rows = part.codec.decoded(rows, self._database)
+            rows = part.codec.decoded(rows)
         if not rows:
             return None
         decoded = rows[0]
@@ -329,14 +329,14 @@ class ReadTransaction:
         """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""
         if start >= self._begins:
             return self._decoded(self._reader.rows(self.found.key, start, stop, limit, only))
-        parts: list[Sequence[Row]] = []
+        found: list[Row] = []
         for part in self._parts(start):
             first, last = max(start, part.start), min(stop, part.stop)
             if first < last and limit > 0:
                 rows = self._reader.rows(part.key, first, last, limit, only)
                 limit -= len(rows)
-                parts.append(part.codec.decoded(rows, self._database))
-        return joined(parts, self._database)
+                found += part.codec.decoded(rows)
+        return found
 
     @property
     def past(self) -> tuple[Segment, ...]:
@@ -432,7 +432,7 @@ class ReadTransaction:
             after = max(after, stored[-1].version)
 
     def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return self._codec().decoded(rows, self._database) if rows else ()
+        return self._codec().decoded(rows) if rows else ()
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol, get_args, overload
+from typing import Final, NamedTuple, get_args
 
 from foldlog.eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
-from foldlog.eventstore.log.compression import Compression, TooLarge, checked, compressed, decompressed
+from foldlog.eventstore.log.compression import Compression, checked, compressed, decompressed
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.log.row import (
     COMMITMENT_BYTES,
@@ -99,9 +99,6 @@ _ALL_PENDING: Final = Mark(pending_until=2**62)
 DAMAGED: Final = -1
 """The encoding of a damaged row as it is read. It is never stored. The body of such a row is the reason."""
 
-EVENT_BYTES_MAX: Final = 16 * 2**20
-"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON."""
-
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
 
 _PLACES: Final = {
@@ -137,15 +134,6 @@ class WriteSettings(NamedTuple):
         return cls(checked(choice) if choice else None, keys or KeyRing.from_environment())
 
 
-class Limit(Protocol):
-    """The largest size of a decompressed body."""
-
-    bytes_max: int
-
-    def has_grown(self) -> bool:
-        """Return whether the store has recorded a larger limit since; then ``bytes_max`` is that limit."""
-
-
 class RowCodec(NamedTuple):
     """Reads and writes the rows of a conversation; plain ones without ``data_key``. ``mark``: what its mark says."""
 
@@ -165,58 +153,46 @@ class RowCodec(NamedTuple):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def decoded(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
+    def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return rows as they were given to the store, plain; damaged rows are marked. Plain and sound rows are
-        returned unchanged. Otherwise each compressed body is decompressed when it is asked for, so that a page does not
-        need memory for all its bodies. Cost: a checksum each.
+        returned unchanged. Cost: a checksum each.
         """
         places = unsound(self.checksum_seed, rows)
         if not places and self.data_key is None and not any(map(_encoding, rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same
-        decrypted = [
+        return [
             _damaged(row, "its checksum does not match, so these are not the bytes that were written")
             if place in places
-            else self._opened(row, limit, opened)
+            else self._opened(row, opened)
             for place, row in enumerate(rows)
         ]
-        return _Decompressed(decrypted, limit) if any(row.encoding > PLAIN for row in decrypted) else decrypted
 
-    def encoded(self, rows: Sequence[Row], compression: Compression | None, limit: Limit) -> Sequence[Row]:
-        """Return plain rows as they are stored, with checksums. A body over the limit is not compressed, because a
-        reader would refuse it.
-        """
+    def encoded(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
+        """Return plain rows as they are stored, with checksums."""
         compression = compression or "none"
         if self.data_key is None and compression == "none" and not have_bytes(rows):
             return rows
-        hows, bodies = zip(*[_compressed(compression, row.body, limit) for row in rows], strict=True)
-        beside = [
-            [self._stored_attachment(each, compression, limit) for each in attachments_of(row.body)] for row in rows
-        ]
+        hows, bodies = zip(*[compressed(compression, row.body) for row in rows], strict=True)
+        beside = [[self._stored_attachment(each, compression) for each in attachments_of(row.body)] for row in rows]
         return self._stored(rows, hows, bodies, beside)
 
-    def encoded_again(
-        self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None, limit: Limit
-    ) -> Row:
+    def encoded_again(self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None) -> Row:
         """Return a row that ``source`` wrote in the form of this codec; the same row if it has that form.
 
         Without a chosen ``compression`` the compression of the body does not change.
         """
-        encrypted = PLAIN if self.data_key is None else ENCRYPTED
-        how, body = stored.encoding & _HOW_COMPRESSED, None
-        if compression is not None and how != _COMPRESSIONS.index(compression):
-            how, body = _compressed(compression, plain.body, limit)
         beside, its_bytes = attachments_of(stored.body), attachments_of(plain.body)
-        has_form = len(beside) == len(its_bytes) and all(
-            self._has_form(*each, compression, limit) for each in zip(beside, its_bytes, strict=True)
-        )
-        if has_form and stored.encoding & ~WITH_BYTES == how | encrypted:
+        how, body = _compressed_again(stored, plain, compression)
+        hows = [how, *(_compressed_again(*each, compression)[0] for each in zip(beside, its_bytes, strict=False))]
+        encodings = [stored.encoding & ~WITH_BYTES, *(each.encoding for each in beside)]
+        if len(beside) == len(its_bytes) and encodings == [how | self._encrypted for how in hows]:
             return stored
         if body is None:
-            body = source._replace(mark=_ALL_PENDING)._decrypted(stored).body
+            body = source._replace(mark=_ALL_PENDING)._decrypted(stored)
         if compression is None and beside:
             compression = _COMPRESSIONS[beside[0].encoding & _HOW_COMPRESSED]
-        again = [self._stored_attachment(each, compression or "none", limit) for each in its_bytes]
+        again = [self._stored_attachment(each, compression or "none") for each in its_bytes]
         return self._stored([plain], [how], [body], [again])[0]
 
     def _stored(
@@ -227,9 +203,8 @@ class RowCodec(NamedTuple):
         beside: Sequence[Sequence[Attachment]],
     ) -> list[Row]:
         """Return rows with these bodies, compressed as their numbers say, and with what stands beside each."""
-        encrypted = PLAIN if self.data_key is None else ENCRYPTED
         stored = [
-            row._replace(encoding=how | encrypted | (WITH_BYTES if some else PLAIN))
+            row._replace(encoding=how | self._encrypted | (WITH_BYTES if some else PLAIN))
             for row, how, some in zip(rows, compressed, beside, strict=True)
         ]
         if self.data_key is not None:
@@ -239,72 +214,66 @@ class RowCodec(NamedTuple):
         columns = [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
         return with_checksums(self.checksum_seed, columns)
 
+    @property
+    def _encrypted(self) -> int:
+        return PLAIN if self.data_key is None else ENCRYPTED
+
+    def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
+        """Return the plain row, with its attachments."""
+        try:
+            body = decompressed(row.encoding & ~(ENCRYPTED | WITH_BYTES), self._decrypted(row))
+            if row.encoding & WITH_BYTES:
+                body = self._with_attachments(body, attachments_of(row.body), opened)
+        except NotAsWritten as error:
+            return _damaged(row, str(error))
+        return row._replace(encoding=PLAIN, body=body)
+
+    def _decrypted(self, row: Row) -> bytes:
+        """Return the body of a stored row, still compressed if it is. Raises ``NotAsWritten``."""
+        if row.encoding & ENCRYPTED:
+            if self.data_key is None:
+                raise NotAsWritten("the event is encrypted, and its conversation has no key")
+            return self.data_key.decrypt(row.body, _place_of_row(row))
+        if self.data_key is not None and not self.mark.expects(row.id):
+            raise NotAsWritten(_NOT_ENCRYPTED)
+        return row.body
+
     # -- what stands beside bodies ------------------------------------------------------------------------------------
 
-    def _has_form(self, stored: Attachment, plain: Attachment, compression: Compression | None, limit: Limit) -> bool:
-        """Return whether this codec would store the row in its present form."""
-        how = stored.encoding & _HOW_COMPRESSED
-        if compression is not None and how != _COMPRESSIONS.index(compression):
-            how = _compressed(compression, plain.body, limit)[0]
-        return stored.encoding == how | (PLAIN if self.data_key is None else ENCRYPTED)
-
-    def _stored_attachment(self, plain: Attachment, compression: Compression, limit: Limit) -> Attachment:
-        how, body = _compressed(compression, plain.body, limit)
+    def _stored_attachment(self, plain: Attachment, compression: Compression) -> Attachment:
+        how, body = compressed(compression, plain.body)
         if self.data_key is None:
             return Attachment(plain.name, how, body)
         how |= ENCRYPTED
         name = self.data_key.name_of(plain.name)
         return Attachment(name, how, self.data_key.encrypt(body, _place_of_attachment(name, how)))
 
-    def _opened(self, row: Row, limit: Limit, opened: dict[object, Attachment]) -> Row:
-        """Return the row with its body decrypted, still compressed if it was; with attachments, plain."""
-        decrypted = self._decrypted(row)
-        if decrypted.encoding == DAMAGED or not decrypted.encoding & WITH_BYTES:
-            return decrypted
-        plain = _decompressed(decrypted._replace(encoding=decrypted.encoding & ~WITH_BYTES), limit)
-        if plain.encoding == DAMAGED:
-            return plain
+    def _with_attachments(self, body: bytes, stored: Sequence[Attachment], opened: dict[object, Attachment]) -> Body:
+        """Return a plain body with its attachments. Raises ``NotAsWritten`` where one is missing or was changed."""
         beside = []
-        for stored in attachments_of(row.body):
-            if stored[:2] not in opened:
+        for each in stored:
+            if each[:2] not in opened:
                 try:
-                    opened[stored[:2]] = self._opened_attachment(stored, limit)
+                    opened[each[:2]] = self._opened_attachment(each)
                 except (NotAsWritten, TypeError, struct.error):
                     continue  # it is missing, then
-            beside.append(opened[stored[:2]])
+            beside.append(opened[each[:2]])
         try:
-            listed = listed_in(plain.body)
+            listed = listed_in(body)
         except NotListed as error:
-            return _damaged(row, str(error))
+            raise NotAsWritten(str(error)) from error
         missing = listed - {each.name for each in beside}
         if missing:
-            return _damaged(row, f"{len(missing)} of its values are missing, or not the bytes that were written")
-        return plain._replace(body=Body.of(plain.body, [each for each in beside if each.name in listed]))
+            raise NotAsWritten(f"{len(missing)} of its values are missing, or not the bytes that were written")
+        return Body.of(body, [each for each in beside if each.name in listed])
 
-    def _opened_attachment(self, stored: Attachment, limit: Limit) -> Attachment:
-        """Return the stored attachments by their names. Raises ``NotAsWritten``."""
+    def _opened_attachment(self, stored: Attachment) -> Attachment:
         how, body = stored.encoding, stored.body
         if how & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("it is encrypted, and its conversation has no key")
             body = self.data_key.decrypt(body, _place_of_attachment(stored.name, how))
-        return attachment_of(_decompressed_body(how & ~ENCRYPTED, body, limit))
-
-    def _decrypted(self, row: Row) -> Row:
-        """Return the row with its body decrypted, still compressed if it was."""
-        encoding = row.encoding
-        key = self.data_key
-        try:
-            if encoding & ENCRYPTED:
-                if key is None:
-                    return _damaged(row, "the event is encrypted, and its conversation has no key")
-                body = key.decrypt(row.body, _place_of_row(row))
-                return row._replace(encoding=encoding & ~ENCRYPTED, body=body)
-            if key is not None and not self.mark.expects(row.id):
-                return _damaged(row, _NOT_ENCRYPTED)
-        except NotAsWritten as error:
-            return _damaged(row, str(error))
-        return row
+        return attachment_of(decompressed(how & ~ENCRYPTED, body))
 
     # -- records ------------------------------------------------------------------------------------------------------
 
@@ -356,71 +325,19 @@ class RowCodec(NamedTuple):
             return False
 
 
-class _Decompressed(Sequence[Row]):
-    """Rows whose compressed bodies are decompressed each time that they are asked for."""
-
-    def __init__(self, rows: Sequence[Row], limit: Limit) -> None:
-        self.decrypted = rows
-        self._limit = limit
-
-    def __len__(self) -> int:
-        return len(self.decrypted)
-
-    def __iter__(self) -> Iterator[Row]:
-        return (_decompressed(row, self._limit) for row in self.decrypted)
-
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
-        found: Any = self.decrypted[place]
-        return _Decompressed(found, self._limit) if isinstance(place, slice) else _decompressed(found, self._limit)
-
-
-def joined(parts: Sequence[Sequence[Row]], limit: Limit) -> Sequence[Row]:
-    """Return rows that several codecs decoded as one sequence."""
-    if len(parts) == 1:
-        return parts[0]
-    rows = [row for part in parts for row in not_decompressed(part)]
-    return _Decompressed(rows, limit) if any(row.encoding > PLAIN for row in rows) else rows
-
-
 def have_bytes(rows: Sequence[Row]) -> bool:
     """Return whether one of these plain rows has attachments."""
     return Body in map(type, map(_body, rows))
 
 
-def any_damaged(rows: Sequence[Row]) -> bool:
-    """Return whether one of these rows, from ``RowCodec.decoded``, is damaged. It decompresses no body."""
-    return any(row.encoding == DAMAGED for row in not_decompressed(rows))
-
-
-def not_decompressed(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the same rows for a reader that does not need their bodies."""
-    return rows.decrypted if isinstance(rows, _Decompressed) else rows
-
-
-def _compressed(compression: Compression, body: bytes, limit: Limit) -> tuple[int, bytes]:
-    return compressed(compression if len(body) <= limit.bytes_max else "none", body)
-
-
-def _decompressed(row: Row, limit: Limit) -> Row:
-    if row.encoding in (PLAIN, DAMAGED):
-        return row
-    try:
-        return row._replace(encoding=PLAIN, body=_decompressed_body(row.encoding, row.body, limit))
-    except NotAsWritten as error:
-        return _damaged(row, str(error))
-
-
-def _decompressed_body(how: int, stored: bytes, limit: Limit) -> bytes:
-    while True:
-        try:
-            return decompressed(how, stored, limit.bytes_max)
-        except TooLarge:
-            if not limit.has_grown():
-                raise
+def _compressed_again(
+    stored: Row | Attachment, plain: Row | Attachment, compression: Compression | None
+) -> tuple[int, bytes | None]:
+    """Return the number of the compression that a body is to have, and the body; None for one that has it already."""
+    how = stored.encoding & _HOW_COMPRESSED
+    if compression is None or how == _COMPRESSIONS.index(compression):
+        return how, None
+    return compressed(compression, plain.body)
 
 
 _encoding = attrgetter("encoding")

@@ -196,8 +196,7 @@ class WriteTransaction(ReadTransaction):
         known.note(Known(stored, plain, codec, era, before is not None and before.foreign))
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        database = self._database
-        return self._codec_to_write().encoded(rows, database.settings.compression, database)
+        return self._codec_to_write().encoded(rows, self._database.settings.compression)
 
     def _codec_to_write(self) -> RowCodec:
         codec = self._codec()

@@ -181,7 +181,7 @@ class _Change:
         changed: list[tuple[Row, Row]] = []
         damaged: list[int] = []
         there = start
-        for stored, plain in zip(rows, self._codec.decoded(rows, self._database), strict=True):
+        for stored, plain in zip(rows, self._codec.decoded(rows), strict=True):
             if stored.id != there:
                 break
             there += 1
@@ -209,16 +209,16 @@ class _Change:
             head = start_of(self._transaction, found, salt, links).head
         else:
             rows = self._transaction.rows(found.key, start - 1, start, 1)
-            before = self._codec.decoded(rows, self._database)
+            before = self._codec.decoded(rows)
             head = before[0].head if before and before[0].encoding != DAMAGED else None
         return HashChain(found.id, salt, links, head)
 
     def _encoded(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        return self._target.encoded_again(stored, plain, self._codec, compression, self._database)
+        return self._target.encoded_again(stored, plain, self._codec, compression)
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
         """Write rows in their new form. Raises ``StoreUnusable`` unless they read as before."""
-        back = self._target.decoded([new for _, new in changed], self._database)
+        back = self._target.decoded([new for _, new in changed])
         if any(
             one._replace(checksum=0) != plain._replace(checksum=0)
             for one, (plain, _) in zip(back, changed, strict=True)
@@ -275,7 +275,7 @@ class _Change:
             transaction.change(found.key, NewMark(mark_of(codec.data_key, found, mark)))
             return _Done(msgspec.structs.replace(self._at("rows", until), until=found.version))
         some = transaction.rows(found.key, until, found.version, _ROWS_MAX)
-        plain = codec.decoded(some, self._database)
+        plain = codec.decoded(some)
         new = [(row, self._encoded(stored, row, None)) for stored, row in zip(some, plain, strict=True)]
         self._replace(new)
         past_under(transaction, found, codec.data_key, None)

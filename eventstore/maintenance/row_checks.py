@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from foldlog.eventstore.log.past import Link, follows
 from foldlog.eventstore.log.row import Chain, border, link_of, sound_rows
-from foldlog.eventstore.log.seal import DAMAGED, Limit, RowCodec
+from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.maintenance.damage import Unreadable, next_there, raise_unless_damage, readable_rows
 from foldlog.eventstore.maintenance.redaction_receipts import KIND, Receipts
 from foldlog.eventstore.recorders.base import Reader, Recorder
@@ -109,7 +109,6 @@ class Pass:
     def __init__(
         self,
         codec: RowCodec,
-        limit: Limit,
         salt: bytes,
         wanted: dict[int, bytes],
         start: Start,
@@ -120,7 +119,6 @@ class Pass:
         self.wanted = wanted
         """The published heads by version that were not found yet."""
         self._codec = codec
-        self._limit = limit
         self.chain = HashChain(codec.conversation, salt, links, start.head)
         self._stops = [link.stop for link in links]
         """Where the salt of copied events changes."""
@@ -171,7 +169,7 @@ class Pass:
             if isinstance(part, Unreadable):
                 self._skip(part)
                 continue
-            for stored, row in zip(part, self._codec.decoded(part, self._limit), strict=True):
+            for stored, row in zip(part, self._codec.decoded(part), strict=True):
                 self._look_at(stored, row)
         self._miss(stop)
 

@@ -170,7 +170,7 @@ class _Filling:
             for stored_rows in readable_rows(self._source.recorder, part.key, part.start, part.stop):
                 if isinstance(stored_rows, Unreadable):
                     continue
-                for stored, row in zip(stored_rows, part.codec.decoded(stored_rows, self._source), strict=True):
+                for stored, row in zip(stored_rows, part.codec.decoded(stored_rows), strict=True):
                     if row.encoding == PLAIN and row.id >= self._next and not self._is_lost(row.id):
                         yield row
                     elif stored.structural:

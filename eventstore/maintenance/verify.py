@@ -232,7 +232,7 @@ def _pass_over(
     """Check the rows of a conversation up to ``stop``."""
     links = _copied(database, found)
     start = database.recorder.query(lambda reader: start_of(reader, found, salt, links))
-    over = Pass(codec, database, salt, dict(heads), start, links)
+    over = Pass(codec, salt, dict(heads), start, links)
     over.over(database.recorder, found.key, stop)
     return over
 
@@ -267,7 +267,7 @@ def _later_receipts(database: Database, part: Segment, version: int, receipts: R
     for start in range(part.stop, version, _PAGE):
         bare = database.recorder.query(lambda reader, start=start: reader.rows(part.key, start, version, _PAGE))  # type: ignore[misc]
         some = [row for row in bare if row.kind == KIND]
-        for row in part.codec.decoded(some, database):
+        for row in part.codec.decoded(some):
             if row.encoding == PLAIN:
                 receipts.take(row)
 

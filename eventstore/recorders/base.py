@@ -209,10 +209,9 @@ class Recorder(Protocol):
     def value(self, name: str) -> str:
         """Return a fact about the store; an empty text where it is not known.
 
-        ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``; ``event_bytes_max``;
-        ``key_ids``, the names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``,
-        the position of a projection of the eventsourcing library; ``trackings``, the names and positions of all, as a
-        JSON list of pairs.
+        ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``; ``key_ids``, the
+        names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``, the position of a
+        projection of the eventsourcing library; ``trackings``, the names and positions of all, as a JSON list of pairs.
 
         Of a file: ``epochs``, for each epoch its first position and the last one before it (``sqlite.epochs``).
 

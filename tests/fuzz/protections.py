@@ -229,26 +229,16 @@ PROTECTIONS = {
         f"{_REKEY} -k every_form_becomes and memory",
     ),
     "bombs": Protection(
-        "no body is decompressed beyond the limit of the store",
+        "no body is decompressed beyond the limit",
         "eventstore:_Zstd.decompress",
-        Never("bytes_max"),
+        Never("EVENT_BYTES_MAX"),
         f"{_ENCRYPTION} -k beyond_the_limit",
     ),
     "bombs-zlib": Protection(
         "… whatever its compression",
         "eventstore:decompressed",
-        Never("bytes_max"),
+        Never("EVENT_BYTES_MAX"),
         f"{_ENCRYPTION} -k beyond_the_limit",
-    ),
-    "one-by-one": Protection(
-        "a page of bodies is not decompressed at once",
-        "eventstore:RowCodec.decoded",
-        Instead(
-            "_Decompressed",
-            "return list(_Decompressed(decrypted, limit)) if any(row.encoding > PLAIN for row in "
-            "decrypted) else decrypted",
-        ),
-        f"{_ENCRYPTION} -k one_by_one",
     ),
     "staged-rekey": Protection(
         "what a killed import left is encrypted too",

@@ -60,8 +60,6 @@ def copy_readable(path: str, into: str) -> Readable:
         target.execute("PRAGMA synchronous = OFF")
         target.execute("BEGIN")
         tables = [table for table in _TABLES if not _copied(source, target, table)]
-        with suppress(sqlite3.DatabaseError):
-            target.executemany(SQL["set_store_value"], source.execute(SQL["facts_to_salvage"]))
         if "conversations" in tables:
             with suppress(sqlite3.DatabaseError):
                 target.executemany(SQL["salvage_name"], source.execute(SQL["names_in_index"]))

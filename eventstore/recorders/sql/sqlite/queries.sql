@@ -383,9 +383,6 @@ SELECT key_id FROM used WHERE key_id IS NOT NULL
 -- name: trackings
 SELECT application, max(notification_id) FROM tracking GROUP BY application ORDER BY application
 
--- name: facts_to_salvage
-SELECT name, value FROM store WHERE name = 'event_bytes_max'
-
 -- The index has the names of conversations whose own rows cannot be read. Their salts are lost.
 -- name: names_in_index
 SELECT key, id FROM conversations INDEXED BY conversations_by_id WHERE visible
