@@ -197,7 +197,8 @@ def erase_from_index(store: Store) -> None:
     Raises ``SearchRefused`` and ``StoreUnavailable`` where the index cannot be changed: the erasure stands.
     """
     path = index_path(store)
-    if _encrypts(store) or (path is not None and not os.path.exists(path)):
+    exists = store.database.recorder.on_server if path is None else os.path.exists(path)
+    if _encrypts(store) or not exists:
         remove_index(store)
         return
     with SearchIndex(store) as index:

@@ -7,6 +7,7 @@ the fields of its kind. ``redacted`` is set once its content was erased.
 
 import copy
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,13 +28,14 @@ class Refused(Exception):
     """The store must refuse this, with an error of this class."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Shown:
     """A View at one version: ids of its events and summaries, the request flag, and what was left behind."""
 
     ids: tuple[int, ...] = ()
     requested: bool = False
     left: frozenset[int] = frozenset()
+    calls: tuple[dict[int, int], set[int]] | None = None
 
 
 @dataclass(eq=False)
@@ -49,6 +51,9 @@ class Conversation:
     states: list[Shown] = field(default_factory=lambda: [Shown()])
 
     version = property(lambda self: len(self.events))
+
+    def tags(self) -> list[int]:
+        return [event["tag"] for event in self.events]
 
     def holder(self, event_id: int) -> "Conversation":
         """Return the conversation that stores an event of this one."""
@@ -95,6 +100,8 @@ class Conversation:
 
     def calls(self, view: Shown) -> tuple[dict[int, int], set[int]]:
         """Return which action each answer of a View belongs to, and the answers that belong to none."""
+        if view.calls is not None:
+            return view.calls
         waiting: list[tuple[int, str | None]] = []
         answered: dict[int, int] = {}
         orphans: set[int] = set()
@@ -112,7 +119,8 @@ class Conversation:
                     answered[each] = asked[0][0]
                 else:
                     orphans.add(each)
-        return answered, orphans
+        view.calls = answered, orphans
+        return view.calls
 
     def open_calls(self, view: Shown) -> list[int]:
         answered, _ = self.calls(view)
@@ -270,9 +278,7 @@ class Store:
         raise Refused("ConversationErased" if self.tombs.get(name) else "ConversationNotFound")
 
     def version(self, name: str) -> int:
-        if name not in self.living and self.tombs.get(name):
-            raise Refused("ConversationErased")
-        return self.living[name].version if name in self.living else 0
+        return self.get(name).version if name in self.living or self.tombs.get(name) else 0
 
     def names(self) -> list[str]:
         return sorted({*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode)
@@ -319,9 +325,7 @@ class Store:
         """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag of the conversation
         that the writer met first.
         """
-        if name not in self.living and self.tombs.get(name):
-            raise Refused("ConversationErased")
-        found = self.living.get(name) or Conversation(name)
+        found = self.get(name) if self.version(name) else Conversation(name)
         if handle is not None and handle != found.tag:
             raise Refused("ConversationErased")
         if not events and not documents:
@@ -384,10 +388,8 @@ class Store:
 
     def create(self, name: str, attributes: Mapping[str, Any], now: int, *, replace: bool = False) -> None:
         self._free(name, replace=replace)
-        made = Conversation(name)
-        value = dict(attributes)
-        made.events = [document_changes({"attributes": value}) | {"id": 0, "at": now, "tag": next(_tags)}]
-        self.living[name] = made
+        event = document_changes({"attributes": dict(attributes)})
+        self.living[name] = Conversation(name, [event | {"id": 0, "at": now, "tag": next(_tags)}])
 
     def _free(self, name: str, *, replace: bool) -> None:
         if name in self.living:
@@ -397,9 +399,7 @@ class Store:
 
     def ingest(self, name: str, source: Sequence[Event], now: int) -> int:
         """Import a history as it is; return how many events it added. Receipts between its events are passed over."""
-        if name not in self.living and self.tombs.get(name):
-            raise Refused("ConversationErased")
-        found = self.living.get(name) or Conversation(name)
+        found = self.get(name) if self.version(name) else Conversation(name)
         places = [event["id"] for event in found.events if event["kind"] != "redaction"]
         for there, event in zip(places, source, strict=False):
             stored = found.events[there]
@@ -456,25 +456,27 @@ class Store:
 
     def detach(self, fork: Conversation) -> None:
         """Give a fork a copy of the events that it shares. Its own forks then share the copy."""
-        fork.events[: fork.own_from] = copy.deepcopy(fork.events[: fork.own_from])
+        fork.events[: fork.own_from] = [dict(event) for event in fork.events[: fork.own_from]]
         fork.own_from, fork.parent, fork.detached = 0, None, True
-        self._share(fork)
-
-    def _share(self, parent: Conversation) -> None:
-        for each in self.forks(parent):
-            each.events[: each.own_from] = parent.events[: each.own_from]
-            self._share(each)
+        below = self.forks(fork)
+        for each in below:
+            each.events[: each.own_from] = each.parent.events[: each.own_from]
+            below += self.forks(each)
 
     def snapshot(self) -> "Store":
-        return copy.deepcopy(self)
+        """Return a store of its own, in which forks share with their parents what they share here."""
+        living, events = {}, dict[int, Event]()
+        for name, each in self.living.items():
+            events |= {id(event): dict(event) for event in each.events if id(event) not in events}
+            living[name] = new = copy.copy(each)
+            new.events, new.keys, new.states = [events[id(e)] for e in each.events], dict(each.keys), [*each.states]
+        for each in living.values():
+            each.parent = living[each.parent.name] if each.parent else None
+        return Store(living, {name: [*tombs] for name, tombs in self.tombs.items()})
 
     def copy_from(self, source: "Store") -> set[str]:
         """Copy every conversation of another store into this one; return the names of those that cannot be copied."""
-        problems: set[str] = set()
-        for name in source.names():
-            if not self._copy(name, source):
-                problems.add(name)
-        return problems
+        return {name for name in source.names() if not self._copy(name, source)}
 
     def _copy(self, name: str, source: "Store") -> bool:
         theirs, ours = source.living.get(name), self.living.get(name)
@@ -483,11 +485,11 @@ class Store:
         if ours is not None and (theirs is None or theirs.tag != ours.tag):
             return False
         both = zip(our_tombs, their_tombs, strict=False)
-        if len(our_tombs) > len(their_tombs) or any((a.tag, a.version) != (b.tag, b.version) for a, b in both):
+        if len(our_tombs) > len(their_tombs) or any((a.tag, a.tags()) != (b.tag, b.tags()) for a, b in both):
             return theirs is None and ours is None
         if ours is not None and len(our_tombs) != len(their_tombs):
             return False
-        self.tombs[name] = [*our_tombs, *copy.deepcopy(their_tombs[len(our_tombs) :])]
+        self.tombs[name] = [*our_tombs, *their_tombs[len(our_tombs) :]]
         if theirs is None:
             return True
         if ours is None:
@@ -495,14 +497,14 @@ class Store:
             self.living[name] = ours
         elif ours.version > theirs.version:
             return False
-        if [event["tag"] for event in ours.events] != [event["tag"] for event in theirs.events[: ours.version]]:
+        if ours.tags() != theirs.tags()[: ours.version]:
             return False
         for mine, other in zip(ours.events, theirs.events, strict=False):
             if other["redacted"] and not mine["redacted"]:
                 mine.clear()
-                mine.update(copy.deepcopy(other))
-        ours.events += copy.deepcopy(theirs.events[ours.version :])
-        ours.keys = copy.deepcopy(theirs.keys)
+                mine.update(other)
+        ours.events += [dict(event) for event in theirs.events[ours.version :]]
+        ours.keys = dict(theirs.keys)
         return True
 
 
@@ -522,8 +524,7 @@ def says(event: Event) -> str:
     return ""
 
 
-def words_of(text: str) -> list[str]:
-    return "".join(letter if letter.isalnum() else " " for letter in text).split()
+words_of = re.compile(r"[^\W_]+").findall
 
 
 def _same(one: Any, other: Any) -> bool:

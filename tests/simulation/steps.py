@@ -22,8 +22,6 @@ from tests.simulation.seam import Killed
 from tests.simulation.world import NAMES, WORDS, Finding, Process, Site, World
 
 Step = tuple[str, int]
-_LONG = 60
-"""A conversation of so many events is not appended to, but for what is left to do there."""
 
 
 class Steps:
@@ -156,7 +154,7 @@ class Steps:
             return
         self.calm(process.site)
         process = rng.choice(process.site.processes)
-        if rng.random() < 0.1:
+        if rng.random() < 0.03:
             checks.whole(process, name, rng)
         else:
             checks.quick(process, name, tail=rng.random() < 0.3)
@@ -189,9 +187,8 @@ class Steps:
 
     def turn(self, rng: random.Random, found: model.Conversation | None, version: int) -> list[model.Event]:
         """What an agent's loop records next, at this version."""
-        open_calls = [] if found is None else found.open_calls(found.shown())
         draw = rng.random()
-        if found is not None and open_calls and draw < 0.5:
+        if found is not None and draw < 0.5 and (open_calls := found.open_calls(found.shown())):
             calls = rng.sample(open_calls, rng.randrange(1, len(open_calls) + 1))
             actions = [found.events[each] for each in calls]
             return [
@@ -227,7 +224,7 @@ class Steps:
     def append(self, rng: random.Random, site: Site, process: Process) -> None:
         name = self.name(rng, site, living=False)
         found = site.model.living.get(name)
-        if found is not None and found.version > _LONG:
+        if found is not None and found.version > self.world.long:
             return
         history, handle = self.history(rng, process, name)
         version = 0 if found is None else found.version
@@ -287,7 +284,7 @@ class Steps:
         """Append a condensation that names what it likes."""
         name = self.name(rng, site)
         found = site.model.living.get(name)
-        if found is None or found.version > _LONG:
+        if found is None or found.version > self.world.long:
             return
         view = found.shown()
         version = found.version
@@ -322,7 +319,7 @@ class Steps:
     def request(self, rng: random.Random, site: Site, process: Process) -> None:
         name = self.name(rng, site)
         found = site.model.living.get(name)
-        if found is None or found.version > _LONG:
+        if found is None or found.version > self.world.long:
             return
         told = lambda: site.model.append(name, [model.request("drawn")], self.world.at)  # noqa: E731
         self.tell(f"  {name}")
@@ -333,7 +330,7 @@ class Steps:
     def retract(self, rng: random.Random, site: Site, process: Process) -> None:
         name = self.name(rng, site)
         found = site.model.living.get(name)
-        if found is None or found.version > _LONG:
+        if found is None or found.version > self.world.long:
             return
         version = rng.randrange(found.version + 2)
         told = lambda: site.model.append(name, [model.retraction(version, "drawn")], self.world.at)  # noqa: E731
@@ -351,7 +348,7 @@ class Steps:
     def pop(self, rng: random.Random, site: Site, process: Process) -> None:
         name = self.name(rng, site)
         found = site.model.living.get(name)
-        if found is None or found.version > _LONG:
+        if found is None or found.version > self.world.long:
             return
         count = rng.randrange(1, 4)
         self.tell(f"  {name} {count}")
@@ -394,7 +391,7 @@ class Steps:
     def document(self, rng: random.Random, site: Site, process: Process) -> None:
         name = self.name(rng, site)
         found = site.model.living.get(name)
-        if found is None or found.version > _LONG:
+        if found is None or found.version > self.world.long:
             return
         values = self.values(rng)
         self.tell(f"  {name} {values}")
@@ -406,7 +403,7 @@ class Steps:
     def attributes(self, rng: random.Random, site: Site, process: Process) -> None:
         name = self.name(rng, site)
         found = site.model.living.get(name)
-        if found is None or found.version > _LONG:
+        if found is None or found.version > self.world.long:
             return
         changed = {
             key: rng.choice(values)
@@ -784,36 +781,30 @@ class Steps:
         source, target = self.world.sites
         if "copy into another history" in OPEN and _redacts_another(source.model, target.model):
             return
-        process = rng.choice(source.processes)
-        reading = process.store
-        writing = target.processes[0]
+        process, writing = rng.choice(source.processes), target.processes[0]
+        moved = None
         try:
-            moved = list(writing.histories.maintenance.copy_from(reading, jobs=1))
+            moved = list(writing.histories.maintenance.copy_from(process.store, jobs=1))
         except Killed:
-            for each in (process, writing):
-                if each.seam.dead:
-                    each.site.bury(each)
-            writing = target.processes[0]
-            process = rng.choice(source.processes)
-            moved = []
+            self.tell("  killed")
         except es.StoreUnavailable:
-            moved = []
+            self.tell("  refused")
         for each in self.world.sites:
             self.calm(each)
         writing, process = target.processes[0], rng.choice(source.processes)
-        again = list(writing.histories.maintenance.copy_from(process.store, jobs=1))
-        problems = {each.conversation for each in again if each.problem is not None}
+        if moved is None or rng.random() < 0.3:  # what a second run adds is nothing
+            moved = list(writing.histories.maintenance.copy_from(process.store, jobs=1))
+        problems = {each.conversation for each in moved if each.problem is not None}
         want = target.model.copy_from(source.model)
         target.gone |= source.gone
-        unequal = {each.conversation for each in writing.histories.maintenance.differences_from(process.store)}
-        unequal = {name for name in unequal if name in source.model.living or name in target.model.living}
-        if not problems | unequal == want:
-            raise Finding("copied", f"problems {problems}, unequal {unequal}, expected {want}: {again}")
+        if problems != want or rng.random() < 0.3:
+            differ = {each.conversation for each in writing.histories.maintenance.differences_from(process.store)}
+            differ = {name for name in differ if name in source.model.living or name in target.model.living}
+            same("copied", sorted(problems | differ), sorted(want))
         self.tell(f"  copied {len(moved)}, problems {problems}")
         for name in NAMES:
-            checks.quick(writing, name)
-        name = rng.choice(NAMES)
-        checks.whole(writing, name, rng)
+            checks.quick(writing, name, tail=False)
+        checks.whole(writing, rng.choice(NAMES), rng)
 
     def back_up(self, rng: random.Random, site: Site, process: Process) -> None:
         if site.path is None:
@@ -922,7 +913,7 @@ class Steps:
         checks.recent(process, rng)
 
     def follow(self, rng: random.Random, site: Site, process: Process) -> None:
-        checks.follow(process)
+        checks.follow(process, anew=rng.random() < 0.3)
 
     def audit(self, rng: random.Random, site: Site, process: Process) -> None:
         checks.audited(process, rng)
@@ -1015,9 +1006,9 @@ def _is_gone(store: model.Store, name: str, each: model.Conversation) -> bool:
 
 WEIGHTS = {
     "append": 34, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5, "attributes": 4, "create": 3,
-    "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4, "copy": 1.5, "back_up": 0.7,
-    "restore": 0.7, "rekey": 0.5, "vacuum": 0.5, "rebuild": 0.5, "search": 4, "recent": 3, "follow": 3, "audit": 2,
-    "verify": 1, "read": 4, "reopen": 2, "jump": 2,
+    "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4, "copy": 0.7, "back_up": 0.7,
+    "restore": 0.7, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5, "search": 1, "recent": 2, "follow": 2, "audit": 1,
+    "verify": 0.5, "read": 2, "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {
     *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "interrupt"),

@@ -62,12 +62,14 @@ class _InThisThread:
 def sped_up() -> Iterator[None]:
     """Nothing sleeps or runs beside the steps, and long work takes several transactions with few events."""
     settings: Sequence[tuple[Any, str, object]] = (
-        (foldlog.eventstore.log.importing, "CHUNK", 3),
-        (staging, "CHUNK", 3),
-        (detach, "_CHUNK", 2),
-        (reform, "_ROWS_MAX", 2),
+        (foldlog.eventstore.log.importing, "CHUNK", 5),
+        (staging, "CHUNK", 6),
+        (detach, "_CHUNK", 4),
+        (reform, "_ROWS_MAX", 5),
         (foldlog.eventstore.log.importing, "REST_S", 0),
         (staging, "REST_S", 0),
+        (detach, "REST_S", 0),
+        (reform, "REST_S", 0),
         (copy_store, "ThreadPoolExecutor", _InThisThread),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in settings]
@@ -89,6 +91,13 @@ class Process:
         self.seam = Seam(recorder, shared=site.shared is not None)
         self.histories = Histories(Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER)
         self.held: dict[str, tuple[History, int | None]] = {}
+        self.seen: dict[str, History] = {}
+
+    def history(self, name: str) -> History:
+        """A handle that only reads, always the same one."""
+        if name not in self.seen:
+            self.seen[name] = self.histories[name]
+        return self.seen[name]
 
     @property
     def store(self) -> Store:
@@ -150,6 +159,8 @@ class World:
         self, seed: str, recorder: str, folder: Path | None, database: Callable[[], str] | None = None
     ) -> None:
         draw = random.Random(seed)
+        self.long = draw.choice((12, 24, 60))
+        """A conversation of so many events is not appended to, but for what is left to do there."""
         self.recorder, self.folder, self.database = recorder, folder, database
         self.seed = seed
         self.now = 0
