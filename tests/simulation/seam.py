@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
-from foldlog.eventstore.recorders.outcome import Outcome
+from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
 
@@ -31,6 +31,11 @@ class Seam:
         self._shared = shared
         self.dead = False
         self.arm()
+
+    @property
+    def __class__(self) -> Any:
+        """Pass for a recorder of the kind that stands behind."""
+        return self.inner.__class__
 
     def arm(self, kill_at: int = 0, refuse_at: int = 0, at_transaction: Callable[[], object] | None = None) -> None:
         """From now on, count. Kill before the ``kill_at``-th statement or commit's end, refuse the ``refuse_at``-th
