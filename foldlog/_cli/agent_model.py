@@ -23,96 +23,49 @@ AgentModelName = Annotated[
     typer.Option(
         "--agent-model",
         metavar="NAME",
-        help="The agent's model, by its name in litellm: count its tokens, and keep to its limits.",
-        show_default=f"none: tokens as {_TOKENIZER} counts them, and no limit",
+        help="The agent's model, by its name in litellm: count its tokens, and keep to its limit, or draw it.",
+        show_default="none: tokens are estimated, or counted as gpt-4o does, and there is no limit",
     ),
 ]
 
 
-CountingModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--agent-model",
-        metavar="NAME",
-        help="The agent's model, as litellm knows it: its tokenizer counts tokens, and its limit is drawn.",
-        show_default="none: tokens are estimated",
-    ),
-]
+def named_model(name: str | None) -> LLM | None:
+    """Return the model of that name; None without a name. A note says if litellm does not know it, so a mistyped one.
 
-
-DrawnLimit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit", metavar="TOKENS", min=1, help="Draw a line at this number of tokens.", show_default="no limit"
-    ),
-]
-
-
-def counting_model(name: str | None, limit: int | None) -> tuple[LLM | None, int | None]:
-    """Return the model of that name, whose tokenizer counts, and the limit to draw: its own if none is given. The model
-    is None, with a note, if the tokenizer is missing.
-
-    Raises ``InvalidCondenser`` if litellm, which counts, is not installed.
+    Raises ``InvalidCondenser`` if litellm, which counts, is not installed, and ``TokensUnknown`` without its tokenizer.
     """
     if name is None:
-        return None, limit
-    from foldlog.condensers import TokensUnknown
-
-    model = _named(name)
-    try:
-        model.count_tokens(_SHORT_PROMPT)
-    except TokensUnknown as error:
-        terminal.note(f"tokens are estimated: {error}")
-        return None, limit
-    _say_if_unknown(model)
-    return model, model.max_input_tokens if limit is None else limit
-
-
-def _named(name: str) -> LLM:
+        return None
     from foldlog.condensers import LLM, LLMConfig
 
     if not name:
         raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
-    return LLM(LLMConfig(model=name))
+    model = LLM(LLMConfig(model=name))
+    model.count_tokens(_SHORT_PROMPT)
+    if not model.is_known:
+        terminal.note(
+            f"litellm does not know the model {model.model!r}: its tokens are counted with the tokenizer "
+            f"{model.tokenizer}, and its limit is not known"
+        )
+    return model
 
 
 def agent_model(name: str | None) -> LLM | None:
-    """Return the model of that name. Without a name, return one that counts tokens and has no limit, or None if
-    litellm, which counts, is not installed. Raises ``InvalidCondenser`` if a name is given and litellm is not
-    installed.
+    """Return the model of that name, see ``named_model``. Without a name, return one that counts tokens and has no
+    limit, or None if litellm is not installed.
     """
-    if name is None and importlib.util.find_spec("litellm") is None:
-        return None
+    if name is not None or importlib.util.find_spec("litellm") is None:
+        return named_model(name)
     from foldlog.condensers import LLM, LLMConfig
 
     class Tokenizer(LLM):
-        """A model without a name that only counts tokens: so a strategy that counts events where no limit is known does
-        so.
-        """
+        """A model that only counts tokens: a strategy that counts events where no limit is known does so."""
 
         @property
         def max_input_tokens(self) -> int | None:
             return None
 
-    if name is None:
-        return Tokenizer(LLMConfig(model=_TOKENIZER))
-    model = _named(name)
-    _say_if_unknown(model)
-    return model
-
-
-def _say_if_unknown(model: LLM) -> None:
-    """Tell of a name that litellm does not know, such as a mistyped one, or a model of this machine."""
-    from foldlog.condensers import TokensUnknown
-
-    if model.is_known:
-        return
-    try:
-        model.count_tokens(_SHORT_PROMPT)
-        tokens = f"its tokens are counted with the tokenizer {model.tokenizer}"
-    except TokensUnknown:
-        tokens = "its tokens cannot be counted"
-    terminal.note(f"litellm does not know the model {model.model!r}: {tokens}, and its limit is not known")
+    return Tokenizer(LLMConfig(model=_TOKENIZER))
 
 
 def counted_words(model: LLM) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -107,10 +107,6 @@ class _Made(NamedTuple):
                 return index, event
         return None
 
-    @property
-    def spending(self) -> _Spending:
-        return _Spending.of(reports_of(self.action))
-
 
 def _condense(histories: Histories, conversation: str) -> _Made | None:
     """Request a condensation and take a step; None if the condenser did not fulfil the request."""
@@ -138,33 +134,23 @@ def _preview(histories: Histories, conversation: str) -> _Made | None:
 
 def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> int:
     if as_json:
-        outcome = {"outcome": "declined", "problem": problem, "model": _Spending.of(reports)._asdict()}
+        outcome = {"outcome": "declined", "problem": problem, "model": _spending(reports)}
         terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
     return DONE
 
 
-class _Spending(NamedTuple):
-    """The calls of the condenser's model and their cost. ``cost`` is in US dollars, None if unknown."""
-
-    models: tuple[str, ...]
-    calls: int
-    failed: int
-    tokens: int
-    cost: float | None
-    latency_s: float
-
-    @classmethod
-    def of(cls, reports: Sequence[Report]) -> _Spending:
-        asked, used = on_a_model(reports), Usage.of(reports)
-        return cls(
-            models=tuple(dict.fromkeys(map(model_of, asked))),
-            calls=used.attempts,
-            failed=sum("failure" in report for report in asked),
-            tokens=used.usage["total_tokens"],
-            cost=used.cost,
-            latency_s=used.latency_s,
-        )
+def _spending(reports: Sequence[Report]) -> dict[str, Any]:
+    """Return the calls of the condenser's model and their cost in US dollars, None if unknown."""
+    asked, used = on_a_model(reports), Usage.of(reports)
+    return {
+        "models": list(dict.fromkeys(map(model_of, asked))),
+        "calls": used.attempts,
+        "failed": sum("failure" in report for report in asked),
+        "tokens": used.usage["total_tokens"],
+        "cost": used.cost,
+        "latency_s": used.latency_s,
+    }
 
 
 def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> dict[str, Any]:
@@ -183,7 +169,7 @@ def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, co
         "tokens": None
         if counter is None or None in tokens
         else {"before": tokens[0], "after": tokens[1], "counted_as": counter.tokenizer},
-        "model": made.spending._asdict(),
+        "model": _spending(reports_of(action)),
         "metadata": action.metadata,
     }
 
@@ -207,7 +193,7 @@ def _show(
         ("forgot", f"{forgotten_words(intervals, summaries)}{ids}"),
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         ("tokens", _tokens(tokens, counter)),
-        ("cost", _cost(made.spending)),
+        ("cost", _cost(_spending(reports_of(action)))),
     ]
     found = made.summary
     instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
@@ -222,10 +208,10 @@ def _show(
         terminal.print_indented(console, Text(summary_text(found[1].content), style="magenta"), 11)
 
 
-def _cost(spending: _Spending) -> str:
-    if not spending.calls:
+def _cost(spent: Mapping[str, Any]) -> str:
+    if not spent["calls"]:
         return "nothing: no model was asked"
-    price = "price unknown" if spending.cost is None else f"${spending.cost:.4f}"
-    asked = f"{count(spending.calls, 'call')} of {terminal.printable(', '.join(spending.models), one_line=True)}"
-    failed = f", {spending.failed} unusable" if spending.failed else ""
-    return f"{price}: {asked}{failed}, {count(spending.tokens, 'token')}, {spending.latency_s:.1f} s"
+    price = "price unknown" if spent["cost"] is None else f"${spent['cost']:.4f}"
+    asked = f"{count(spent['calls'], 'call')} of {terminal.printable(', '.join(spent['models']), one_line=True)}"
+    failed = f", {spent['failed']} unusable" if spent["failed"] else ""
+    return f"{price}: {asked}{failed}, {count(spent['tokens'], 'token')}, {spent['latency_s']:.1f} s"

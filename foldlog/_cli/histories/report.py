@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import CountingModelName, DrawnLimit, counting_model
+from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import DONE, Refused
 from foldlog._cli.outputs import Force, check_output, output_option
@@ -21,9 +21,8 @@ def run(
         Path | None,
         output_option("--output", "-o", help="The file.", show_default="ID.html in this folder"),
     ] = None,
-    limit: DrawnLimit = None,
     force: Force = False,
-    agent: CountingModelName = None,
+    agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -33,7 +32,7 @@ def run(
 
     Example: foldlog report tidewatch --output tidewatch.html
     """
-    model, limit = counting_model(agent, limit)
+    model = named_model(agent)
     with open_existing(db) as store, terminal.progress() as bars:
         conversation = resolved(store, conversation)
         path = _writable(output or _default_file(conversation, force=force))
@@ -43,7 +42,7 @@ def run(
             store,
             conversation,
             path,
-            limit=limit,
+            limit=None if model is None else model.max_input_tokens,
             model=model,
             progress=lambda done: bars.update(bar, completed=done),
         )

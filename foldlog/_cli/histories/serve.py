@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from foldlog._cli.agent_model import CountingModelName, DrawnLimit, counting_model
+from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.hints import completed
 from foldlog._cli.options import DEFAULT_DB, Db
 from foldlog._cli.outcome import DONE, Refused
@@ -53,8 +53,7 @@ def run(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A host name of this server, besides localhost."),
     ] = None,
-    limit: DrawnLimit = None,
-    agent: CountingModelName = None,
+    agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
 ) -> int:
     """Serve the pages of all conversations, with new events as they come. The server only reads.
@@ -73,9 +72,9 @@ def run(
     except ImportError as error:
         raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
     secret = None if no_token else token or secrets.token_urlsafe(24)
-    model, limit = counting_model(agent, limit)
+    model = named_model(agent)
     with open_to_read(db) as store, _listening(host, port) as listener:
-        _serve(store, listener, host, secret, [*(allow_host or ()), host], limit, model, db)
+        _serve(store, listener, host, secret, [*(allow_host or ()), host], model, db)
     return DONE
 
 
@@ -97,7 +96,6 @@ def _serve(
     host: str,
     token: str | None,
     names: list[str],
-    limit: int | None,
     model: LLM | None,
     db: str,
 ) -> None:
@@ -113,7 +111,7 @@ def _serve(
         token=token,
         names=names,
         port=port,
-        limit=limit,
+        limit=None if model is None else model.max_input_tokens,
         model=model,
         path=path,
         completed=completed,
