@@ -18,11 +18,17 @@ from msgspec.structs import replace
 
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
-from foldlog.condensers.declines import Declines
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.estimate import counting
 from foldlog.condensers.plans import Outdated, Plan
-from foldlog.condensers.reports import CONDENSER_METADATA_KEY, annotation, is_standing, reports_of, with_reports
+from foldlog.condensers.reports import (
+    CONDENSER_METADATA_KEY,
+    annotation,
+    cost_something,
+    is_standing,
+    reports_of,
+    with_reports,
+)
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -73,9 +79,9 @@ class CondenseHandler:
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler then appends a
         declined condensation: it answers the request, and the next step goes on. While it is the newest condensation
-        and the prompt is still too long, later steps raise the same error and append nothing: see ``Declines``. Raises
-        the store's errors, too. ``generation`` is that of ``Store.append``. Durability: appended events are on disk.
-        Cost: the View, and the condenser's work.
+        and the prompt is still too long, later steps raise the same error and append only reports of calls that cost
+        something. Raises the store's errors, too. ``generation`` is that of ``Store.append``. Durability: appended
+        events are on disk. Cost: the View, and the condenser's work.
         """
         append = partial(self._store.append, conversation, generation=generation)
         while True:
@@ -85,16 +91,15 @@ class CondenseHandler:
             try:
                 result, reports = self._decide(view, condenser)
             except NoCondensationAvailable as error:
-                if self._declined(conversation, append, view, error, remembered.declines):
+                if self._declined(conversation, append, view, error, remembered):
                     raise
                 continue
             if isinstance(result, View):
                 return self._reported(conversation, append, result, reports, remembered)
-            made = with_reports(result.action, remembered.declines.unrecorded())
             try:
-                action = self._append(conversation, append, view, made)
+                action = self._append(conversation, append, view, result.action)
             except Outdated as error:
-                self._drop(append, made, view.version, str(error))
+                self._drop(append, result.action, view.version, str(error))
             else:
                 remembered.condensed()
                 return Condensation(action)
@@ -163,26 +168,25 @@ class CondenseHandler:
         append(annotation([*spent, report]), expected_version=ANY_VERSION)
 
     def _declined(
-        self, conversation: str, append: Append, view: View, error: NoCondensationAvailable, declines: Declines
+        self, conversation: str, append: Append, view: View, error: NoCondensationAvailable, remembered: Remembered
     ) -> bool:
         """Answer a condensation that could not be made. Return False where another one came first, and the step may
         succeed after all.
         """
         lately = max(0, view.version - _LOOKED_BACK)
-        if declines.stands(view, self._store.events(conversation, lately, view.version)):
-            if report := declines.repeated(str(error), error.reports):
-                append(annotation(report), expected_version=ANY_VERSION)
+        if remembered.decline_stands(view, self._store.events(conversation, lately, view.version)):
+            if spent := list(filter(cost_something, error.reports)):
+                append(annotation(spent), expected_version=ANY_VERSION)
             return True
         metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
-        reports = (*declines.unrecorded(), *error.reports)
-        declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), reports)
+        declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.reports)
         try:
             self._append(conversation, append, view, declined)
         except Outdated as outdated:
-            if reports:
+            if error.reports:
                 self._drop(append, declined, view.version, str(outdated))
             return False
-        declines.recorded(view)
+        remembered.declined(view)
         return True
 
     def _reported(
@@ -225,12 +229,15 @@ class Remembered:
     """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
     A mask applies its rule at every step; the rule is recorded once. A model that failed while condensing could wait is
-    asked again some events later, and the number of events doubles with each further failure. Several threads may use
-    one object: at worst a rule is recorded twice, or a model is asked once too often.
+    asked again some events later, and the number of events doubles with each further failure. A decline stands while it
+    is the newest condensation and no request waits. Several threads may use one object: at worst a rule or a decline is
+    recorded twice, or a model is asked once too often.
     """
 
     def __init__(self, condenser: str) -> None:
-        self.declines = Declines(condenser)
+        self._condenser = condenser
+        self._declined_after: int | None = None
+        """The number of condensations of the View with its newest decline; None while none is known."""
         self._rules: set[str] | None = None
         self._wait = _WAIT
         self._ask_again_at = 0
@@ -247,6 +254,24 @@ class Remembered:
     def condensed(self) -> None:
         """Note that a condensation was made: the next failure counts as the first."""
         self._wait, self._ask_again_at = _WAIT, 0
+
+    def decline_stands(self, view: View, lately: Iterable[Event]) -> bool:
+        """Return whether the newest condensation of ``view`` is a decline. A decline of an earlier handler is searched
+        for in ``lately``.
+        """
+        if view.unhandled_condensation_request:
+            return False
+        if self._declined_after is None:
+            newest = next((e for e in reversed(list(lately)) if isinstance(e, CondensationAction)), None)
+            told = {} if newest is None else newest.metadata
+            if (told.get("outcome"), told.get("condenser")) != ("declined", self._condenser):
+                return False
+            self._declined_after = len(view.condensations)
+        return self._declined_after == len(view.condensations)
+
+    def declined(self, view: View) -> None:
+        """Note that a decline was appended to ``view``."""
+        self._declined_after = len(view.condensations) + 1
 
     def news(self, reports: Iterable[Report], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Report, ...]:
         """Return the ``reports`` to record: all except standing reports that are recorded already. When the first

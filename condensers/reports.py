@@ -33,6 +33,12 @@ def is_standing(report: Report) -> bool:
     return "rule" in report
 
 
+def cost_something(report: Report) -> bool:
+    """Return whether the calls of a model that a report is on were paid for, or may have been."""
+    metrics = report.get("metrics", {})
+    return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
+
+
 def annotation(reports: Iterable[Report]) -> Annotation:
     """Return the event that stores ``reports`` if there is no condensation."""
     return Annotation(name=CONDENSER_METADATA_KEY, data=[dict(report) for report in reports])

@@ -98,17 +98,11 @@ class SummarizingCondenser(RollingCondenser):
         return self._reasons(view, agent_llm, self.overrun(view, agent_llm))
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        over = self.overrun(view, agent_llm)
-        worthwhile = self._worthwhile(view, agent_llm, over)
-        if not worthwhile:
-            raise self._no_progress(view, agent_llm, over)
-        span, *wider = worthwhile
+        span = self._middle(view, agent_llm)
         try:
             summary = summarize_in_pieces(self.summarize, view[span.start : span.stop], self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
-        if wider and over and not self._fits(view, span, summary, over):
-            span, summary = self._widened(view, span, wider[0], summary)
         return self._condensation(view, span, summary, agent_llm, "condensed")
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
@@ -154,38 +148,36 @@ class SummarizingCondenser(RollingCondenser):
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, self._budget)
 
-    def _progress(self, view: View) -> float:
-        """Return the least number of events of the log that a condensation forgets."""
-        return max(1, self.minimum_progress * len(view))
+    def _middle(self, view: View, agent_llm: AgentModel | None) -> IndexSpan:
+        """Return the span to forget: between the head and the shortest tail that any of the reasons asks for.
 
-    def _worthwhile(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[IndexSpan]:
-        """Return the choices of ``_middles`` that make enough progress."""
-        spans = self._middles(view, agent_llm, over)
-        return [span for span in spans if real(view[span.start : span.stop]) >= self._progress(view)]
-
-    def _middles(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[IndexSpan]:
-        """Return the spans to forget: between the head and the shortest tail that any of the reasons asks for. May be
-        empty.
-
-        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. First the
-        tokens of that rest are ignored. If this choice does not fit the limit with the summary, the next step would
-        reset everything. So there is a second choice, which counts them.
+        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. Where a
+        tail that fits the limit would leave too little to forget, the prompt goes down to half of the limit. Raises
+        ``NoCondensationAvailable`` where too few events of the log could be forgotten.
         """
+        over = self.overrun(view, agent_llm)
         tails = self._tails(view, self._reasons(view, agent_llm, over))
-        start = next_cut(view.cut_points, self._head(view))
-        if start is None:
-            return [IndexSpan(len(view), len(view))]
-        if over is None:
-            return [middle(view, start, min(tails)) or IndexSpan(start, start)]
-        ends = [(self.keep_first, _HALF), (start, _HALF)]
-        if self.tail == "fits":
-            ends = [(start, _BESIDE_A_SUMMARY), (start, _HALF)]
-        spans = [
-            middle(view, start, min([over.tail(end, part), *tails])) or IndexSpan(start, start) for end, part in ends
-        ]
-        if spans[0] != spans[1] and over.without(*spans[0]) < over.limit:
-            return spans
-        return spans[1:]
+        head = next_cut(view.cut_points, self._head(view))
+        start = len(view) if head is None else head
+        choices = [tails]
+        if over is not None:
+            parts = (_BESIDE_A_SUMMARY, _HALF) if self.tail == "fits" else (_HALF,)
+            choices = [[over.tail(start, part), *tails] for part in parts]
+        forgotten = 0
+        for choice in choices:
+            span = middle(view, start, min(choice)) or IndexSpan(start, start)
+            forgotten = real(view[span.start : span.stop])
+            if forgotten >= max(1, self.minimum_progress * len(view)):
+                return span
+        if forgotten:
+            raise NoCondensationAvailable(
+                f"{forgotten} of {len(view)} events could be forgotten, "
+                f"which is less than the minimum progress of {self.minimum_progress:g}"
+            )
+        raise NoCondensationAvailable(
+            f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
+            + (f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}" if over else "")
+        )
 
     def _head(self, view: View) -> int:
         """Return the number of events at the beginning that stay: the first system prompt always does."""
@@ -196,35 +188,6 @@ class SummarizingCondenser(RollingCondenser):
         beside = self.keep_first + 1
         tails = [len(view) // 2 - beside] if Reason.REQUEST in due else []
         return [*tails, self._size // 2 - beside] if Reason.EVENTS in due or not due else tails
-
-    def _no_progress(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> NoCondensationAvailable:
-        span = self._middles(view, agent_llm, over)[-1]
-        forgotten = view[span.start : span.stop]
-        if not forgotten:
-            return NoCondensationAvailable(
-                f"nothing can be forgotten of a View of {len(view)} events after its first {span.start}"
-                + (f": they take {over.sums[span.start]} tokens, and the prompt may have {over.limit}" if over else "")
-            )
-        return NoCondensationAvailable(
-            f"{real(forgotten)} of {len(view)} events could be forgotten, "
-            f"which is less than the minimum progress of {self.minimum_progress:g}"
-        )
-
-    def _fits(self, view: View, span: IndexSpan, summary: Summary, over: Overrun) -> bool:
-        """Return whether the prompt fits its limit with ``summary`` in the place of ``span``."""
-        _, tokens = self._with_room(view, span, summary.text, over.counter, over)
-        return tokens is None or tokens <= over.limit
-
-    def _widened(self, view: View, span: IndexSpan, wider: IndexSpan, summary: Summary) -> tuple[IndexSpan, Summary]:
-        """Return the wider span with a summary that continues the first one; the first span and summary if the model
-        fails.
-        """
-        events = (CondensationSummary(content=summary.text), *view[span.stop : wider.stop])
-        try:
-            more = summarize_in_pieces(self.summarize, events, self.max_event_length)
-        except ModelCallFailed as error:
-            return span, replace(summary, reports=(*summary.reports, *error.reports))
-        return wider, replace(more, reports=(*summary.reports, *more.reports))
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
         yield self.max_event_length

@@ -20,13 +20,10 @@ from tests.attack.choices import (
     middles,
     recent,
     reset,
-    tokens,
-    total,
     window,
 )
-from tests.attack.law import Item, Shown, condensed, cut_points, named, observations_of_calls, sent, waiting, without
+from tests.attack.law import Shown, condensed, cut_points, named, observations_of_calls, sent, waiting, without
 from tests.attack.replies import Given
-from tests.condensers.openai_server import Text
 
 MARK = re.compile(r"<<\d+>>")
 ASKING = ("llm", "structured", "llm_attention", "pipeline")
@@ -119,37 +116,13 @@ def _piece_problems(
         if pieces and limit is None and not any(not each.useful for each in given):
             yield f"condensation {action.id} resets everything though {pieces} could be summarized"
     else:
-        by_law = _pieces_by_law(spec, limit, view, pieces, action, given)
+        by_law = pieces
     chosen = [piece for piece in by_law if gone == ids(view, piece)]
     if not chosen:
         wanted = [sorted(ids(view, piece)) for piece in by_law]
         yield f"condensation {action.id} ({outcome}) forgets {sorted(gone)}, by the law {wanted} of {view.ids()}"
     elif action.summary_offset != chosen[0].start:
         yield f"condensation {action.id} puts its summary at {action.summary_offset}, by the law {chosen[0].start}"
-
-
-def _pieces_by_law(
-    spec: Spec,
-    limit: int | None,
-    view: Shown,
-    pieces: list[Piece],
-    action: CondensationAction,
-    given: Sequence[Given],
-) -> list[Piece]:
-    """The first piece, while it fits the limit with its summary; else the second, if the model gave a summary of it."""
-    if limit is None or len(pieces) < 2:
-        return pieces[:1]
-    stays = [total(view.items) - total(view.items[piece.start : piece.stop]) for piece in pieces]
-    if stays[0] >= limit:
-        return pieces[1:]
-    if named(action) == ids(view, pieces[0]):
-        own = tokens(Item(-2, "summary", text=action.summary or ""))
-        failed_later = any(not each.useful for each in given)
-        return pieces[:1] if stays[0] + own <= limit or failed_later else pieces[1:]
-    texts = [e.answer.content or "" for e in given if e.useful and isinstance(e.answer, Text)]
-    if spec["type"] == "llm" and not any(stays[0] + tokens(Item(-2, "summary", text=t)) > limit for t in texts):
-        return pieces[:1]
-    return pieces[1:]
 
 
 def ids(view: Shown, piece: Piece) -> set[int]:

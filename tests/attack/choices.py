@@ -144,9 +144,7 @@ def by_tokens(view: Shown, head: int, limit: int) -> int:
 
 
 def middles(spec: Spec, view: Shown, limit: int | None) -> list[Piece]:
-    """What a summary may stand for, the reference's choice first. By tokens there is a second one, for a head that ends
-    later than ``keep_first``.
-    """
+    """What a summary may stand for."""
     reasons, length, beside = due(spec, view, limit), len(view.items), spec["keep_first"] + 1
     start = head_end(spec, view)
     if start is None:
@@ -154,19 +152,14 @@ def middles(spec: Spec, view: Shown, limit: int | None) -> list[Piece]:
     tails = [spec["max_size"] // 2 - beside] if reasons.events else []
     if reasons.request:
         tails.append(length // 2 - beside)
-    wanted = [tails]
     if reasons.tokens and limit is not None:
-        wanted = [[*tails, by_tokens(view, min(head, length), limit)] for head in (spec["keep_first"], start)]
-    pieces = []
-    for each in wanted:
-        if min(each) < 0:
-            continue
-        stop = next_cut(view, length - min(each))
-        stop = cut_points(view)[-1] if stop is None else stop
-        real = sum(item.id >= 0 for item in view.items[start:stop])
-        if stop > start and real >= max(1, spec["minimum_progress"] * length):
-            pieces.append(Piece(start, stop))
-    return list(dict.fromkeys(pieces))
+        tails.append(by_tokens(view, start, limit))
+    if min(tails) < 0:
+        return []
+    stop = next_cut(view, length - min(tails))
+    stop = cut_points(view)[-1] if stop is None else stop
+    real = sum(item.id >= 0 for item in view.items[start:stop])
+    return [Piece(start, stop)] if stop > start and real >= max(1, spec["minimum_progress"] * length) else []
 
 
 def reset(view: Shown) -> Piece | None:

@@ -67,18 +67,6 @@ PROTECTIONS = {
         Instead("index", "return (calls, frozenset())"),
         _WINDOW,
     ),
-    "fits": Protection(
-        "the newest events stay where they and the summary fit",
-        "condensers:SummarizingCondenser._middles",
-        Instead("without", "if spans[0] != spans[1] and over.without(*spans[0]) < over.limit * 5 / 8:"),
-        _SUMMARIZING,
-    ),
-    "does-not-fit": Protection(
-        "more is forgotten where a summary does not fit",
-        "condensers:SummarizingCondenser._fits",
-        Instead("tokens limit", "return True"),
-        _SUMMARIZING,
-    ),
     "room": Protection(
         "a summary is shortened until there is room",
         "condensers:_ROOM",

@@ -1,4 +1,4 @@
-"""A condensation that is required and cannot be made: told at each step, and recorded ever more rarely."""
+"""A condensation that is required and cannot be made: told at each step, and recorded once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
 from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, SystemMessage, open_store
 from foldlog.projections import Views
 from tests.condensers.made import REQUEST, condensed, message, messages
-from tests.condensers.scripted import Characters, Scripted
+from tests.condensers.scripted import Characters
 
 STEPS = 40
 CALLS = 6
@@ -23,14 +23,13 @@ class Unstable:
 
     model, supports_function_calling, supports_response_schema = "m", False, False
 
-    def __init__(self, *, comes_back_at: int | None = None) -> None:
-        self.calls, self._comes_back_at = 0, comes_back_at
+    def __init__(self, metrics=None):
+        self.calls, self._metrics = 0, metrics or {}
 
     def complete(self, prompt, **how):
         self.calls += 1
-        if self.calls == self._comes_back_at:
-            return Scripted("NEW").complete(prompt)
-        report = {"model": "m", "failure": "unavailable", "problem": "boom", "metrics": {"latency_s": self.calls}}
+        metrics = {"latency_s": self.calls, **self._metrics}
+        report = {"model": "m", "failure": "unavailable", "problem": "boom", "metrics": metrics}
         raise ModelCallFailed("m", "unavailable", "boom", report)
 
 
@@ -58,37 +57,20 @@ def stored(store, kind):
     return [event for event in store.events("c1") if isinstance(event, kind)]
 
 
-def told(store):
-    return [report for event in store.events("c1") for report in reports_of(event)]
-
-
-def attempts(store):
-    return Usage.of(told(store)).attempts
-
-
-def test_a_model_that_fails_for_ever_is_declined_once_and_what_it_cost_is_added_up(store):
+def test_a_model_that_fails_for_ever_is_declined_once(store):
     model = Unstable()
     stepped(handler(store, model), store)
     (declined,) = stored(store, CondensationAction)
     assert declined.metadata["outcome"] == "declined"
-    notes = stored(store, Annotation)
-    assert [reports_of(note)[0]["repeated"] for note in notes] == [1, 1, 2, 4, 8, 16]
+    assert stored(store, Annotation) == []
     assert model.calls == STEPS * CALLS
-    assert attempts(store) == 33 * CALLS, "those after the 32nd repeat wait for the next report"
-    last = reports_of(notes[-1])[0]
-    assert last["failures"] == {"unavailable": 16 * CALLS}
-    assert last["metrics"]["latency_s"] == sum(range(17 * CALLS + 1, 33 * CALLS + 1))
-    assert "boom" in last["problem"]
 
 
-def test_what_is_not_recorded_yet_goes_into_the_condensation_that_comes_at_last(store):
-    model = Unstable(comes_back_at=20 * CALLS + 1)
-    handling = handler(store, model)
-    stepped(handling, store, 20)
-    action = handling.handle("c1").action
-    assert action.summary == "NEW"
-    assert reports_of(action)[0]["repeated"] == 3
-    assert attempts(store) == 20 * CALLS + 1
+def test_calls_that_cost_something_are_recorded_at_each_step(store):
+    stepped(handler(store, Unstable(metrics={"usage": {"total_tokens": 7}, "cost": 0.5})), store)
+    assert len(stored(store, CondensationAction)) == 1
+    spent = Usage.of(report for event in store.events("c1") for report in reports_of(event))
+    assert (spent.attempts, spent.cost) == (STEPS * CALLS, STEPS * CALLS * 0.5)
 
 
 def test_a_handler_that_is_new_to_a_conversation_knows_that_it_was_declined(store):

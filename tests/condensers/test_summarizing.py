@@ -126,60 +126,12 @@ def test_too_many_tokens_leave_a_tail_that_brings_them_below_half_of_the_limit()
     assert Tens().token_sums(after(view, result))[-1] < 50
 
 
-def test_the_rest_of_a_unit_that_the_head_ends_in_costs_no_tail_where_there_is_room():
+def test_the_tail_is_what_half_of_the_limit_leaves_beside_the_whole_head():
     view = viewed(message(), pair(1), messages(12))
     result = llm("NEW", max_size=1000, keep_first=2, max_tokens=100).condense(view, Tens())
-    assert ids(after(view, result)) == [0, 1, 2, -17, 13, 14], "V1 counts from keep_first on"
+    assert ids(after(view, result)) == [0, 1, 2, -17, 14], "the head ends with the observation of its call"
     narrow = llm("NEW", max_size=1000, keep_first=2, max_tokens=60).condense(view, Tens())
     assert ids(after(view, narrow)) == [0, 1, 2, -17], "the head alone takes half of the limit"
-
-
-class Priced(Characters):
-    """An agent's model that says how many tokens each event is worth, by its id, and how many a summary."""
-
-    def __init__(self, *tokens, summary):
-        super().__init__(100)
-        self.tokens, self.summary = tokens, summary
-
-    def token_sums(self, view):
-        sums = [0]
-        for event in view:
-            sums.append(sums[-1] + (self.tokens[event.id] if event.id >= 0 else self.summary))
-        return sums
-
-
-@pytest.mark.parametrize(
-    "prompt, newest, summary, left, calls",
-    [
-        (14, 49, 1, [0, -5, 2], 1),  # 63 of 100: there is room
-        (50, 49, 1, [0, -5, 2], 1),  # 100 of 100
-        (14, 49, 37, [0, -5, 2], 1),
-        (14, 49, 38, [0, -5], 2),  # the summary would not fit: one more takes up the newest event too
-        (50, 49, 2, [0, -5], 2),
-        (51, 49, 1, [0, -5], 1),  # not a token left for a summary
-    ],
-)
-def test_the_newest_events_stay_where_they_fit_with_the_summary(prompt, newest, summary, left, calls):
-    """K2. The system prompt, with which the head ends, is not among the first ``keep_first`` events."""
-    agent = Priced(prompt, 150 - prompt, newest, summary=summary)
-    view = viewed(SYSTEM, messages(2))
-    condenser = llm("FIRST", "SECOND", max_size=20, keep_first=0, token_margin_ratio=0.0)
-    result = condenser.condense(view, agent)
-    assert ids(after(view, result)) == left
-    assert len(condenser.llm.calls) == len(plan(result).metadata[CONDENSER_METADATA_KEY]) == calls
-    if calls == 2:
-        assert plan(result).summary == "SECOND"
-        assert "FIRST" in condenser.llm.prompt()
-        assert "m1" in condenser.llm.prompt()
-        assert "m0" not in condenser.llm.prompt(), "the first summary stands for it"
-
-
-def test_where_the_second_summary_fails_the_first_stands():
-    condenser = llm("FIRST", failed(), max_size=20, keep_first=0, token_margin_ratio=0.0)
-    view = viewed(SYSTEM, messages(2))
-    result = condenser.condense(view, Priced(50, 100, 49, summary=2))
-    assert ids(after(view, result)) == [0, -5, 2]
-    assert [report.get("failure") for report in plan(result).metadata[CONDENSER_METADATA_KEY]] == [None, "unavailable"]
 
 
 class Shortening(SummarizingCondenser):

@@ -60,8 +60,11 @@ def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
     assert kept["fits"] > limit * 0.9 * 3 / 4
 
 
-def test_a_summary_that_does_not_fit_beside_the_tail_costs_more_of_the_tail():
+def test_where_a_summary_does_not_fit_beside_the_tail_the_next_step_forgets_more_of_the_tail():
     view, model = many(200), Characters(20_000)
-    long = "y" * 9_000
-    action = plan(LLMSummarizingCondenser(Scripted(said(long), said("short")), tail="fits").condense(view, model))
-    assert model.token_sums(view.then([action]))[-1] <= 18_000
+    condenser = LLMSummarizingCondenser(Scripted(said("y" * 9_000), said("short")), tail="fits")
+    view = view.then([plan(condenser.condense(view, model))])
+    last = view[-1]
+    view = view.then([plan(condenser.condense(view, model))])
+    assert 5_000 < model.token_sums(view)[-1] <= 18_000
+    assert view[-1] == last

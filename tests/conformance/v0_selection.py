@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from foldlog.condensers.base import AgentModel, Condensation, Reason
+from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.rolling import check_sizes
 from foldlog.condensers.selection import real
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
@@ -33,12 +34,15 @@ class V0Selection(SummarizingCondenser):
         return [] if due == {Reason.TOKENS} else [self._size // 2 - self.keep_first - 1]
 
     def _has_nothing_to_do(self, view: View, agent_llm: AgentModel | None) -> bool:
-        over = self.overrun(view, agent_llm)
-        if over or len(view) > self._size:
+        if self.overrun(view, agent_llm) or len(view) > self._size:
             return False
-        tail = self._size // 2 - self.keep_first - 1
-        beyond = real(view[self.keep_first : max(0, len(view) - tail)])
-        return beyond < self._progress(view) and not self._worthwhile(view, agent_llm, over)
+        try:
+            self._middle(view, agent_llm)
+        except NoCondensationAvailable:
+            tail = self._size // 2 - self.keep_first - 1
+            beyond = real(view[self.keep_first : max(0, len(view) - tail)])
+            return len(view) <= self._size // 2 or beyond < self.minimum_progress * len(view)
+        return False
 
 
 class V0LLMSummarizingCondenser(V0Selection, LLMSummarizingCondenser):
