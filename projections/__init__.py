@@ -13,7 +13,7 @@
     errors.py                              versions and events that do not exist
 """
 
-from foldlog.projections.audit import Audit, Auditing, Finding, Forgetting, audit
+from foldlog.projections.audit import Audit, Finding, audit
 from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 from foldlog.projections.explain import Difference, Summarized, Why
 from foldlog.projections.fold import summary_event
@@ -27,11 +27,9 @@ from foldlog.projections.well_formed import cut_points, well_formed
 
 __all__ = [
     "Audit",
-    "Auditing",
     "Dialect",
     "Difference",
     "Finding",
-    "Forgetting",
     "Lifetime",
     "Lifetimes",
     "LifetimesFold",

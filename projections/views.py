@@ -46,6 +46,7 @@ from foldlog.projections.stored.loading import (
     StoredPast,
     fold_events,
     fold_log,
+    fold_whole,
     is_stored,
     load_revision,
 )
@@ -247,17 +248,7 @@ class Views:
         The store stays usable during the rebuild. Raises what ``current`` raises, and ``StoreUnavailable`` where the
         store is open for reading only. Cost: the log.
         """
-
-        def fold_all(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
-            folded, records = EMPTY_FOLD, list[Record]()
-            past = StoredPast(reading, stored=False)
-            for folded, some in fold_log(reading, EMPTY_FOLD, reading.version, past):
-                records += some
-                if progress is not None:
-                    progress(folded.version, reading.version)
-            return folded, records
-
-        folded, records = self._store.query(conversation, fold_all)
+        folded, records = self._store.query(conversation, partial(fold_whole, progress=progress))
 
         def replace_all(writing: WriteTransaction) -> int:
             made = list(records)

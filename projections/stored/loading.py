@@ -98,6 +98,16 @@ def fold_log(
         yield folded, records
 
 
+def fold_whole(reading: ReadTransaction, progress: Progress | None = None) -> tuple[ViewFold, list[Record]]:
+    """Fold the log from its first event, and trust no stored revision. Return the fold, and all revisions."""
+    folded, records = EMPTY_FOLD, list[Record]()
+    for folded, some in fold_log(reading, EMPTY_FOLD, reading.version, StoredPast(reading, stored=False)):
+        records += some
+        if progress is not None:
+            progress(folded.version, reading.version)
+    return folded, records
+
+
 def load_revision(reading: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]] | None:
     """Load the last revision at or before ``version``, and fold on to ``version``, but at most by one chunk.
 

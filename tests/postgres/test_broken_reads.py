@@ -12,7 +12,7 @@ from foldlog.eventstore.maintenance.copy_store import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views
-from foldlog.projections.audit import Auditing
+from foldlog.projections.audit import audit
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -49,7 +49,7 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "copy": copied,
     "rekey": lambda store: [each.problem for each in rekey(store)],
     "rebuild": lambda store: Views(store).rebuild("a"),
-    "audit": lambda store: [type(found) for found in Auditing(store, "a")],
+    "audit": lambda store: audit(store, "a").findings,
     "follow": lambda store: [recorded.event.id for recorded in store.follow()],
 }
 

@@ -284,13 +284,10 @@ def audited(process: Process, rng: random.Random) -> None:
     names = list(process.site.model.living)
     if names:
         name = rng.choice(names)
-        found = audit(process.store, name)
-        problems = [each.problem for each in found.findings]
+        problems = [each.problem for each in audit(process.store, name).findings]
         if "audit of missing revisions" in OPEN:
             problems = [each for each in problems if each != "it is missing, and later ones are stored"]
         same("audit", problems, [], name)
-        condensations = [e["id"] for e in process.site.model.living[name].events if e["kind"] == "condensation"]
-        same("audit's condensations", [each.condensation.id for each in found.forgettings], condensations, name)
 
 
 def verified(process: Process) -> None:
