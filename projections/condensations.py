@@ -11,8 +11,6 @@ from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 
-_PAGE = 200
-
 
 class _Condensations(Sequence[CondensationAction]):
     """A sequence of known length. Its members are read while it is iterated over; an index reads all members up
@@ -39,7 +37,7 @@ class _Condensations(Sequence[CondensationAction]):
 
 @dataclass(eq=False, repr=False)
 class StoredCondensations(_Condensations):
-    """The condensations of a conversation up to a version, oldest first. Each iteration reads them page by page.
+    """The condensations of a conversation up to a version, oldest first. Each iteration reads them.
 
     Reading raises what ``foldlog.eventstore.Store.events`` raises.
     """
@@ -53,33 +51,14 @@ class StoredCondensations(_Condensations):
         return self._count
 
     def __iter__(self) -> Iterator[CondensationAction]:
-        """Yield these condensations. Cost: the structural events of the log, twice where there are more than a page of
-        them.
-        """
-        left = self._count
-        if not left:
-            return
-        first = self._page(0)
-        pages = chain([first], self._pages_from(first[-1].id + 1) if len(first) == _PAGE else ())
-        kept = intervals_kept(chain.from_iterable(pages), self._version)
-        for page in chain([first], self._pages_from(first[-1].id + 1)):
-            for event in page:
-                if isinstance(event, CondensationAction) and contains(kept, event.id):
-                    yield event
-                    left -= 1
-                    if not left:
-                        return
-
-    def _page(self, start: int) -> list[Event]:
-        return self._store.query(
-            self._conversation,
-            lambda reading: list(islice(reading.structural_events(start, self._version), _PAGE)),
+        """Yield these condensations. Cost: the structural events of the log."""
+        structural: list[Event] = self._store.query(
+            self._conversation, lambda reading: list(reading.structural_events(0, self._version))
         )
-
-    def _pages_from(self, start: int) -> Iterator[list[Event]]:
-        while page := self._page(start):
-            yield page
-            start = page[-1].id + 1
+        kept = intervals_kept(structural, self._version)
+        for event in structural:
+            if isinstance(event, CondensationAction) and contains(kept, event.id):
+                yield event
 
 
 class JoinedCondensations(_Condensations):

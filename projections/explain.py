@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
@@ -18,7 +18,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
-from foldlog.projections.retractions import effective, intervals_kept, target
+from foldlog.projections.retractions import intervals_kept, target
 from foldlog.projections.units import UNSEEN, units
 from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
 from foldlog.projections.view import View
@@ -92,8 +92,8 @@ Structural = Callable[[int], Iterable[Event]]
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
     """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
 
-    Cost: the View. For a forgotten event also the structural events after it, once; all structural events where one of
-    them is a retraction; for an import from V0 also those before it.
+    Cost: the View. For a forgotten event also the structural events after it, once; for an import from V0 also those
+    before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -115,56 +115,32 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
     return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
 
 
-def explain_difference(before: View, after: View, structural: Structural, structural_count: int) -> Difference:
+def explain_difference(before: View, after: View, structural: Structural) -> Difference:
     """Return what changed from one View to another, given the structural events of their conversation.
 
-    ``structural_count`` is the number of structural events between them. Cost: both Views, and the structural events
-    up to the one that removed the last of ``left``; all between the Views, once, or twice, where some are not
-    condensations. For each of these, the events of the first View that are not explained yet.
+    Cost: both Views, and the structural events between them, once. For each of these, the events of the first View that
+    are not explained yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
-    left = tuple(event for event in before if event.id not in ids_after)
-
-    def between() -> Iterator[Event]:
-        return takewhile(lambda one: one.id < after.version, structural(before.version))
-
-    # a retraction adds a structural event and no condensation
-    condensed_only = len(after.condensations) - len(before.condensations) == structural_count
-    summarized: Sequence[Summarized] | None = _summarized(left, between(), condensed_only) if left else ()
-    if summarized is None:
-        kept = intervals_kept(between(), after.version)
-        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)), condensed_only=True)
+    left = remaining = tuple(event for event in before if event.id not in ids_after)
+    between = list(takewhile(lambda one: one.id < after.version, structural(before.version))) if left else []
+    kept = intervals_kept(between, after.version)
+    summarized: list[Summarized] = []
+    for action in between:
+        if not contains(kept, action.id):
+            continue
+        forgets = forgetting(action)
+        if taken := tuple(event for event in remaining if forgets(event)):
+            remaining = tuple(event for event in remaining if not forgets(event))
+            if isinstance(action, CondensationAction) and action.summary is not None:
+                summarized.append(Summarized(action, summary_event(action), taken))
     return Difference(
         before=before.version,
         after=after.version,
         entered=tuple(event for event in after if event.id not in ids_before),
         left=left,
-        summarized=tuple(summarized or ()),
+        summarized=tuple(summarized),
     )
-
-
-def _summarized(
-    left: Sequence[Event], structural: Iterable[Event], condensed_only: bool
-) -> Sequence[Summarized] | None:
-    """Return the condensations with a summary that forgot events in ``left``; None where a retraction is among the
-    structural events: it may have taken one of them back. ``condensed_only``: none of them is.
-    """
-    summarized: list[Summarized] = []
-    remaining = left
-    for action in structural:
-        if isinstance(action, Retraction):
-            return None
-        if not remaining:
-            if condensed_only:
-                break
-            continue  # a retraction may come yet
-        forgets = forgetting(action)
-        taken = tuple(event for event in remaining if forgets(event))
-        if taken:
-            remaining = tuple(event for event in remaining if not forgets(event))
-            if isinstance(action, CondensationAction) and action.summary is not None:
-                summarized.append(Summarized(action, summary_event(action), taken))
-    return summarized
 
 
 def forgetting(structural: Event) -> Callable[[Event], bool]:
@@ -175,22 +151,10 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
         return lambda event: replaces and event.id < 0 if event.id < 0 else is_buried(tomb, event)
     if not isinstance(structural, CondensationAction):
         return lambda event: False
-    ids, first, last = _named(structural)
-    return lambda event: event.id in ids or first <= event.id <= last
-
-
-def _forgets(structural: Event, event: Event) -> bool:
-    """Return the answer of ``forgetting`` for one event, without building a set."""
-    if not is_from_v0(structural) and isinstance(structural, CondensationAction) and structural.given_ids is not None:
-        return event.id in structural.given_ids
-    return forgetting(structural)(event)
-
-
-def _named(action: CondensationAction) -> tuple[Container[int], int, int]:
-    """Return the ids that a native condensation names; for a range, the first and the last id."""
-    if action.given_ids is not None:
-        return frozenset(action.given_ids), 0, -1
-    return (), action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
+    if (ids := structural.given_ids) is not None:
+        return lambda event: event.id in ids
+    first, last = structural.forgotten_events_start_id or 0, structural.forgotten_events_end_id or 0
+    return lambda event: first <= event.id <= last
 
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
@@ -225,15 +189,13 @@ def _never_shown_because(event: Event) -> str:
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
-    shown = {shown.id for shown in view}
     came = summary_of(event.id) if event.id < 0 else event.id
-    followed = _follow(event, shown, structural(came + 1))
-    if followed is None:
-        kept = intervals_kept(structural(0), view.version)
-        if not contains(kept, came):
-            return _explain_taken_back(event, came, view, structural)
-        followed = _follow(event, shown, (one for one in structural(came + 1) if contains(kept, one.id)))
-    by, summary, stands_in = followed or (None, None, None)
+    since = list(structural(came + 1))
+    kept = intervals_kept(since, view.version)
+    if not contains(kept, came):
+        return _explain_taken_back(event, came, view, since)
+    shown = {shown.id for shown in view}
+    by, summary, stands_in = _follow(event, shown, (one for one in since if contains(kept, one.id)))
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = "no event of the log forgets it, but the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
@@ -250,28 +212,35 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     )
 
 
-def _explain_taken_back(event: Event, came: int, view: View, structural: Structural) -> Why:
-    by = next(one for one in effective(structural(0), view.version) if target(one) <= came < one.id)
+def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Event]) -> Why:
+    """Explain it by the last retraction that took the event back: a later one may return to a version without it."""
+    by: Retraction | None = None
+    there = [(0, False), (came + 1, True)]
+    """From which versions on the event is not taken back, or is."""
+    for one in since:
+        if isinstance(one, Retraction):
+            stays = next(stays for version, stays in reversed(there) if version <= target(one))
+            if there[-1][1] and not stays:
+                by = one
+            there.append((one.id + 1, stays))
+    assert by is not None
     reason = f"retraction {by.id} took it back, at version {by.id + 1}: the View was again that of version {target(by)}"
     return Why(event, view.version, "forgotten", reason, by=by, forgotten_at=by.id + 1)
 
 
 def _follow(
     event: Event, shown: Container[int], structural: Iterable[Event]
-) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None] | None:
-    """Follow ``event`` through the structural events after it, in one pass.
+) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
+    """Follow ``event`` through the structural events after it that were not taken back.
 
     Return the event that forgot it; the summary that was put in its place; and the summary that stands for it in the
-    View, which has the ids ``shown``: a later one if the first was summarized again, None if no summary does. Return
-    None if a retraction may have taken back one of them.
+    View, which has the ids ``shown``: a later one if the first was summarized again, None if no summary does.
     """
     by: Event | None = None
     first: CondensationSummary | None = None
     followed: Event | None = event
     for one in structural:
-        if isinstance(one, Retraction):
-            return None
-        if followed is None or not _forgets(one, followed):
+        if followed is None or not forgetting(one)(followed):
             continue
         summary = _summary(one)
         if by is None:

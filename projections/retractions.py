@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from foldlog.eventstore import Event, Retraction
 from foldlog.projections.intervals import Intervals
@@ -23,20 +23,9 @@ def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
     """
     kept: list[tuple[int, int]] = []
     stop = version
-    for retraction in effective(structural, version):
-        if retraction.id + 1 < stop:
-            kept.append((retraction.id + 1, stop - 1))
-        stop = target(retraction)
-    if stop:
-        kept.append((0, stop - 1))
-    return tuple(reversed(kept))
-
-
-def effective(structural: Iterable[Event], version: int) -> Iterator[Retraction]:
-    """Yield the retractions that no later one took back, newest first, of the structural events up to ``version``."""
-    retractions = [event for event in structural if isinstance(event, Retraction) and event.id < version]
-    stop = version
-    for retraction in reversed(retractions):
+    for retraction in reversed([each for each in structural if isinstance(each, Retraction)]):
         if retraction.id < stop:
-            yield retraction
+            kept.append((retraction.id + 1, stop - 1))
             stop = target(retraction)
+    kept.append((0, stop - 1))
+    return tuple((first, last) for first, last in reversed(kept) if first <= last)

@@ -209,16 +209,14 @@ class Views:
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
-        ``current`` raises. Cost: two Views, and the structural events in between, where they all are condensations
-        only up to the one that removed the last event of ``left``.
+        ``current`` raises. Cost: two Views, and the structural events in between.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
-        def explained(reading: ReadTransaction) -> Difference:
-            count = reading.structural_before(after) - reading.structural_before(before)
-            return explain_difference(*views, partial(reading.structural_events, stop=after), count)
-
-        return self._store.query(conversation, explained)
+        return self._store.query(
+            conversation,
+            lambda reading: explain_difference(*views, partial(reading.structural_events, stop=after)),
+        )
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
         """Return for each event at which versions the View shows it, when a model is sent it, and why it left.

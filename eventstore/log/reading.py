@@ -233,15 +233,6 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, version - 1, "it is missing")
         return sound(self.conversation, rows[0])
 
-    def structural_before(self, version: int) -> int:
-        """Return how many of the first ``version`` events are structural. Raises ``CorruptEvent``. Cost: one event."""
-        if version >= self.version:
-            return self.structural
-        if version <= 0:
-            return 0
-        last = self._last_row(version)
-        return last.structural_before + last.structural
-
     def documents_before(self, version: int) -> tuple[bytes, DocumentChanges] | None:
         """Return the last ``DocumentChanges`` before a version, with the head of its event; None before the first.
 

@@ -55,12 +55,14 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it
     never does; it has several members if retractions removed the event and brought it back. ``tokens`` is the caller's
-    count; 0 without one, and for events that were never shown.
+    count; 0 without one, and for events that were never shown. ``returns`` are the versions of retractions after which
+    the event is not shown for another reason than the last span's, and these reasons.
     """
 
     id: int
     spans: tuple[Span, ...] = ()
     tokens: int = 0
+    returns: tuple[tuple[int, Departure], ...] = ()
 
     def at(self, version: int) -> Moment:
         """Return the state of the event at this version."""
@@ -73,7 +75,10 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
                 return "sent" if span.is_sent(version) else "pending"
             if span.stop is not None and span.stop <= version:
                 past = span
-        return "never shown" if past is None or past.departure is None else past.departure
+        if past is None or past.departure is None or past.stop is None:
+            return "never shown"
+        since = (departure for at, departure in reversed(self.returns) if past.stop <= at <= version)
+        return next(since, past.departure)
 
 
 class Standing(NamedTuple):

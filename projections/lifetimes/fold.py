@@ -46,6 +46,7 @@ class LifetimesFold:
         self._earlier: dict[int, tuple[ViewState, dict[int, int]]] = {0: (EMPTY, {})}
         self._open: dict[int, _Open] = {}
         self._closed: dict[int, tuple[Span, ...]] = {}
+        self._returns: dict[int, tuple[tuple[int, Departure], ...]] = {}
         self._tokens: dict[int, int] = {}
         self._units = UnitsSoFar(EMPTY.left_behind)
         self._order = _Order()
@@ -92,7 +93,7 @@ class LifetimesFold:
         spans = self._closed.get(event_id, ())
         if event_id in self._open:
             spans = (*spans, self._open[event_id].span())
-        return Lifetime(event_id, spans, self._tokens.get(event_id, 0))
+        return Lifetime(event_id, spans, self._tokens.get(event_id, 0), self._returns.get(event_id, ()))
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
         """Go on to ``version`` with events that are only added to the end."""
@@ -164,9 +165,20 @@ class LifetimesFold:
                 self._enter(one, version, previous, index)
             if not drifts:
                 previous = one.id
+        if isinstance(event, Retraction):
+            self._explain_hidden(target(event), version)
         self._units = UnitsSoFar(self._state.left_behind)
         self._units.read(self._state.items[:])
         self._send_fit(version, after)
+
+    def _explain_hidden(self, earlier: int, version: int) -> None:
+        """Record which events are hidden for another reason after a retraction to an earlier version."""
+        for event_id in self._closed.keys() - self._open.keys():
+            life = self._lifetime(event_id)
+            then = life.at(earlier)
+            departure = then if then in ("summarized", "forgotten") else "taken back"
+            if departure != life.at(version):
+                self._returns[event_id] = (*life.returns, (version, departure))
 
     def _enter(self, event: Event, version: int, after: int | None = None, index: int | None = None) -> None:
         opened = self._open[event.id] = _Open(version)

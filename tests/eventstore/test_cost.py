@@ -158,15 +158,3 @@ def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores: lis
     assert answer.stands_in.summary_of == version - 1
     assert answer.stands_in == last.stands_in
     assert spent - of_the_last <= TOLERANCE * once, f"{once} to read the condensations, {spent} to follow the event"
-
-
-def test_a_difference_reads_the_condensations_that_took_something(stores: list[Store]):
-    _, store = stores
-    views = Views(store)
-    costs = []
-    for after in (1_000, store.version("chain")):
-        views.difference("chain", 3, after)
-        before = Counting.steps
-        assert len(views.difference("chain", 3, after).summarized) == 1
-        costs.append(Counting.steps - before)
-    assert costs[1] <= TOLERANCE * costs[0], f"{costs[0]} instructions up to version 1,000, {costs[1]} up to the last"

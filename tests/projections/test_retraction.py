@@ -57,6 +57,22 @@ def test_condensations_are_taken_back_and_brought_again(history: History):
     assert history.view().events == condensed.events
 
 
+def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history: History):
+    first = history.retract(3)
+    history.append(Message(source="user", content="another way"))
+    history.retract(2)
+    assert history.why(4).by == first.event
+    assert history.lifetimes().of(4).at(history.version()) == "taken back"
+
+
+def test_an_event_is_taken_back_with_the_condensation_that_forgot_it(history: History):
+    history.append(CondensationAction(forgotten_event_ids=[1, 2], summary="two", summary_offset=1))
+    back = history.retract(1)
+    history.retract(back.id)
+    life = history.lifetimes().of(1)
+    assert [life.at(version) for version in (6, 7, 8, 9)] == ["sent", "summarized", "taken back", "summarized"]
+
+
 def test_a_retraction_answers_no_request(history: History):
     history.request_condensation("too long")
     history.retract(3)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from foldlog.eventstore.events import Event, Retraction
+from foldlog.eventstore.events import Event, Retraction, is_structural
 from foldlog.projections import View
+from foldlog.projections.explain import explain_event
 from foldlog.projections.lifetimes.fold import LifetimesFold
 from foldlog.projections.retractions import target
 from foldlog.projections.units import UNSEEN
@@ -29,6 +30,14 @@ def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> N
         shown = {one.id for one in lives if one.at(version) in ("sent", "pending")}
         assert shown == {event.id for event in view}, version
         assert lives.sizes[version] == 3 * len(sent), version
+        structural = [event for event in events[:version] if is_structural(event)]
+        for event in events[:version]:
+            why = explain_event(event, view, lambda start: [one for one in structural if one.id >= start])  # noqa: B023
+            if why.fate == "forgotten" and why.by is not None:
+                departure = (
+                    "taken back" if isinstance(why.by, Retraction) else "summarized" if why.summary else "forgotten"
+                )
+                assert lives.of(event.id).at(version) == departure, (version, event.id)
     for one in lives:
         for span in one.spans:
             assert span.stop is None or (span.by is not None and span.stop == span.by + 1)
