@@ -283,8 +283,8 @@ class Store:
     def names(self) -> list[str]:
         return sorted({*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode)
 
-    def forks(self, of: Conversation) -> list[Conversation]:
-        return [each for each in self.living.values() if each.parent is of]
+    def forks(self, of: Conversation | None) -> list[Conversation]:
+        return [each for each in self.living.values() if of and each.parent is of]
 
     def followed(self) -> dict[str, list[Event]]:
         """Return what somebody holds who followed the store: each conversation's own events."""
@@ -437,22 +437,14 @@ class Store:
         if found.events[event_id]["kind"] == "redaction":
             raise Refused("CannotRedact")
 
-    def erase(self, name: str, reason: str, *, with_forks: bool = False, detach: bool = False) -> None:
-        if name not in self.living:
-            self.get(name) if not self.tombs.get(name) else None
-            return
-        found = self.living[name]
-        forks = self.forks(found)
-        if forks and not with_forks and not detach:
+    def check_erasable(self, name: str, *, forks: bool) -> None:
+        if self.forks(self.get(name) if self.living.get(name) or not self.tombs.get(name) else None) and not forks:
             raise Refused("ConversationHasForks")
-        for fork in forks:
-            if detach:
-                self.detach(fork)
-            else:
-                self.erase(fork.name, reason, with_forks=True)
-        del self.living[name]
+
+    def erase(self, found: Conversation, reason: str) -> None:
+        assert not self.forks(found)
         found.erased = reason
-        self.tombs.setdefault(name, []).append(found)
+        self.tombs.setdefault(found.name, []).append(self.living.pop(found.name))
 
     def detach(self, fork: Conversation) -> None:
         """Give a fork a copy of the events that it shares. Its own forks then share the copy."""

@@ -48,8 +48,9 @@ def test_the_model_forgets_redacts_and_erases() -> None:
     store.redact("a", [1], 7, "me", "asked")
     assert [event["content"] for event in store.get("b").events] == ["one", REDACTED]
     with pytest.raises(Refused, match="ConversationHasForks"):
-        store.erase("a", "asked")
-    store.erase("a", "asked", detach=True)
+        store.check_erasable("a", forks=False)
+    store.detach(store.get("b"))
+    store.erase(store.get("a"), "asked")
     assert store.followed() == {"b": store.get("b").events}
     with pytest.raises(Refused, match="ConversationErased"):
         store.append("a", [message("again")], 8)
