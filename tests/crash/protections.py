@@ -20,8 +20,8 @@ PROTECTIONS = {
     ),
     "regular-file": Protection(
         "… and a pipe or a device is not one",
-        "eventstore:SQLiteRecorder._open",
-        Gone("check_is_file"),
+        "eventstore:StoreFile.has_content",
+        Never("S_ISREG"),
         "tests/eventstore/test_sqlite.py -k regular_file",
     ),
     "half-erased": Protection(
@@ -84,7 +84,7 @@ if len(rows) == 1:""",
     ),
     "full": Protection(
         "a commit is synced (`synchronous=FULL`)",
-        "eventstore:open_writer",
+        "eventstore:StoreFile._prepare_to_write",
         Instead("NORMAL", 'connection.execute(f"PRAGMA synchronous = NORMAL")'),
         "tests/crash/test_crashes.py -k power_cut and append",
     ),
@@ -364,7 +364,7 @@ if self._is_staged:
     ),
     "one-moment": Protection(
         "a reader sees one moment",
-        "eventstore:_ReadTransaction.__enter__",
+        "eventstore:ReadConnection.__enter__",
         Gone("execute"),
         "tests/eventstore/test_sqlite.py -k sees_one_moment",
     ),
@@ -418,8 +418,8 @@ if self._is_staged:
     ),
     "mode": Protection(
         "the file is its owner's alone from its first moment",
-        "eventstore:create_private",
-        Instead("O_RDWR", "os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))"),
+        "eventstore:StoreFile.make",
+        Instead("O_RDWR", "os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))"),
         "tests/eventstore/test_sqlite.py -k owners_alone",
     ),
     "one-name": Protection(
@@ -442,20 +442,20 @@ if self._is_staged:
     ),
     "moved-file": Protection(
         "no file is made beside the log of a file that was moved away",
-        "eventstore:SQLiteRecorder._open",
-        Gone("check_not_moved"),
+        "eventstore:check_not_moved",
+        Never("there size"),
         "tests/eventstore/test_store_file.py -k beside_the_log_of_a_file_that_was_moved",
     ),
     "epoch": Protection(
         "a copy that is written to begins an epoch of positions",
         "eventstore:SQLiteWriting.begin",
-        Gone("begin_where_copied"),
+        Gone("begin_epoch_where_copied"),
         "tests/eventstore/test_epochs.py -k misses_nothing",
     ),
     "copy-marked": Protection(
         "a backup is marked as a copy, also for when it gets the inode of its store",
         "eventstore:copy",
-        Gone("mark_copy"),
+        Gone("_A_COPY"),
         "tests/eventstore/test_epochs.py -k misses_nothing",
     ),
     "ahead": Protection(

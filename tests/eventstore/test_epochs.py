@@ -15,7 +15,7 @@ from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import lost_after
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.sqlite import epochs
+from foldlog.eventstore.recorders.sqlite import maintenance
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
@@ -145,7 +145,7 @@ def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch
 
 def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch):
     _, seen = lost_positions(path, by_rename)
-    monkeypatch.setattr(epochs.time, "time_ns", lambda: 0)
+    monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "new").position > seen + 2**31
 

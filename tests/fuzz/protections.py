@@ -258,7 +258,7 @@ PROTECTIONS = {
     ),
     "overwritten": Protection(
         "deleted cells are overwritten",
-        "eventstore:open_writer",
+        "eventstore:StoreFile._prepare_to_write",
         Instead("secure_delete", 'connection.execute("PRAGMA secure_delete = OFF")'),
         f"{_ERASURE} -k before_any_vacuum",
     ),
@@ -284,7 +284,7 @@ PROTECTIONS = {
     ),
     "lock-link": Protection(
         "the lock file of a store is not opened through a link",
-        "eventstore:WriteLock._open",
+        "eventstore:WriteLock.open",
         Instead("O_NOFOLLOW", "self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)"),
         f"{_PRIVATE} -k lock_file",
     ),

@@ -4,15 +4,15 @@
     transaction   what may be written, under the one write lock that SQLite has; what the last commit left, so that the
                   next need not ask
     reader        the questions that one transaction answers
-    connections   to the file, and for readers a pool of them
-    store_file    which file that is: nothing is written to another one
-    epochs        positions in a copy of the file
+    connections   a pool of them for readers, and read transactions
+    store_file    which file that is: nothing is written to another one; connections to it
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-writers-wait-in-order.md)
     checkpoints   the log is written back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
-    maintenance   copy, rewrite and check the file as a whole; replacing: put another file in its place
+    maintenance   copy, rewrite and check the file as a whole, and positions in a copy of it; replacing: put another
+                  file in its place
     readable      copies the rows that SQLite can read of a damaged file
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file

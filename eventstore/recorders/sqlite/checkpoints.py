@@ -31,18 +31,10 @@ IN_COMMITS_AT: Final = 4_000
 
 
 class LogCheckpoints:
-    """The checkpoints of one file by one process. ``connect`` opens a connection for them, and ``alone`` gives the
-    connection that writes, under the write lock.
-    """
+    """The checkpoints of one file by one process. ``alone`` gives the connection that writes, under the write lock."""
 
-    def __init__(
-        self,
-        file: StoreFile,
-        connect: Callable[[], sqlite3.Connection],
-        alone: Callable[[], AbstractContextManager[sqlite3.Connection]],
-    ) -> None:
+    def __init__(self, file: StoreFile, alone: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
         self._file = file
-        self._connect = connect
         self._alone = alone
         self._connection: sqlite3.Connection | None = None
         self._next_at = AT
@@ -107,7 +99,7 @@ class LogCheckpoints:
 
     def _write_back(self) -> int:
         """Write the log back. Return the length at which to write it back next."""
-        connection = self._connection = self._connection or self._connect()
+        connection = self._connection = self._connection or self._file.connect(to_write=True)
         self._file.check()
         with self._beside_commits:
             frames, done = maintenance.write_back(connection)

@@ -1,16 +1,26 @@
-"""Copy, rewrite and check the file as a whole."""
+"""Copy, rewrite and check the file as a whole.
+
+A copy does not know which positions its store gave later. If it replaces its store, or is used beside it, it must not
+give these positions again: a follower that has passed them would miss the new events. So a file records its own inode.
+The first writer to a file with another inode begins an *epoch*, above every position that the other file can have given
+until then: at the present time in microseconds, since no store records a million events a second for long, and where
+the clock is wrong, at least 2^32 above the last position.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final
 
-from foldlog.eventstore.recorders.sqlite.epochs import mark_copy
-from foldlog.eventstore.recorders.sqlite.reader import SQL
+from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
 
 _PATIENCE_MS: Final = 20
+_LEFT_OUT_MIN: Final = 2**32
+_A_COPY: Final = 0
+"""No file has this inode."""
 _PAGES: Final = 1_024
 """The number of pages that are copied in one step. Ctrl-C is noticed between two steps."""
 
@@ -24,7 +34,25 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
         target.execute("PRAGMA journal_mode = DELETE")
         with suppress(sqlite3.DatabaseError):  # a damaged store is copied as it is, and verified
-            mark_copy(target)
+            # Its first writer begins an epoch, even if it gets the inode of its store. What is unfinished stays there.
+            target.execute(SQL["finish_all"])
+            target.execute(SQL["set_file"], (_A_COPY,))
+
+
+def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
+    """Begin an epoch in a file that names another inode than its own, and return the last position before it; else
+    None. Call it within a write transaction.
+    """
+    execute = connection.execute
+    found = execute(SQL["file"]).fetchone()
+    if found is not None and found[0] == str(inode).encode():
+        return None
+    last = a_position(execute(SQL["last_position"]))
+    first = max(last + _LEFT_OUT_MIN, time.time_ns() // 1_000)
+    execute(SQL["reserve_positions"], (first - 1,))
+    execute(SQL["leave_out_positions"], (first - 1 - last,))
+    execute(SQL["set_file"], (inode,))
+    return last
 
 
 def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:

@@ -14,10 +14,10 @@ from contextlib import closing, suppress
 from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.recorders.errors import DatabaseError
-from foldlog.eventstore.recorders.sqlite.connections import file_uri
 from foldlog.eventstore.recorders.sqlite.errors import translated
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.store_file import file_uri
 
 _TABLES: Final = {
     "conversations": "key",

@@ -14,13 +14,11 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
-from foldlog.eventstore.recorders.sqlite.connections import open_reader, open_writer
 from foldlog.eventstore.recorders.sqlite.errors import translated
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
@@ -34,7 +32,7 @@ def copy_of(path: str, into: str) -> None:
 
     Raises ``DatabaseError`` if the file is not a store.
     """
-    with translated(f"read {path}"), closing(open_reader(path, writable=False)) as reader:
+    with translated(f"read {path}"), closing(StoreFile(path, writable=False).open()) as reader:
         reader.execute("BEGIN")
         schema.check_is_store(reader, path)
         with translated(f"copy {path} to {into}"):
@@ -46,7 +44,7 @@ def check_replaceable(path: str) -> None:
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
-        with closing(open_reader(path, writable=False)) as reader:
+        with closing(StoreFile(path, writable=False).open()) as reader:
             is_ours = schema.has_our_mark(reader)
     except sqlite3.Error as error:
         is_ours = getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
@@ -115,7 +113,7 @@ def _alone_in(file: StoreFile) -> Iterator[sqlite3.Connection | None]:
     with suppress(RecorderError, sqlite3.Error, OSError):
         if os.path.getsize(file.path) == 0:
             raise DatabaseError(f"{file.path} is empty")
-        connection = file.connect(partial(open_writer, durable=True))
+        connection = file.connect(to_write=True)
         maintenance.empty_log(connection)
         connection.execute("BEGIN IMMEDIATE")
     try:

@@ -1,4 +1,4 @@
-"""Is the file under the store's name still the file that was opened?
+"""The file of a store: is the one under the store's name still the one that was opened? And connections to it.
 
 SQLite knows its files by descriptor and beside them by name, so it goes on without an error when somebody removes the
 file, puts another one in its place or gives it a second name. Then what one process acknowledges is in a file that no
@@ -12,12 +12,18 @@ on it, SQLite's among them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
-from collections.abc import Callable
+import stat
+import sys
 from typing import Final
+from urllib.parse import quote_from_bytes
 
-from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
+from foldlog.eventstore.recorders.base import PATIENCE_S
+from foldlog.eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError
+from foldlog.eventstore.recorders.sqlite import process_forks
+from foldlog.eventstore.recorders.urls import absolute_hint
 
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd"
@@ -31,12 +37,17 @@ class StoreFile:
     """The file of one store, as one recorder opened it.
 
     ``name`` is what the user called it, made absolute; ``path`` is the file behind all symbolic links, so that every
-    process meets at the same log and the same write lock.
+    process meets at the same log and the same write lock. The options are those of ``SQLiteRecorder``.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(
+        self, path: str, *, writable: bool = True, durable: bool = True, patience_s: float = PATIENCE_S
+    ) -> None:
         self.name = os.path.abspath(path)
         self.path = os.path.realpath(self.name)
+        self._writable = writable
+        self._durable = durable
+        self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
         """Inode, device and the number 1 for one name; empty before the first connection."""
         self.closed_because: str | None = None
@@ -47,10 +58,55 @@ class StoreFile:
         """The number of the file that was opened, as SQLite can store it; 0 before the first connection."""
         return self._opened[0] & _INTEGER_MAX if self._opened else 0
 
-    def connect(self, open_connection: Callable[[str], sqlite3.Connection]) -> sqlite3.Connection:
+    # -- before it is opened ------------------------------------------------------------------------------------------
+
+    def has_content(self) -> bool | None:
+        """Return whether the file has content; None where there is none.
+
+        Raises ``DatabaseError`` if it is not a regular file, or has one byte: SQLite takes it for an empty one.
+        """
+        try:
+            status = os.stat(self.path)
+        except OSError:  # opening it then raises the error
+            check_not_moved(self.path)
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
+            raise DatabaseError(f"{self.path} is {kind}, and a store is a regular file; name another file")
+        if status.st_size == 1:
+            raise DatabaseError(
+                f"cannot open {self.path}: file is not a database; choose another file, or restore a backup"
+            )
+        if not status.st_size:
+            check_not_moved(self.path)
+        return status.st_size > 0 or os.path.exists(f"{self.path}-wal")
+
+    def make(self) -> None:
+        """Make the file with mode 0600 from its first moment; SQLite gives its log the same mode. A file that exists by
+        now is not opened: closing it would release the locks of every connection of this process.
+        """
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
+        except FileNotFoundError as error:
+            remedy = absolute_hint(self.path) or "; make its folder first"
+            raise OperationalError(f"cannot make {self.path}: {error.strerror}{remedy}") from error
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            raise OperationalError(
+                f"cannot make {self.path}: {error.strerror}; name a file in a folder that this user may write"
+            ) from error
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
         """Open a connection to this very file. Raises ``WrongFile``.
 
-        The name is looked at before and after: SQLite opens the file in between, and the log at the first read.
+        The name is looked at before and after: SQLite opens the file in between, and the log at the first read. SQLite
+        waits up to ``patience_s`` for its own locks. Only other programs make it wait: foldlog's writers wait for the
+        write lock first.
         """
         if not self._opened:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # SQLite's error says so
@@ -58,14 +114,70 @@ class StoreFile:
                 self._opened = status.st_ino, status.st_dev, 1
         if self._opened:
             self.check()
-        connection = open_connection(self.path)
         try:
-            connection.execute("PRAGMA schema_version").fetchone()
-            self.check()
-        except BaseException:
-            connection.close()
+            connection = self.open()
+            try:
+                if to_write:
+                    self._prepare_to_write(connection)
+                connection.execute("PRAGMA schema_version").fetchone()
+                self.check()
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.OperationalError as error:
+            if self._writable and self._is_on_read_only_disk():  # SQLite says only that it cannot open the file
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
         return connection
+
+    def open(self) -> sqlite3.Connection:
+        """Open a connection to the file that has the name now."""
+        process_forks.check_not_inherited(self.path)
+        options = "mode=rw" if self._writable else "mode=ro"
+        if not self._writable and self._is_read_only():
+            options = "immutable=1"  # else SQLite would make files beside it, for those who read and write at once
+        connection = sqlite3.connect(
+            f"{file_uri(self.path)}?{options}",
+            uri=True,
+            timeout=self._patience_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.text_factory = bytes
+        # Functions with side effects are for our statements only.
+        if sys.version_info >= (3, 12):
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
+        else:
+            connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
+
+    def _prepare_to_write(self, connection: sqlite3.Connection) -> None:
+        """Unless it is ``durable``, a power cut may lose the newest commits, each as a whole."""
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != b"wal":
+            raise OperationalError(
+                f"{self.path} cannot have a write-ahead log (SQLite stays in mode {mode.decode()}); "
+                f"keep the store on a local disk, not on a network file system"
+            )
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        connection.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+
+    def _is_read_only(self) -> bool:
+        """Return whether no user can write the file, by its file system or by its rights and those of its folder, and
+        none has it open: no log is beside it. Root can write without being given the right.
+        """
+        if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
+            return False
+        folder = os.path.dirname(self.path)
+        given = os.stat(self.path).st_mode | os.stat(folder).st_mode
+        return self._is_on_read_only_disk() or not (given & 0o222 or os.access(folder, os.W_OK))
+
+    def _is_on_read_only_disk(self) -> bool:
+        """Return whether its file system is mounted read-only: the file's permissions then do not matter."""
+        return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
     def index_of_log(self) -> int | None:
         """Return the descriptor with which SQLite has the log's index open in this process; None if the system does not
@@ -79,6 +191,13 @@ class StoreFile:
                     if os.path.samestat(os.fstat(descriptor), index):
                         found.append(descriptor)
         return found[0] if len(found) == 1 else None
+
+    # -- while it is open ---------------------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Have the recorder read and write no more."""
+        if self.closed_because is None:
+            self.closed_because = reason
 
     def check_open(self) -> None:
         """Raise ``InterfaceError`` where the recorder was closed."""
@@ -132,3 +251,9 @@ def check_not_moved(path: str) -> None:
             f"that file back, if no program opened it under its other name since, or move {path}-wal away if nothing "
             f"in it is needed"
         )
+
+
+def file_uri(path: str) -> str:
+    """Return the file's URI: what ``Path.as_uri`` returns, in a tenth of the time."""
+    absolute = path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    return f"file://{quote_from_bytes(os.fsencode(absolute))}"

@@ -42,13 +42,19 @@ class WriteLock:
         """
         self._name_bytes = 0
         self._pending: _Pending | None = None
-        self._open()
+
+    def open(self) -> None:
+        """Open the file of the lock, and make it where there is none."""
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        self._name, self._name_bytes = None, 0  # a forked child has another
 
     def take(self, deadline: float) -> None:
         """Take the lock, unless this process holds it already; wait until ``deadline``, by ``time.monotonic``.
 
         Raises ``OperationalError`` that names the holder if the lock does not come in time.
         """
+        if self._file < 0:
+            self.open()
         try:
             if self._pending is None:
                 flock(self._file, _AT_ONCE)
@@ -80,14 +86,12 @@ class WriteLock:
     __del__ = close
 
     def renew_in_child(self) -> None:
-        """Open the lock file again after a fork: by its parent's descriptor the child would hold the parent's lock."""
+        """Close the lock file after a fork: by its parent's descriptor the child would hold the parent's lock."""
         pending, self._pending = self._pending, None
         file, self._file = self._file, -1
         for inherited in (file, -1 if pending is None else pending.file):
             if inherited >= 0:
                 os.close(inherited)
-        if file >= 0:
-            self._open()
 
     def waited(self, leader: str | None = None) -> OperationalError:
         """Return the error of a caller who waited for too long. ``leader`` is the thread of this process that leads,
@@ -104,10 +108,6 @@ class WriteLock:
             f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was written: {who}. "
             f"To wait longer, set patience_s in the URL"
         )
-
-    def _open(self) -> None:
-        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        self._name, self._name_bytes = None, 0  # a forked child has another
 
     def _write_name(self) -> None:
         if self._name is None:

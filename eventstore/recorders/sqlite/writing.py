@@ -12,9 +12,8 @@ from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
-from foldlog.eventstore.recorders.sqlite import epochs
+from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
-from foldlog.eventstore.recorders.sqlite.connections import check_unchanged
 from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -39,10 +38,8 @@ in the log.
 
 
 class SQLiteWriting:
-    """The part of a SQLite file that the commit queue needs.
-
-    ``connect`` opens a connection that writes. ``close_recorder`` is called with the reason when the file can no longer
-    be written, ``on_copy`` in the transaction that begins an epoch, with the last position before it.
+    """The part of a SQLite file that the commit queue needs. ``on_copy`` is called in the transaction that begins an
+    epoch, with the last position before it.
     """
 
     def __init__(
@@ -50,9 +47,6 @@ class SQLiteWriting:
         file: StoreFile,
         lock: WriteLock,
         checkpoints: LogCheckpoints,
-        *,
-        connect: Callable[[], sqlite3.Connection],
-        close_recorder: Callable[[str], None],
         on_copy: Callable[[SQLiteTransaction, int], None],
     ) -> None:
         self._file = file
@@ -60,8 +54,6 @@ class SQLiteWriting:
         self._lock = lock
         self.release = lock.release
         self._checkpoints = checkpoints
-        self._connect = connect
-        self._close_recorder = close_recorder
         self._on_copy = on_copy
         self._stage = _NONE
         self._changes = 0
@@ -88,8 +80,8 @@ class SQLiteWriting:
         left, self._left = self._left, None
         if left is None or self._begun_at != left:  # others have committed, or our last transaction was rolled back
             self._transaction.forget()
-            check_unchanged(connection, self._path)
-            last = epochs.begin_where_copied(connection, self._file.inode)
+            schema.check_unchanged(connection, self._path)
+            last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
         self._transaction.inserted = False
@@ -174,7 +166,7 @@ class SQLiteWriting:
         elif self._stage != _NONE:  # not where only the write lock did not come
             self.close()
         if isinstance(error, sqlite3.Error) and (commit_failed or leaves_doubt(error)):
-            self._close_recorder(f"a write failed ({error})")
+            self._file.close(f"a write failed ({error})")
         outcome = NOT_KNOWN if commit_failed and is_of_disk(error) else NOTHING_WRITTEN
         doing = f"write to {self._path}"
         return lambda: translate(copy(error), doing, outcome)
@@ -185,7 +177,7 @@ class SQLiteWriting:
 
     def open(self) -> sqlite3.Connection:
         """Open the connection that writes. The write lock is held."""
-        connection = self._connect()
+        connection = self._file.connect(to_write=True)
         self._transaction = SQLiteTransaction(connection)
         self._left = None
         self._index = self._file.index_of_log()
