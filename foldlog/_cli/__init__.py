@@ -1,7 +1,7 @@
 """The command ``foldlog``, for people and for scripts.
 
 To add a command: write ``<name>.py``, in the folder of its heading, with a function ``run`` (its signature is the
-command line, its docstring the help, its result the exit status) and put ``<name>`` into ``COMMANDS`` in
+command line, its docstring the help) and put ``<name>`` into ``COMMANDS`` in
 ``application.py``. The module of a command is imported only when it is called. Import inside ``run`` what only some of
 its options need, and what is not installed everywhere.
 
@@ -9,7 +9,7 @@ The rules of every command:
 
     --db STORE  the store, through ``stores.open_existing`` or ``stores.open_or_create``
     --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
-    exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
+    exit 0      done; 1 there are findings (``terminal.warn``), the rest was done; 2 bad input, nothing was done
     errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
     findings    are lines on stderr too, by ``terminal.warn``, which gives status 1; notes by ``terminal.note``; with
                 --json each is an object
@@ -17,8 +17,8 @@ The rules of every command:
     text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 
     histories/ views/ forgetting/ trust/ maintenance/ demo.py    the commands, by their heading in the help
-    options.py selection.py moments.py stores.py outputs.py what commands take: options, filters, times, --db, files
-    terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
+    options.py selection.py stores.py                       what commands take: options, files, filters, times, --db
+    terminal.py tables.py events.py pager.py                how they print
     outcome.py hints.py mistakes.py                         how they end; the commands that their messages name
     borders.py agent_model.py                               forks and the agent's model, at the command line
 """

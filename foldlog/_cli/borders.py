@@ -49,16 +49,3 @@ class Borders:
         passed = [border for border in self._left if border.version <= version]
         self._left = self._left[len(passed) :]
         return [border_words(border) for border in passed]
-
-
-def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events; None if they share none."""
-    reach, other_reach = _reach(store, one), _reach(store, other)
-    shared = [min(reach[name], other_reach[name]) for name in reach.keys() & other_reach.keys()]
-    return max(shared, default=None)
-
-
-def _reach(store: Store, conversation: str) -> dict[str, int]:
-    """Return the conversation and its ancestors, each with the version up to which its events belong to it."""
-    reach = {border.parent: border.version for border in borders_of(store, conversation)}
-    return {**reach, conversation: store.version(conversation)}

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
-from foldlog._cli.outcome import DONE
 from foldlog._cli.stores import open_or_create
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories
@@ -56,7 +55,7 @@ def run(
             help="The store to make; it stays, so that you can try commands on it.",
         ),
     ] = _DEMO_DB,
-) -> int:
+) -> None:
     """Show the main job on the shipped history: an agent's work of 286 events, condensed while it goes on.
 
     Example: foldlog demo --db try.db
@@ -70,7 +69,6 @@ def run(
             for _ in _work_again(store, histories[LIVE]):
                 bars.advance(bar)
         _show(db, histories, added=not before)
-    return DONE
 
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:

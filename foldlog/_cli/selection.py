@@ -1,18 +1,21 @@
-"""Select events of a log: by kind, by time, without annotations."""
+"""Select events of a log: by kind, by time, without annotations; parse the times of options."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, NamedTuple
 
 import typer
 
-from foldlog._cli.moments import given_moment
 from foldlog._cli.outcome import Refused
 from foldlog._kinds import KINDS, WIDER, kind_words, label
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event
+
+_SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 Kinds = Annotated[
     list[str] | None,
@@ -63,11 +66,6 @@ class Selection(NamedTuple):
             return False
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
-    def lacks_time(self, event: Event, recorded_at: datetime) -> bool:
-        """Return whether the event is left out only because it has no time."""
-        timeless = self._replace(since=None, until=None)
-        return timeless != self and timeless.takes(event, recorded_at) and happened_at(event, recorded_at) is None
-
 
 def selection(
     kinds: Sequence[str] | None = None, *, no_notes: bool = False, since: str | None = None, until: str | None = None
@@ -78,3 +76,22 @@ def selection(
     except ValueError as error:
         raise Refused(f"--kind {error}") from error
     return Selection(named, not no_notes, given_moment("--since", since), given_moment("--until", until))
+
+
+def given_moment(option: str, text: str | None) -> datetime | None:
+    """Return the moment that an option names: a date, a time (UTC unless it names a zone), or a span before now.
+
+    Raises ``Refused`` for any other text.
+    """
+    if text is None:
+        return None
+    try:
+        if span := _SPAN.fullmatch(text.strip()):
+            return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise Refused(
+            f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
+            f"long ago (90s, 30m, 2h, 7d)"
+        ) from error

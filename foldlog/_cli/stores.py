@@ -81,35 +81,22 @@ def _kind_of(path: Path) -> str | None:
         return None
 
 
-def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
+def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
-    to do then. A file without write permission is opened for reading.
+    to do then. With ``only_read`` it cannot be changed, nor can a file without write permission.
     """
     db = as_url(db)
     location = parse(db)
-    if location.scheme == "postgresql" and "mode" not in location.options:
-        return _opened(f"{db}{'&' if '?' in db else '?'}mode=rw")
-    if location.scheme != "sqlite":
-        return _opened(db)
-    if not os.path.exists(location.path):
-        raise Refused(f"the store {location.path} does not exist; {remedy}{absolute_hint(location.path)}")
-    if "mode" in location.options:
-        return _opened(db)
-    folder = os.path.dirname(os.path.abspath(location.path))
-    mode = "rw" if os.access(location.path, os.W_OK) and os.access(folder, os.W_OK) else "ro"
-    return _opened(f"{db}{'&' if location.options else '?'}mode={mode}")
-
-
-def open_to_read(db: str) -> Store:
-    """Open the store at ``db``, which must exist, for reading only: it cannot be changed. A store of an older schema is
-    migrated first, as by any command.
-    """
-    db = as_url(db)
-    location = parse(db)
+    mode = "ro" if only_read else "rw"
+    if location.scheme == "sqlite":
+        if not os.path.exists(location.path):
+            raise Refused(f"the store {location.path} does not exist; {remedy}{absolute_hint(location.path)}")
+        folder = os.path.dirname(os.path.abspath(location.path))
+        if not (os.access(location.path, os.W_OK) and os.access(folder, os.W_OK)):
+            mode = "ro"
     if location.scheme != "memory" and "mode" not in location.options:
-        open_existing(db).close()
-        db = f"{db}{'&' if '?' in db else '?'}mode=ro"
-    return open_existing(db)
+        db = f"{db}{'&' if '?' in db else '?'}mode={mode}"
+    return _opened(db)
 
 
 def resolved(store: Store, given: str) -> str:
@@ -191,11 +178,6 @@ def listed(store: Store) -> Iterator[ConversationRow]:
         else:
             named = f"conversation {found.id!r}: " if found.id else ""
             terminal.unread(f"{named}{found.problem}; run 'foldlog verify', then 'foldlog salvage'")
-
-
-def conversations_total(store: Store) -> int | None:
-    """Return how many conversations there are, for a progress bar; None where no bar is shown."""
-    return sum(1 for _ in listed(store)) if sys.stderr.isatty() else None
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:

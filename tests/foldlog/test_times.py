@@ -1,6 +1,5 @@
 """When events happened, in every place that tells it."""
 
-import json
 from datetime import UTC, datetime
 from importlib.metadata import EntryPoint
 
@@ -52,34 +51,6 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
     assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
     assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
-
-
-def test_log_says_how_many_events_have_no_time(foldlog, tmp_path):
-    records = [{"role": role, "content": "the gauge"} for role in ("user", "assistant", "user")]
-    (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    foldlog("import", "chat.jsonl", "--conversation", "c")
-    with foldlog_open(tmp_path / "foldlog.db") as histories:
-        histories["c"].append(Message(source="user", content="on"))
-    for options in (["--since", "2h"], ["--until", "2099-01-01", "--tail", "9"]):
-        ran = foldlog("log", "c", *options)
-        assert (ran.status, len(ran.out.splitlines())) == (0, 1)
-        assert ran.err.startswith("foldlog: note: 3 events without a time left out")
-    assert "1 event without a time left out" in foldlog("log", "c", "--since", "2h", "--kind", "agent").err
-    assert foldlog("log", "c", "--kind", "agent").err == ""
-
-
-def test_log_of_a_tail_counts_the_events_without_a_time_after_its_first_event(foldlog, tmp_path):
-    records = [{"role": role, "content": "the gauge"} for role in ("user", "assistant")] * 20
-    (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    foldlog("import", "chat.jsonl", "--conversation", "c")
-    with foldlog_open(tmp_path / "foldlog.db") as histories:
-        for _ in range(3):
-            histories["c"].append(Message(source="user", content="on"))
-            histories["c"].append_records([records[0]], format="openai-chat")
-    for tail, without_time in ((1, 1), (2, 2), (3, 3), (4, 43)):
-        err = foldlog("log", "c", "--since", "2h", "--tail", tail).err
-        assert err.startswith(f"foldlog: note: {without_time} event")
-    assert foldlog("log", "c", "--since", "2h", "--tail", 0).err == ""
 
 
 def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):

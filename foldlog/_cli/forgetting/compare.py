@@ -14,12 +14,11 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
-from foldlog._cli.outputs import Force, output_option
+from foldlog._cli.events import interval_words
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, output_option
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._cli.styles import interval_words
 from foldlog._reports.comparison import comparison, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.gist import count
@@ -52,7 +51,7 @@ def run(
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
 
     Its condensations are left out, and a condenser that uses a model asks it. The store is not changed.
@@ -76,7 +75,6 @@ def run(
             _show(terminal.console(), conversation, version, model, rows, verdict)
         if html is not None:
             terminal.console().print(f"The Views over time: {terminal.printable(str(html))}", soft_wrap=True)
-    return DONE
 
 
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:

@@ -14,10 +14,9 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
+from foldlog._cli.events import interval_words, summary_text
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE
 from foldlog._cli.stores import open_existing, whole
-from foldlog._cli.styles import interval_words, summary_text
 from foldlog._histories import Histories
 from foldlog._words.gist import count, forgotten_words
 from foldlog._words.reasons import because, requests_before
@@ -55,7 +54,7 @@ def run(
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
 
     Without a file, the default condenser is used: it needs no model and writes a digest. To forget without a summary,
@@ -74,17 +73,18 @@ def run(
             with terminal.working("condensing"):
                 made = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
-            return _declined(conversation, dry_run, str(error), error.reports, as_json)
+            _declined(conversation, dry_run, str(error), error.reports, as_json)
+            return
         if made is None:
             problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
-            return _declined(conversation, dry_run, problem, (), as_json)
+            _declined(conversation, dry_run, problem, (), as_json)
+            return
         with terminal.working("counting tokens"):
             tokens = tokens_of(made.before, model), tokens_of(made.after, model)
     if as_json:
         terminal.emit(_document(conversation, dry_run, made, tokens, model))
     else:
         _show(terminal.console(), conversation, dry_run, made, tokens, model)
-    return DONE
 
 
 _Tokens = tuple[int | None, int | None]
@@ -132,12 +132,11 @@ def _preview(histories: Histories, conversation: str) -> _Made | None:
     return _Made(action, before, before.then((action,)), requests)
 
 
-def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> int:
+def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> None:
     if as_json:
         outcome = {"outcome": "declined", "problem": problem, "model": _spending(reports)}
         terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
-    return DONE
 
 
 def _spending(reports: Sequence[Report]) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
-from foldlog._cli.outcome import DONE
 from foldlog.condensers import Strategy, list_strategies
 
 
-def run(as_json: AsJson = False) -> int:
+def run(as_json: AsJson = False) -> None:
     """List the strategies that a configuration can name, with their parameters. Strategies of installed packages are
     included.
 
@@ -25,7 +24,6 @@ def run(as_json: AsJson = False) -> int:
         terminal.emit({"condensers": [_document(strategy) for strategy in list_strategies()]})
     else:
         _show(terminal.console(), list_strategies())
-    return DONE
 
 
 def _document(strategy: Strategy) -> dict[str, Any]:

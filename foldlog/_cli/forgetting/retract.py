@@ -9,7 +9,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import RetractedDocument
 from foldlog._histories import Histories
@@ -22,7 +22,7 @@ def run(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the log keeps it.")] = "",
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Take back the events of a conversation since a version. The View is again what it was then.
 
     The log keeps the events. To reverse a retraction, retract to its own id.
@@ -45,11 +45,10 @@ def run(
             conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown
         )
         terminal.emit(done)
-        return DONE
+        return
     name = terminal.typed_id(conversation)
     terminal.console().print(
         f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
         f"'{command('retract', name, '--to', recorded.id)}' reverses it",
         soft_wrap=True,
     )
-    return DONE

@@ -9,7 +9,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved, whole
 from foldlog._documents import AttributesDocument
 from foldlog._histories import Histories
@@ -24,7 +24,7 @@ def run(
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
 
     A value that is a whole number, true, false or a list in JSON is stored as such, every other one as a text.
@@ -39,11 +39,10 @@ def run(
         attributes = history.set_attributes(**changes) if changes else history.attributes()
     if as_json:
         terminal.emit(AttributesDocument(conversation=conversation, attributes=attributes))
-        return DONE
+        return
     if not attributes:
         terminal.console().print("No attributes; --set NAME=VALUE sets one.")
     terminal.print_values({name: "null" if value is None else compact(value) for name, value in attributes.items()})
-    return DONE
 
 
 def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 from foldlog import _documents as documents_of
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog.eventstore import ATTRIBUTES, Documents, Store, said
 
@@ -23,7 +23,7 @@ def run(
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show the documents of a conversation: named values that an agent keeps beside its events.
 
     Example: foldlog documents tidewatch
@@ -34,12 +34,11 @@ def run(
         documents = _documents(store, conversation, name, version)
     if as_json:
         terminal.emit(documents_of.DocumentsDocument(conversation=conversation, version=version, documents=documents))
-        return DONE
+        return
     if not documents:
         none = f"{terminal.typed_id(conversation)} has no documents at version {version}."
         terminal.console().print(none, markup=False, soft_wrap=True)
     terminal.print_values({n: json.dumps(value, ensure_ascii=False, default=said) for n, value in documents.items()})
-    return DONE
 
 
 def _version(store: Store, conversation: str, at: int | None) -> int:

@@ -10,9 +10,8 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
-from foldlog._cli.outcome import DONE, Refused
-from foldlog._cli.outputs import Force, output_option
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, completed, output_option
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._formats.conversion import format_of_history
 from foldlog._histories import Histories
@@ -47,15 +46,11 @@ def run(
     force: Force = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Write a conversation as its source wrote it, one JSON record on each line, with forgotten events.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
-    return _export(conversation, format, output, db, as_json=as_json)
-
-
-def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         chosen = format or format_of_history(next(store.events(conversation, 0, 1)))
@@ -83,7 +78,6 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
         terminal.warn(finding)
     for note in notes:
         terminal.note(note)
-    return DONE
 
 
 def _noted(notes: list[str]) -> dict[str, list[str]]:

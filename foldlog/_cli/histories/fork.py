@@ -8,7 +8,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import ForkDocument
 from foldlog._formats.tips import version_of_tip
@@ -36,7 +36,7 @@ def run(
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Fork a conversation: begin a new one that shares its events up to a version.
 
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
@@ -66,7 +66,6 @@ def run(
                 head=fork.head,
             )
         )
-        return DONE
+        return
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
     terminal.console().print(f"{name}: shares {count(fork.version, 'event')} of {parent}", soft_wrap=True)
-    return DONE

@@ -17,7 +17,7 @@ from rich.text import Text
 from foldlog._cli import terminal
 from foldlog._cli.hints import store_name
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._importing import Imported, import_source
 from foldlog._words.gist import count
@@ -82,7 +82,7 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="Import nothing if a record cannot be read.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Import histories from files and folders. Importing the same source again adds only new events.
 
     Example: foldlog import ~/.claude/projects
@@ -127,13 +127,12 @@ def run(
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
         terminal.emit({"db": db, "imported": [one._asdict() for one in imported], "findings": elsewhere})
-        return DONE
+        return
     findings = sum(one.findings_count for one in imported) + len(elsewhere)
     events = count(sum(one.added for one in imported), "event")
     histories = count(sum(one.added > 0 for one in imported) or len(imported), "conversation")
     words = f"{events} of {histories} added to {terminal.printable(store_name(db))}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")
-    return DONE
 
 
 def _with_stdin(paths: list[Path], folder: Path) -> list[Path]:

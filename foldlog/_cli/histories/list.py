@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from foldlog._cli import terminal
+from foldlog._cli.events import moment_words
 from foldlog._cli.hints import command, store_name
 from foldlog._cli.histories.attributes import pairs
-from foldlog._cli.maintenance.followers import list_followers
 from foldlog._cli.mistakes import is_like_a_store
-from foldlog._cli.moments import given_moment, moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
+from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories
@@ -85,7 +85,7 @@ def run(
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """List the conversations of a store, or those that have all of these attributes: id, number of events, times of the
     first and last event.
 
@@ -96,7 +96,7 @@ def run(
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     if followers:
-        return list_followers(db, as_json=as_json)
+        return _list_followers(db, as_json=as_json)
     if sort not in _SORTS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_SORTS)}")
     if sort == "activity" and long is False:
@@ -131,7 +131,6 @@ def run(
             _show_none(db, store, limit)
     if locked and not as_json:
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {locked[0]}")
-    return DONE
 
 
 def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
@@ -262,3 +261,42 @@ def _told(more: Overview) -> str:
     parts = [more.format or "", more.title or "", f"({problem})" if problem else ""]
     named = [f"{name}={compact(value)}" for name, value in (more.attributes or {}).items() if name != "title"]
     return "  ".join([": ".join(part for part in parts if part), *named])
+
+
+def _list_followers(db: str, *, as_json: bool) -> None:
+    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
+    from foldlog.eventstore.maintenance.status import follower_status
+
+    with open_existing(db) as store:
+        status = follower_status(store)
+    holder = status.held_by
+    if as_json:
+        terminal.emit(
+            {
+                # Positions as text: they go beyond what a double holds.
+                "horizon": str(status.horizon),
+                "horizon_age": status.horizon_age,
+                "last_position": str(status.last_position),
+                "held_back": status.held_back,
+                "held_by": None if holder is None else holder._asdict(),
+                "synchronous_commit": status.synchronous_commit,
+                "synchronous_standby_names": status.standbys,
+                "followers": [{**lag._asdict(), "position": str(lag.position)} for lag in status.followers],
+            }
+        )
+        return
+    console = terminal.console()
+    standbys = status.standbys or "no standby"
+    console.print(f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})")
+    held = (
+        f"{count(status.held_back, 'event')} held back by a transaction {count(status.horizon_age, 'transaction')} old"
+    )
+    console.print(held if status.horizon_age else "nothing is held back")
+    if holder is not None:
+        name = terminal.printable(holder.application or "?", one_line=True)
+        console.print(
+            f"  it is of {name}, pid {holder.pid or '-'}, {holder.state}, and began {holder.age_s:,.1f} s ago"
+        )
+    for lag in status.followers:
+        name = terminal.printable(lag.follower, one_line=True)
+        console.print(f"follower {name}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s")

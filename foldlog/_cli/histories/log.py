@@ -13,25 +13,21 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.borders import Borders, borders_document, borders_of
-from foldlog._cli.full import show_event
-from foldlog._cli.moments import event_moment
+from foldlog._cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._cli.styles import LABEL_COLUMNS, STYLES
 from foldlog._kinds import label
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import count, gist
+from foldlog._words.gist import gist
 from foldlog.eventstore import Logged, Store, is_structural
 
 _POLL_S = 0.2
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""
-_ROOMY = 100
-"""Columns of a terminal that has room for dates."""
 
 
 def run(
@@ -51,7 +47,7 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show all events of a conversation in order, forgotten events too.
 
     Example: foldlog log tidewatch --tail 20 --no-notes
@@ -80,14 +76,8 @@ def run(
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
                 _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)
-    if reading.without_time:
-        terminal.note(
-            f"{count(reading.without_time, 'event')} without a time left out: their source wrote none, and --since and "
-            f"--until select by it"
-        )
     for finding in reading.findings:
         terminal.warn(finding)
-    return DONE
 
 
 class _Reading:
@@ -102,7 +92,6 @@ class _Reading:
         store.events(conversation, stop=0)
         self.version = store.version(conversation)
         self.findings: list[str] = []
-        self.without_time = 0
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -113,24 +102,16 @@ class _Reading:
         for one in sound(self._store, self._conversation, start, end, self.findings):
             if everything or takes(one.event, one.recorded_at):
                 yield one
-            else:
-                self.without_time += self._wanted.lacks_time(one.event, one.recorded_at)
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` of these events, and count those without a time after the first of them. Cost: the
-        events from the first of them on.
-        """
-        found: list[tuple[Logged, int]] = []
+        """Return the last ``number`` of these events. Cost: the events from the first of them on."""
+        found: list[Logged] = []
         end = self.end(stop)
         while len(found) < number and end > start:
             begin = max(start, end - max(number, _SPAN))
-            counted = self.without_time
-            found[:0] = [(one, self.without_time - counted) for one in self.events(begin, end)]
+            found[:0] = self.events(begin, end)
             end = begin
-        if 0 < number <= len(found):
-            found = found[-number:]
-            self.without_time -= found[0][1]
-        return [one for one, _ in found]
+        return found[-number:] if number else []
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
         """Yield events as they are appended, until Ctrl-C or up to ``stop``."""
@@ -161,22 +142,13 @@ def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *,
         return
     lines = terminal.PrintedLines()
     write, width = lines.write, lines.width
-    roomy, day = width >= _ROOMY, ""
     for recorded_at, event in events:
         for border in borders.up_to(event.id):
             write((f"{'':>8}{border}", "bold"))
         kind = label(event)
         style = "" if event.shown or is_structural(event) else "dim "
-        at = event_moment(event, recorded_at)
-        if roomy:
-            at = f"{at:<19}  "
-        else:
-            if at and at[:10] != day:
-                day = at[:10]
-                write((f"{'':>8}{day}", "dim"))
-            at = f"{at[11:]:<8}  "
         write(
-            (f"{event.id:>6}  {at}", "dim"),
+            (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
             (gist(event, width), style),
         )

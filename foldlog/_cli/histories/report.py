@@ -7,9 +7,8 @@ from typing import Annotated
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, named_model
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
-from foldlog._cli.outputs import Force, check_output, output_option
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, check_output, output_option
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ReportDocument
 from foldlog._page.report import write_report
@@ -25,7 +24,7 @@ def run(
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Write a conversation as a page: what the model was shown at each version, what was forgotten, and why.
 
     The file needs no network and no other file. It holds all texts of the conversation.
@@ -51,7 +50,6 @@ def run(
     else:
         told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
         terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {told}")
-    return DONE
 
 
 def _writable(path: Path) -> Path:

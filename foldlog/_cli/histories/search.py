@@ -10,13 +10,12 @@ import typer
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.moments import moment_words
+from foldlog._cli.events import STYLES, moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Since, Until, selection
 from foldlog._cli.stores import events_total, open_existing, resolved
-from foldlog._cli.styles import STYLES
 from foldlog._search import Hit, SearchIndex, hits_document
 from foldlog._words.gist import count
 from foldlog.eventstore import Store
@@ -45,7 +44,7 @@ def run(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index from the log first.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Search the texts of all conversations, best first.
 
     An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The search of one conversation on
@@ -59,7 +58,8 @@ def run(
     """
     wanted = selection(kinds, since=since, until=until)
     if follow:
-        return _follow(db, words, as_json=as_json)
+        _follow(db, words, as_json=as_json)
+        return
     if not words and not rebuild:
         raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
     with open_existing(db) as store:
@@ -89,7 +89,6 @@ def run(
             _show(hits, filtered=bool(within or kinds or since or until))
     if unread:
         terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
-    return DONE
 
 
 def _line(words: Sequence[str]) -> str:
@@ -105,7 +104,7 @@ def _catch_up(store: Store, index: SearchIndex) -> int:
         return index.catch_up(lambda events: bars.advance(bar, events))
 
 
-def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
+def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
     if words or as_json:
         raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
     from foldlog._search.follow import SearchFollower
@@ -116,7 +115,6 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
         with suppress(KeyboardInterrupt):  # which is how it ends
             follower.run(_FOLLOWED_EVERY_S, lambda events: bars.update(bar, completed=events))
     terminal.note(f"{count(follower.view.events, 'event')} added to the index")
-    return DONE
 
 
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:

@@ -14,8 +14,8 @@ import typer
 from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.hints import completed
 from foldlog._cli.options import DEFAULT_DB, Db
-from foldlog._cli.outcome import DONE, Refused
-from foldlog._cli.stores import open_to_read
+from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing
 from foldlog._cli.terminal import note
 from foldlog.condensers import LLM
 from foldlog.eventstore import Store, as_url, install_command
@@ -55,7 +55,7 @@ def run(
     ] = None,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
-) -> int:
+) -> None:
     """Serve the pages of all conversations, with new events as they come. The server only reads.
 
     Open the address that it prints: it has the token. Needs the extra 'web'.
@@ -73,9 +73,8 @@ def run(
         raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
-    with open_to_read(db) as store, _listening(host, port) as listener:
+    with open_existing(db, only_read=True) as store, _listening(host, port) as listener:
         _serve(store, listener, host, secret, [*(allow_host or ()), host], model, db)
-    return DONE
 
 
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from foldlog._cli import terminal
 from foldlog._cli.borders import border_words, borders_document, borders_of
-from foldlog._cli.full import show_event
+from foldlog._cli.events import show_event, summary_at
 from foldlog._cli.hints import command
-from foldlog._cli.moments import summary_at
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._words.event_json import event_document
@@ -23,7 +22,7 @@ def run(
     event: EventId,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show one event in full: all its fields, its arguments formatted, its text with its line breaks.
 
     Example: foldlog show tidewatch 17
@@ -55,4 +54,3 @@ def run(
                 recorded_in = "an event of the fork" if wanted >= borders[-1].version else "a shared event"
                 terminal.print_line(console, f"{border_words(borders[-1])}; {recorded_in}")
             show_event(console, found, recorded_at)
-    return DONE

@@ -11,12 +11,10 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.borders import Borders, borders_document, borders_of
-from foldlog._cli.moments import summary_at
+from foldlog._cli.events import LABEL_COLUMNS, STYLES, summary_at, summary_text
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._cli.styles import LABEL_COLUMNS, STYLES, summary_text
 from foldlog._kinds import label
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
@@ -38,7 +36,7 @@ def run(
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
     With --json and --tail, only the list of events is cut: all other fields are those of the whole View.
@@ -54,7 +52,7 @@ def run(
             first = next((event.id for event in events if event.id >= 0), version + 1)
             title = f"{name} at version {version:,}: the end of the View, {_amount(events)}"
             _show(title, events, Borders(_until(lineage, version), first), version)
-            return DONE
+            return
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
         borders = _until(lineage, view.version)
         if as_json:
@@ -66,7 +64,6 @@ def run(
             asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
             title = f"{name} at version {view.version:,}: the model is shown {_amount(view.events)}{asked}"
             _show(title, view.events, Borders(borders), view.version)
-    return DONE
 
 
 def _until(borders: Sequence[Border], version: int) -> list[Border]:

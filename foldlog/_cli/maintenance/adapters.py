@@ -6,14 +6,13 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
-from foldlog._cli.outcome import DONE
 from foldlog.adapters._catalog import ADAPTERS
 
 _STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
 _TOLD = ("name", "runtime", "module", "classes", "extra", "distribution", "tested", "installed", "state")
 
 
-def run(as_json: AsJson = False) -> int:
+def run(as_json: AsJson = False) -> None:
     """List the adapters for agent runtimes, the releases that they were tested with, and the installed ones.
 
     Install a runtime in the tested range with the extra of foldlog that is shown.
@@ -22,7 +21,7 @@ def run(as_json: AsJson = False) -> int:
     """
     if as_json:
         terminal.emit({"adapters": [{name: getattr(adapter, name) for name in _TOLD} for adapter in ADAPTERS]})
-        return DONE
+        return
     console = terminal.console()
     for adapter in ADAPTERS:
         console.print(Text.assemble((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}"))
@@ -30,4 +29,3 @@ def run(as_json: AsJson = False) -> int:
         console.print(
             Text.assemble("  ", (adapter.state, _STYLES[adapter.state]), f" {adapter.installed or ''}".rstrip())
         )
-    return DONE

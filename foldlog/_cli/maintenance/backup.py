@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.outcome import DONE
-from foldlog._cli.outputs import new_file
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, new_file
 from foldlog._cli.stores import open_existing
 from foldlog._documents import BackedUpDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
@@ -23,7 +21,7 @@ def run(
     ],
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
     The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if the copy is
@@ -57,4 +55,3 @@ def run(
         )
     for name, problem in findings:
         terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")
-    return DONE

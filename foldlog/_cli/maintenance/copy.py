@@ -9,9 +9,8 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.borders import tell_of_forks
 from foldlog._cli.hints import use_store
-from foldlog._cli.options import AsJson
-from foldlog._cli.outcome import DONE, Refused
-from foldlog._cli.outputs import new_file
+from foldlog._cli.options import AsJson, new_file
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, open_existing, open_or_create
 from foldlog._documents import CopiedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
@@ -28,7 +27,7 @@ def run(
     ],
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")] = 4,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Copy every conversation from one store to another, for example from SQLite to PostgreSQL.
 
     Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
@@ -84,4 +83,3 @@ def run(
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
     for name, problem in problems:
         terminal.warn(terminal.about(name, problem))
-    return DONE

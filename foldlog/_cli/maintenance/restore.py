@@ -10,7 +10,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreUnusable, restore_store
 
@@ -19,7 +19,7 @@ def run(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog backup'.")],
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
 
     The former file is kept beside it, under a name that is printed. Programs that have the store open write nothing
@@ -59,4 +59,3 @@ def run(
             f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
             f"again; redact them again{old}"
         )
-    return DONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.outcome import DONE
 from foldlog._cli.stores import open_existing
 from foldlog._documents import VacuumDocument
 from foldlog._maintenance import Maintenance, Vacuumed
@@ -12,7 +11,7 @@ from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError, Store
 
 
-def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
+def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted imports.
 
     Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
@@ -40,7 +39,6 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
             "the store is rewritten, but its files cannot shrink while a reader that was opened before is still open; "
             "end it and run 'foldlog vacuum' again"
         )
-    return DONE
 
 
 def vacuumed(store: Store) -> Vacuumed:

@@ -13,7 +13,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._documents import ErasedDocument
 from foldlog._search import erase_from_index
@@ -39,7 +39,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
 
     In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. At the
@@ -82,7 +82,6 @@ def run(
     if left is not None:
         terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
     warn_of_unconfirmed(tombstone.unconfirmed, "erasure")
-    return DONE
 
 
 def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId, NoVacuum
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
 from foldlog._histories import Histories
@@ -36,7 +36,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Erase the content of one event for good, from tables, derived data, free pages and logs.
 
     In a terminal the command shows the event and asks first. Id, kind, place, times and size stay, and published heads
@@ -68,7 +68,6 @@ def run(
     if receipt.bytes_pending:
         terminal.note(f"bytes pending: {pending}")
     erase.warn_of_unconfirmed(receipt.unconfirmed, "redaction")
-    return DONE
 
 
 def _show(receipt: RedactionReceipt) -> None:

@@ -8,8 +8,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog._cli.outcome import DONE
-from foldlog._cli.stores import bytes_pending_words, conversations_total, open_existing, whole
+from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._derived import derived_from
 from foldlog._maintenance import Maintenance, Rekeyed
 from foldlog._words.gist import count
@@ -22,7 +21,7 @@ def run(
         bool, typer.Option("--decrypt", help="Store encrypted conversations as plain text. It needs their key.")
     ] = False,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
     FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key encrypts; all of them
@@ -38,7 +37,7 @@ def run(
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
         wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
-        bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or conversations_total(store))
+        bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or None)
         for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
             bars.advance(bar)
             done.append(each)
@@ -67,4 +66,3 @@ def run(
         )
     if pending:
         terminal.note(remedy)
-    return DONE

@@ -11,9 +11,8 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name, use_store
-from foldlog._cli.options import AsJson
-from foldlog._cli.outcome import DONE, FINDINGS, Refused
-from foldlog._cli.outputs import new_file
+from foldlog._cli.options import AsJson, new_file
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, open_existing, open_or_create
 from foldlog._words.gist import count
 from foldlog.eventstore import Store, as_url, open_store, translated
@@ -32,7 +31,7 @@ def run(
         typer.Argument(metavar="TO", callback=new_file, help="The new store: a file that does not exist, or a URL."),
     ],
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Copy the sound events of a damaged store to a new store, and report what is lost.
 
     Everything that SQLite can still read is copied. The file is not changed; end the programs that use it first. An
@@ -68,7 +67,6 @@ def run(
     else:
         _sum_up(done, target)
     _warn(done, target, unreadable)
-    return DONE if all(each.whole for each in done) and not unreadable else FINDINGS
 
 
 def _unreadable(source: str, readable: Readable) -> list[str]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
-from msgspec import UNSET
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, listed, open_existing, resolved
 from foldlog._documents import HeadDocument
 from foldlog._maintenance import Maintenance, Published, Verdict
@@ -32,7 +32,7 @@ def run(
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Check every event: its checksum, its place in the hash chain, and that no event is missing.
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
@@ -42,7 +42,8 @@ def run(
     Example: foldlog verify --heads heads.json
     """
     if print_heads:
-        return _print_heads(conversations, db, as_json=as_json)
+        _print_heads(conversations, db, as_json=as_json)
+        return
     published = {} if heads is None else _published(heads)
     found = _Found()
     with open_existing(db) as store, terminal.progress() as bars:
@@ -65,10 +66,9 @@ def run(
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
         terminal.console().print(f"{words}: {outcome}.")
-    return DONE
 
 
-def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> int:
+def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
     with open_existing(db) as store:
         rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
         if as_json:
@@ -77,11 +77,12 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
             for row in rows:
                 line = f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}"
                 terminal.console().print(line, soft_wrap=True, style=None)
-    return DONE
 
 
 def _head(row: ConversationRow) -> HeadDocument:
-    return HeadDocument(conversation=row.id, version=row.version, head=row.head, generation=row.generation or UNSET)
+    return HeadDocument(
+        conversation=row.id, version=row.version, head=row.head, generation=row.generation or msgspec.UNSET
+    )
 
 
 class _Found:
@@ -151,30 +152,31 @@ def _show_erased(verdict: Verdict) -> None:
         terminal.console().print(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})")
 
 
+class _Heads(msgspec.Struct):
+    """A file of heads, as ``--print-heads --json`` prints it. ``store`` is the id of the store."""
+
+    heads: list[HeadDocument]
+    store: str | None = None
+
+
 def _published(path: Path) -> dict[str, list[Published]]:
     """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
-    heads: dict[str, list[Published]] = {}
+    now = command("verify", "--print-heads", "--json")
     try:
-        document = json.loads(path.read_text("utf-8"))
-        if not isinstance(document, dict) or "heads" not in document:
-            raise TypeError("an object with a list of heads is needed")
-        for entry in document["heads"]:
-            name, version, head = entry["conversation"], entry["version"], bytes.fromhex(entry["head"])
-            if type(name) is not str or type(version) is not int:
-                raise TypeError("a conversation is a text, a version a number")
-            generation = entry.get("generation", 0)
-            if type(generation) is not int:
-                raise TypeError("a generation is a number")
-            heads.setdefault(name, []).append(Published(version, head, generation, document.get("store")))
+        document = msgspec.convert(json.loads(path.read_text("utf-8")), _Heads)
+        heads: dict[str, list[Published]] = {}
+        for one in document.heads:
+            published = Published(one.version, bytes.fromhex(one.head), one.generation or 0, document.store)
+            heads.setdefault(one.conversation, []).append(published)
     except OSError as error:
         raise Refused(
             f"the heads in {path} cannot be read: {error.strerror or error}; "
-            f"'{command('verify', '--print-heads', '--json')} > {path}' publishes the present heads"
+            f"'{now} > {path}' publishes the present heads"
         ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise Refused(
             f"{path} does not hold heads as 'foldlog verify --print-heads --json' prints them ({problem}); "
-            f"'{command('verify', '--print-heads', '--json')} > heads.json' publishes the present heads"
+            f"'{now} > heads.json' publishes the present heads"
         ) from error
     return heads

@@ -12,9 +12,8 @@ import typer
 from rich.progress import Progress, TaskID
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog._cli.outcome import DONE, Refused
-from foldlog._cli.outputs import new_file
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations, new_file
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import chosen, events_total, open_existing, whole
 from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError
@@ -43,7 +42,7 @@ def run(
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Fold conversations again from their first event, and compare every stored revision.
 
     Exit status 1 if a revision differs from the log (--repair replaces it) or an event cannot be read. The audit
@@ -53,7 +52,8 @@ def run(
     Example: foldlog audit --to audit.db
     """
     if follow:
-        return _follow(db, to, conversations, as_json)
+        _follow(db, to, conversations, as_json)
+        return
     from foldlog._reports.audit_file import check_target
 
     findings: list[str] = []
@@ -116,14 +116,13 @@ def run(
     if updated is not None and updated.rebuilt:
         terminal.note(f"{to} is made again: the store was restored from a backup, and {to} held what the store lost")
     _warn_of_damaged(to, () if updated is None else updated.damaged)
-    return DONE
 
 
 def _show_progress(bars: Progress, bar: TaskID, done: int, of: int) -> None:
     bars.update(bar, completed=done, total=of)
 
 
-def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> int:
+def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> None:
     """Keep the audit database up to date until Ctrl-C, with the eventsourcing library's runner."""
     if to is None or conversations or as_json:
         raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
@@ -138,7 +137,6 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
                 follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
             follower.view.tables.describe()
             _warn_of_damaged(to, follower.view.tables.damaged)
-    return DONE
 
 
 def _warn_of_damaged(to: Path | None, damaged: Any) -> None:

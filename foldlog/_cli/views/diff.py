@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from itertools import zip_longest
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
+from foldlog._cli.borders import borders_of
+from foldlog._cli.events import LABEL_COLUMNS, summary_text
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.outcome import DONE, Refused
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._cli.styles import LABEL_COLUMNS, summary_text
-from foldlog._cli.views.divergence import divergence, divergence_document, show_divergence
 from foldlog._kinds import label
+from foldlog._words.event_json import event_document
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
-from foldlog.eventstore import CondensationRequest, Event
+from foldlog.eventstore import CondensationRequest, Event, Logged, Store
 from foldlog.projections import Difference, Views
 
 
@@ -33,7 +36,7 @@ def run(
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
     With two conversations, show the events of both since their common past, and the first one that differs.
@@ -41,8 +44,9 @@ def run(
     Example: foldlog diff tidewatch 90 100
     """
     if after is None:
-        return _forks(conversation, before, db, as_json=as_json)
-    return _versions(conversation, _version(before), after, db, as_json=as_json)
+        _forks(conversation, before, db, as_json=as_json)
+    else:
+        _versions(conversation, _version(before), after, db, as_json=as_json)
 
 
 def _version(given: str) -> int:
@@ -53,7 +57,7 @@ def _version(given: str) -> int:
     return int(given)
 
 
-def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> int:
+def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> None:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         try:
@@ -64,16 +68,15 @@ def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> int:
                     f"{error}; to compare two versions, give a second version: 'foldlog diff ID A B'"
                 ) from error
             raise
-        found = divergence(store, conversation, other)
+        found = _divergence(store, conversation, other)
         if as_json:
-            terminal.emit(divergence_document(found))
+            terminal.emit(_divergence_document(found))
         else:
             with paged():
-                show_divergence(store, found)
-    return DONE
+                _show_divergence(store, found)
 
 
-def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> int:
+def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> None:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         difference = Views(store).difference(conversation, before, after)
@@ -84,7 +87,6 @@ def _versions(conversation: str, before: int, after: int, db: str, *, as_json: b
     else:
         with paged():
             _show(terminal.console(), conversation, difference, requests)
-    return DONE
 
 
 def _document(conversation: str, difference: Difference) -> dict[str, Any]:
@@ -129,3 +131,92 @@ def _show(
         said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
         console.print(Text(said, style="dim"))
         terminal.print_indented(console, Text(summary_text(one.summary.content), style="magenta"), 8)
+
+
+# -- two conversations with a common past ------------------------------------------------------------------------------
+
+
+class _Divergence(NamedTuple):
+    """The place where two conversations with a common past diverge. Events below ``shared`` are stored once for both;
+    events from there to ``first`` were recorded in each of them and are equal except for their times. ``first`` is None
+    if neither has another event.
+    """
+
+    conversations: tuple[str, str]
+    versions: tuple[int, int]
+    shared: int
+    first: int | None
+    events: tuple[Logged | None, Logged | None]
+
+
+def _divergence(store: Store, one: str, other: str) -> _Divergence:
+    """Find the first event that differs. Cost: the events from the common past up to it.
+
+    Raises ``Refused`` for conversations without a common past.
+    """
+    shared = _common_past(store, one, other)
+    if shared is None:
+        raise Refused(
+            f"conversations {one!r} and {other!r} share no past; give a conversation and its fork, or two forks of one "
+            f"conversation ('foldlog list' shows them)"
+        )
+    versions = store.version(one), store.version(other)
+    logs = (store.log(name, shared, stop) for name, stop in zip((one, other), versions, strict=True))
+    for place, (left, right) in enumerate(zip_longest(*logs), start=shared):
+        if left is None or right is None or not _equal(left.event, right.event):
+            return _Divergence((one, other), versions, shared, place, (left, right))
+    return _Divergence((one, other), versions, shared, None, (None, None))
+
+
+def _equal(one: Event, other: Event) -> bool:
+    """Return whether two events are equal except for their times: a replay has the times of the replay."""
+    return replace(one, timestamp=None) == replace(other, timestamp=None)
+
+
+def _divergence_document(found: _Divergence) -> dict[str, Any]:
+    """Return the divergence for programs."""
+    event, other_event = (None if one is None else event_document(one.event, one.recorded_at) for one in found.events)
+    return {
+        "conversation": found.conversations[0],
+        "version": found.versions[0],
+        "other": found.conversations[1],
+        "other_version": found.versions[1],
+        "common_past": found.shared,
+        "first_divergent_event": found.first,
+        "event": event,
+        "other_event": other_event,
+    }
+
+
+def _show_divergence(store: Store, found: _Divergence) -> None:
+    """Print the divergence for people, and the events of each conversation from the first divergent one on."""
+    one, other = (terminal.typed_id(name) for name in found.conversations)
+    said = f"{one} and {other} share {count(found.shared, 'event')}"
+    if found.first is None:
+        equal, end = found.versions[0] - found.shared, "neither has another event"
+    else:
+        equal, end = found.first - found.shared, f"the first divergent event is {found.first:,}"
+    said += f", then have {count(equal, 'equal event')} each; {end}" if equal else f"; {end}"
+    terminal.console().print(Text(said, style="bold"), soft_wrap=True)
+    if found.first is None:
+        return
+    lines = terminal.PrintedLines()
+    for sign, name, shown, stop, colour in zip(
+        "-+", found.conversations, (one, other), found.versions, ("red", "green"), strict=True
+    ):
+        lines.write((f"{sign} {shown}: {count(stop - found.first, 'event')} from there on", "bold"))
+        for _, event in store.log(name, found.first, stop):
+            lines.write((f"{sign}{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist(event, lines.width)}", colour))
+
+
+def _common_past(store: Store, one: str, other: str) -> int | None:
+    """Return the version up to which two conversations share stored events; None if they share none."""
+    reach, other_reach = _reach(store, one), _reach(store, other)
+    shared = [min(reach[name], other_reach[name]) for name in reach.keys() & other_reach.keys()]
+    return max(shared, default=None)
+
+
+def _reach(store: Store, conversation: str) -> dict[str, int]:
+    """Return the conversation and its ancestors, each with the version up to which its events belong to it."""
+    reach = {border.parent: border.version for border in borders_of(store, conversation)}
+    return {**reach, conversation: store.version(conversation)}

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.moments import moment_words
+from foldlog._cli.events import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog._cli.outcome import DONE
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import Column, print_rows
@@ -26,7 +25,7 @@ def run(
     conversations: SomeConversations = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
     For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
@@ -48,7 +47,6 @@ def run(
             _show(stats, title)
     for finding in stats.findings:
         terminal.warn(finding)
-    return DONE
 
 
 def _show(stats: Stats, title: str) -> None:

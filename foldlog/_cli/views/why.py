@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
+from foldlog._cli.events import LABEL_COLUMNS, STYLES, summary_text
 from foldlog._cli.hints import command, completed
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
-from foldlog._cli.outcome import DONE
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._cli.styles import LABEL_COLUMNS, STYLES, summary_text
 from foldlog._kinds import label
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because, requests_before
@@ -31,7 +30,7 @@ def run(
     event: EventId,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it.
 
     Example: foldlog why tidewatch 17
@@ -46,7 +45,6 @@ def run(
     else:
         with paged():
             _show(terminal.console(), conversation, answer, requests)
-    return DONE
 
 
 def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> dict[str, Any]:

@@ -1,21 +1,76 @@
-"""Print an event in full: all its fields, arguments formatted."""
+"""How events are printed: their styles and times, and an event in full."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
+from msgspec.structs import replace
 
 from foldlog._cli import terminal
-from foldlog._cli.moments import event_moment, moment_words
-from foldlog._cli.styles import LABEL_COLUMNS, STYLES, interval_words
 from foldlog._kinds import label
+from foldlog._words import gist
 from foldlog._words.gist import parsed
-from foldlog.eventstore import Content, Event, events, said
+from foldlog._words.safe_text import printable
+from foldlog._words.times import time_text
+from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events, said
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {
+    "system": "dim",
+    "user": "bold green",
+    "agent": "bold cyan",
+    "action": "cyan",
+    "observation": "default",
+    "error": "red",
+    "environment": "dim",
+    "annotation": "dim",
+    "documents": "dim",
+    "request": "bold yellow",
+    "condensation": "bold yellow",
+    "retraction": "bold yellow",
+    "redaction": "bold yellow",
+    "summary": "bold magenta",
+    "unknown": "red",
+}
+"""The style for rich of each label."""
+
+LABEL_COLUMNS = max(map(len, STYLES)) + 1
+
+
+def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:
+    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of them at most."""
+    return gist.interval_words(intervals, most if terminal.has_edge() else gist.UNLIMITED)
+
+
+def summary_text(text: str) -> str:
+    """Return a summary's text with its own line breaks."""
+    return "\n".join(printable(text).splitlines())
+
+
+def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
+    """Return a summary with the time and the format of its condensation."""
+    origin = None if action.origin is None else Origin(format=action.origin.format, time=action.origin.time)
+    return replace(summary, timestamp=action.timestamp, origin=origin)
+
+
+@lru_cache(64)  # the events of one batch have one time
+def moment_words(at: datetime) -> str:
+    """Return a time in UTC, in the form ``2026-03-01 14:03:05``."""
+    return at.astimezone(UTC).isoformat(" ", "seconds")[:19]
+
+
+def event_moment(event: Event, recorded_at: datetime) -> str:
+    """Return when the event happened, as ``moment_words`` does. A time without a zone is shown as its source wrote it.
+    Empty if the event has no time.
+    """
+    return printable(time_text(event, recorded_at) or "", one_line=True).replace("T", " ", 1)[:19]
+
 
 _Part = tuple[str, str]
 """Heading and text."""
@@ -23,6 +78,8 @@ _Part = tuple[str, str]
 
 def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
+    from rich.text import Text
+
     kind = label(event)
     heading = Text.assemble((f"{event.id:>6}  ", "bold"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
     heading.append(event_moment(event, recorded_at) or "no time of its own", style="dim")
