@@ -49,16 +49,15 @@ if typing.TYPE_CHECKING:
     from foldlog.condensers.errors import NoCondensationAvailable as NoCondensationAvailable
     from foldlog.condensers.errors import TokensUnknown as TokensUnknown
     from foldlog.condensers.handler import CondenseHandler as CondenseHandler
+    from foldlog.condensers.models.agents_model import request_condensation_tool as request_condensation_tool
     from foldlog.condensers.models.client import LLM as LLM
-    from foldlog.condensers.models.counted_tokens import CountedTokens as CountedTokens
-    from foldlog.condensers.models.counted_tokens import CountsTokens as CountsTokens
     from foldlog.condensers.models.estimate import ESTIMATE as ESTIMATE
+    from foldlog.condensers.models.estimate import CountedTokens as CountedTokens
+    from foldlog.condensers.models.estimate import CountsTokens as CountsTokens
     from foldlog.condensers.models.estimate import event_tokens as event_tokens
     from foldlog.condensers.models.estimate import view_tokens as view_tokens
     from foldlog.condensers.models.failures import is_context_window_error as is_context_window_error
     from foldlog.condensers.models.llm_config import LLMConfig as LLMConfig
-    from foldlog.condensers.models.requests import condensation_request as condensation_request
-    from foldlog.condensers.models.requests import request_condensation_tool as request_condensation_tool
     from foldlog.condensers.replays import Replay as Replay
     from foldlog.condensers.replays import Replaying as Replaying
     from foldlog.condensers.replays import replay as replay
@@ -102,11 +101,10 @@ _NAMES = {
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
-    "models.counted_tokens": ("CountedTokens", "CountsTokens"),
-    "models.estimate": ("ESTIMATE", "event_tokens", "view_tokens"),
+    "models.estimate": ("ESTIMATE", "CountedTokens", "CountsTokens", "event_tokens", "view_tokens"),
     "models.failures": ("is_context_window_error",),
     "models.llm_config": ("LLMConfig",),
-    "models.requests": ("condensation_request", "request_condensation_tool"),
+    "models.agents_model": ("request_condensation_tool",),
     "replays": ("Replay", "Replaying", "replay"),
     "reports": ("CONDENSER_METADATA_KEY", "Report", "Usage", "model_of", "on_a_model", "reports_of"),
     "rolling": ("RollingCondenser",),

@@ -150,15 +150,6 @@ class AgentModel(Protocol):
         ...
 
 
-def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
-    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
-
-    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
-    logarithm of the View's length.
-    """
-    return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Overrun:
     """A prompt that is larger than its limit. ``sums`` are those of ``counter``."""
@@ -167,16 +158,13 @@ class Overrun:
     limit: int
     counter: AgentModel
 
-    def tail(self, head: int, part: float = 1 / 2) -> int:
+    def tail(self, head: int, part: float) -> int:
         """Return how many events may stay at the end so that they and the first ``head`` take at most a part of the
         limit; 0 if the head alone takes more. Cost: log of the View's length.
         """
-        length = len(self.sums) - 1
-        return length - start_of_tail_that_fits(self.sums, min(head, length), int(self.limit * part) - 1)
-
-    def without(self, start: int, stop: int) -> int:
-        """Return the tokens of the prompt without the events from ``start`` to ``stop``."""
-        return self.sums[start] + self.sums[-1] - self.sums[stop]
+        length, room = len(self.sums) - 1, int(self.limit * part) - 1
+        head = min(head, length)
+        return length - bisect_left(self.sums, self.sums[-1] + self.sums[head] - room, lo=head, hi=length)
 
 
 # --- condensers ---

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
 from foldlog.condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.models.budget import tokens_of, tokens_of_beginnings
+from foldlog.condensers.models.budget import tokens_of
 from foldlog.condensers.models.estimate import counting
 from foldlog.condensers.reports import Usage, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
@@ -116,8 +116,7 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
     ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that model. Raises the
     errors of the condenser except ``NoCondensationAvailable``; ``ModelCallFailed`` if its model cannot be reached,
     because the figures would not be those of this strategy; and ``CondenserError`` if it condenses without end. Cost:
-    the events, and at each call of the agent's model the work of the condenser; tokens are counted once between two
-    condensations, and at each call if the condenser hides events from it.
+    the events, and at each call of the agent's model the work of the condenser and of ``AgentModel.token_sums``.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -126,12 +125,6 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
         if contains(kept, event.id):
             replaying.take(event)
     return replaying.result()
-
-
-def _ends_without_its_follower(view: View) -> bool:
-    there = (event for event in reversed(view.events) if event.id >= 0 and event.id not in view.left_behind)
-    last = next(there, None)
-    return last is not None and last.stays_with_next
 
 
 def begins_a_turn(event: Event, response_id: str | None) -> bool:
@@ -166,8 +159,6 @@ class Replaying:
         """The ids in the history of the events for which each summary stands."""
         self._lost: list[int] = []
         self._turns: list[Turn] = []
-        self._uncounted: list[int] = []
-        """The places of turns whose tokens are not counted yet."""
         self._made: list[Made] = []
         self._declined = 0
         self._reports: list[Report] = []
@@ -199,31 +190,14 @@ class Replaying:
                 result, reports = self._view, error.reports
             self._report(reports)
             if isinstance(result, View):
-                self._turns.append(self._turn(event_id, result))
+                tokens = tokens_of(result, self._agent_llm)
+                self._turns.append(Turn(event_id, len(result), len(self._view) - len(result), tokens))
                 return
             self._condense(result, event_id)
         raise CondenserError(
             f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times before event "
             f"{event_id} and wanted to go on: it makes no progress"
         )
-
-    def _turn(self, event_id: int, shown: View) -> Turn:
-        """Return the turn. The tokens of an unchanged View are counted later, for all turns between two condensations
-        at once: until then the View only grows. They are counted now if the View ends in an event that stays with the
-        next: this prompt leaves it out, and a later one has it.
-        """
-        if shown is self._view and not _ends_without_its_follower(shown):
-            self._uncounted.append(len(self._turns))
-            return Turn(event_id, len(shown), 0, None)
-        return Turn(event_id, len(shown), len(self._view) - len(shown), tokens_of(shown, self._agent_llm))
-
-    def _count_tokens(self) -> None:
-        """Count the tokens of pending turns. Call it before the View changes other than at its end."""
-        lengths = [self._turns[place].events for place in self._uncounted]
-        counts = tokens_of_beginnings(self._view, lengths, self._agent_llm)
-        for place, tokens in zip(self._uncounted, counts, strict=True):
-            self._turns[place] = self._turns[place]._replace(tokens=tokens)
-        self._uncounted.clear()
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:
@@ -238,7 +212,6 @@ class Replaying:
             self._view = self._view.then((CondensationAction(forgotten_event_ids=(), metadata=metadata),))
 
     def _condense(self, condensation: Condensation, event_id: int) -> None:
-        self._count_tokens()
         action = replace(condensation.action, id=self._view.version)
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
@@ -254,7 +227,6 @@ class Replaying:
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def result(self) -> Replay:
-        self._count_tokens()
         return Replay(
             turns=tuple(self._turns),
             condensations=tuple(self._made),

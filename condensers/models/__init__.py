@@ -5,8 +5,6 @@ replies      one question to a model, and the check of its reply
 failures     the errors of a call: which kind, without secrets
 deadline     a time limit for a call
 tokens, estimate    count the tokens of a View: by the model's tokenizer, or estimated
-counted_tokens      count those of one event by itself
 budget       how many tokens a View may take
-agents_model, providers     the agent's own model; forms of messages, and marks for cached parts of a prompt
-requests     how an agent's model, or its runtime, requests a condensation
+agents_model    the agent's own model in the place of a condenser's; its tool that requests a condensation
 """

@@ -1,4 +1,4 @@
-"""Use the agent's own model if a condenser's configuration names none."""
+"""The agent's own model: condensers that name none ask it, and it may request a condensation by a tool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from foldlog.condensers.base import AgentModel, Condenser, Reply, Summarizer
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.client import LLM
 from foldlog.condensers.rolling import RollingCondenser
 
 _NAME_ONE = (
@@ -49,4 +48,28 @@ class AskingCondenser(RollingCondenser):
                 f"the condenser {self.type!r} names no model, and the agent's model {agent_llm.model!r} cannot be "
                 f"asked: it has no method 'complete'; {_NAME_ONE}"
             )
-        return replace(self, llm=agent_llm.without_prompt_caching() if isinstance(agent_llm, LLM) else agent_llm)
+        once = getattr(agent_llm, "without_prompt_caching", None)
+        return replace(self, llm=agent_llm if once is None else once())
+
+
+REQUEST_CONDENSATION_TOOL = "request_condensation"
+
+
+def request_condensation_tool() -> dict[str, Any]:
+    """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones are ignored.
+
+    Where the model calls it, append a ``CondensationRequest`` in the place of the call, so that no call stays without
+    an observation, and step again.
+    """
+    return {
+        "type": "function",
+        "function": {
+            "name": REQUEST_CONDENSATION_TOOL,
+            "description": (
+                "Have the older part of this conversation summarized, to free room in the context. Call it when much "
+                "of what came before no longer matters for what is left to do, or when you lose track of it. "
+                "The work goes on right after, from the summary and the latest steps."
+            ),
+            "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+        },
+    }

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from foldlog.condensers.base import AgentModel, Overrun
 from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.estimate import ESTIMATE
-from foldlog.condensers.models.tokens import begins_reply
-from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
-from foldlog.projections.units import units
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,53 +64,3 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
         return agent_llm.token_sums(view)[-1]
     except TokensUnknown:
         return None
-
-
-def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentModel | None) -> list[int | None]:
-    """Return for each of ``lengths`` the tokens of the prompt of the View at the time when it had that many events;
-    since then it has only grown at its end. Return None if they cannot be counted.
-
-    Cost: the View, once; for each length at which it cannot be split into two independent prompts, also the events
-    before.
-    """
-    if not lengths or agent_llm is None:
-        return [None] * len(lengths)
-    try:
-        sums = agent_llm.token_sums(view)
-    except TokensUnknown:
-        sums = None
-    stands_alone = _stands_alone(view)
-    return [
-        sums[length]
-        if sums is not None and stands_alone(length)
-        else tokens_of(view.with_events(view[:length]), agent_llm)
-        for length in lengths
-    ]
-
-
-def _stands_alone(view: View) -> Callable[[int], bool]:
-    """Return a test whether the prompt of ``view[:length]`` is the beginning of the prompt of ``view``, message for
-    message.
-
-    This holds if no unit has events on both sides, except for a whole tool loop; if the same system prompt is sent; and
-    if a reply of the model comes next, so that no two messages of the user are merged.
-    """
-    events, fit = view.events, view.fit_positions
-    found = units(events, view.left_behind)
-    sent = set(fit)
-    spans = [(calls.members[0], calls.members[-1]) for calls in found.parallel_calls]
-    spans += [(bond[0], bond[-1]) for bond in found.bonds]
-    spans += [(loop[0], loop[-1]) for loop in found.loops if not sent.issuperset(loop)]
-    parting = {length for first, last in spans for length in range(first + 1, last + 1)}
-    prompts = (place + 1 for place, event in enumerate(events) if isinstance(event, SystemMessage))
-    behind_prompt = next(prompts, 0)
-
-    def stands_alone(length: int) -> bool:
-        if length in parting or length < behind_prompt:
-            return False
-        following = bisect_left(fit, length)
-        if following == len(fit):
-            return True
-        return begins_reply(events[fit[following]])
-
-    return stands_alone

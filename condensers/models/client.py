@@ -33,7 +33,6 @@ from foldlog.condensers.models.failures import (
     without_secrets,
 )
 from foldlog.condensers.models.llm_config import LLMConfig
-from foldlog.condensers.models.providers import CACHE_MARKS, dialect_of_model, needs_marks
 from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
@@ -50,6 +49,38 @@ _RETRY_WAIT_MAX_S = 60.0
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
+
+
+_CACHE_MARKS = (
+    {"location": "message", "role": "system"},
+    {"location": "message", "index": -1},
+)
+"""The messages up to which a provider caches a prompt that is marked: the system prompt, which stays if a condensation
+changes the middle, and the last message, with which the next call begins. litellm sets the marks.
+"""
+
+_MARKED = ("claude", "anthropic")
+"""Parts of the names of models whose providers cache only what is marked."""
+
+_TRANSLATED = frozenset(
+    (
+        *("anthropic", "azure_ai", "bedrock", "databricks", "gemini", "litellm_proxy", "vertex_ai", "vertex_ai_beta"),
+        *("bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai-anthropic_models"),
+    )
+)
+"""Providers for which litellm translates messages with their thinking blocks; its proxy does the same."""
+
+
+def dialect_of_model(model: str) -> Dialect:
+    """Return ``litellm`` for models whose messages litellm translates, and ``openai`` for all others.
+
+    litellm passes messages for other models on unchanged, and their servers refuse fields that OpenAI's chat
+    completions do not have. ``openai`` works for every model, but does not send the model's thinking back to it.
+    """
+    provider, slash, _ = model.partition("/")
+    if slash:
+        return "litellm" if provider in _TRANSLATED else "openai"
+    return "litellm" if any(maker in model for maker in ("claude", "gemini")) else "openai"
 
 
 class LLM:
@@ -176,8 +207,8 @@ class LLM:
     def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
         config = self.config
         sent: dict[str, Any] = sendable(request)  # a copy: litellm rewrites messages in place for some servers
-        if self._marks_prompts and needs_marks(config.model):
-            sent["cache_control_injection_points"] = [dict(point) for point in CACHE_MARKS]
+        if self._marks_prompts and any(maker in config.model.lower() for maker in _MARKED):
+            sent["cache_control_injection_points"] = [dict(point) for point in _CACHE_MARKS]
         return dict(
             model=config.model,
             api_key=self._key,

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from foldlog.condensers.base import AgentModel
-from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage, said
-from foldlog.projections import View
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.eventstore import Action, Event, Observation, SystemMessage, said
+from foldlog.projections import View, rendered
 
 _PIECE = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
@@ -65,17 +66,20 @@ def _of_value(value: Any, count: Callable[[str], int]) -> int:
     return count(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=said))
 
 
-def _of_message(message: Mapping[str, Any]) -> int:
-    tokens = _OF_A_MESSAGE + _of_content(message.get("content"), estimated)
+def _of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
+    tokens = _OF_A_MESSAGE + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
-        tokens += _OF_A_CALL + _of_value(call["function"], estimated)
-    return tokens + sum(_of_value(block, estimated) for block in message.get("thinking_blocks") or ())
+        tokens += _OF_A_CALL + _of_value(call["function"], count)
+    return tokens + sum(_of_value(block, count) for block in message.get("thinking_blocks") or ())
+
+
+def _of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> int:
+    return sum(_OF_A_CALL + _of_value(tool, count) for tool in tools)
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
     """Return the tokens of a prompt; it is additive over messages, as ``TokenCounter`` wants it."""
-    of_tools = sum(_OF_A_CALL + _of_value(tool, estimated) for tool in tools)
-    return _OF_A_PROMPT + sum(map(_of_message, messages)) + of_tools
+    return _OF_A_PROMPT + sum(map(_of_message, messages)) + _of_tools(tools)
 
 
 def event_tokens(event: Event) -> int:
@@ -84,23 +88,55 @@ def event_tokens(event: Event) -> int:
     It is 0 for events that have no form as a message. The sum over the events of a View is close to the estimate of its
     prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
     """
-    match event:
-        case SystemMessage(content=content, tools=tools):
-            return _OF_A_MESSAGE + _of_content(content, _sampled) + _of_values(tools, _OF_A_CALL)
-        case Message(content=content, thinking=thinking):
-            return _OF_A_MESSAGE + _of_content(content, _sampled) + _of_values(thinking)
-        case Observation(content=content) | CondensationSummary(content=content):
-            return _OF_A_MESSAGE + _of_content(content, _sampled)
-        case Action(tool=tool, thought=thought, thinking=thinking):
-            call = {"name": tool, "arguments": arguments_of(event)}  # messages hold it as a text within JSON
-            return (
-                _OF_A_MESSAGE + _of_values([call], _OF_A_CALL) + _of_content(thought, _sampled) + _of_values(thinking)
-            )
-    return 0
+    return sum(_of_message(each, _sampled) for each in _messages_of(event)) + _of_tools(_tools_of(event), _sampled)
 
 
-def _of_values(values: Sequence[Any], beside: int = 0) -> int:
-    return sum(beside + _of_value(value, _sampled) for value in values)
+class CountsTokens(Protocol):
+    """A model whose tokenizer counts prompts, such as ``foldlog.condensers.LLM``."""
+
+    @property
+    def model(self) -> str: ...
+
+    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int: ...
+
+
+class CountedTokens:
+    """Counts the tokens that an event adds to a prompt of ``model``; call it with an event.
+
+    The sum over the events of a View is close to its prompt: a prompt has a few tokens of its own, and joined messages
+    take a few less. An event that the tokenizer cannot count is estimated, and its id is in ``estimated``. The
+    constructor raises ``TokensUnknown`` if the model's tokenizer is missing.
+    """
+
+    def __init__(self, model: CountsTokens) -> None:
+        self.model = model.model
+        self.estimated: set[int] = set()
+        self._count = model.count_tokens
+        self._frame = self._count([])
+
+    def __call__(self, event: Event) -> int:
+        try:
+            return sum(self._count([message], _tools_of(event)) - self._frame for message in _messages_of(event))
+        except TokensUnknown:
+            self.estimated.add(event.id)
+            return event_tokens(event)
+
+
+def _tools_of(event: Event) -> Sequence[Any]:
+    return event.tools if isinstance(event, SystemMessage) else ()
+
+
+def _messages_of(event: Event) -> list[dict[str, Any]]:
+    """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
+    shown, place = [event], 0
+    if isinstance(event, Action):
+        answer = Observation(id=1, content="", call_id=event.call_id, tool=event.tool, cause=0)
+        shown = [replace(event, id=0, cause=None), answer]
+    elif isinstance(event, Observation):
+        call = Action(id=0, tool=event.tool, arguments={}, call_id=event.call_id, source="agent")
+        shown, place = [call, replace(event, id=1, cause=0)], 1
+    messages = rendered(shown, range(len(shown)), opening=False)
+    return [each.message for each in messages if place in each.positions]
 
 
 def view_tokens(view: View, count: Callable[[Event], int] = event_tokens) -> int:

@@ -1,25 +1,14 @@
-"""The agent's side: the tool, the request, and the error after which one is made."""
+"""The agent's side: the tool, and the error after which a request is made."""
 
 from __future__ import annotations
 
 import pytest
 
 from foldlog.condensers.errors import ModelCallFailed
+from foldlog.condensers.models.agents_model import REQUEST_CONDENSATION_TOOL, request_condensation_tool
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.failures import is_context_window_error
-from foldlog.condensers.models.requests import (
-    REQUEST_CONDENSATION_TOOL,
-    condensation_request,
-    request_condensation_tool,
-)
-from foldlog.projections import View
 from tests.condensers.openai_server import Failure, OpenAIServer, ToolCall, context_length_exceeded
-
-
-def test_a_request_sets_the_flag_of_the_view():
-    view = View.from_events([condensation_request("the model asked for it")])
-    assert view.unhandled_condensation_request
-    assert len(view) == 0
 
 
 def test_the_tool_can_be_offered_to_a_model_and_called():

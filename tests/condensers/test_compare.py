@@ -206,13 +206,6 @@ def test_what_comes_later_does_not_change_what_an_earlier_prompt_took(events):
     assert len(done.turns) > 1
 
 
-def test_what_forgets_nothing_is_counted_once_and_not_at_every_call():
-    model = Counted()
-    done = replay(work(200), condenser_from_config({"type": "noop"}), model)
-    assert done.tokens_sent == sum(turn.tokens for turn in done.turns) > 0
-    assert model.looked_at == 402
-
-
 class Endless(Condenser):
     """Forgets one event more whenever it is asked."""
 

@@ -7,7 +7,7 @@ import pytest
 import foldlog
 import foldlog.condensers.models.client
 from foldlog.condensers import LLM, LLMConfig
-from foldlog.condensers.models.providers import dialect_of_model
+from foldlog.condensers.models.client import dialect_of_model
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import View
 from tests.condensers.openai_server import OpenAIServer

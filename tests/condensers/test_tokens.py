@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import foldlog.condensers.models.client
 import foldlog.condensers.models.tokens
-from foldlog.condensers.base import start_of_tail_that_fits
+from foldlog.condensers.base import Overrun
 from foldlog.condensers.errors import TokensUnknown
-from foldlog.condensers.models.budget import TokenBudget, tokens_of_beginnings
+from foldlog.condensers.models.budget import TokenBudget
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
@@ -307,7 +307,7 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
     for cost in costs:
         sums.append(sums[-1] + cost)
     head = data.draw(st.integers(0, len(costs)))
-    start = start_of_tail_that_fits(sums, head, room)
+    start = len(costs) - Overrun(sums, room + 1, Agent(room)).tail(head, 1)
 
     def prompt(start: int) -> int:
         return frame + sum(costs[:head]) + sum(costs[start:])
@@ -401,17 +401,6 @@ def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
         count.sums(view)
         view = view.then([new])
     assert count.sums(view)[-1] == count.count(view.to_messages())
-    counting = Scripted(count)
-    lengths = range(len(view) + 1)
-    exact = [count.count(view.with_events(view[:length]).to_messages()) for length in lengths]
-    assert tokens_of_beginnings(view, lengths, counting) == exact
-
-
-class Scripted:
-    """An agent's model with this counter."""
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self.token_sums = counter.sums
 
 
 def test_a_step_makes_one_call_of_the_counter():

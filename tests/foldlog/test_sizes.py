@@ -9,8 +9,7 @@ import pytest
 import foldlog as package
 from foldlog._web.app import application
 from foldlog.condensers import LLM, LLMConfig
-from foldlog.condensers.models.counted_tokens import CountedTokens
-from foldlog.condensers.models.estimate import event_tokens, view_tokens
+from foldlog.condensers.models.estimate import CountedTokens, event_tokens, view_tokens
 from foldlog.eventstore import Annotation, Message, Observation, open_store
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views
