@@ -25,6 +25,7 @@ from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.attributes import list_again
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.generation import Generation, find_meant
+from foldlog.eventstore.log.idempotency import stored_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.results import Recorded
@@ -80,7 +81,7 @@ class Appending(Struct, eq=False):
             self.met, writing = begun.key, WriteTransaction(transaction, begun, database)
         place, recorded_at = writing.append(batch, now)
         if self.idempotency_key is not None:
-            writing.remember(self.idempotency_key, RecalledKey(version, len(batch)))
+            writing.remember(stored_key(writing.salt, self.idempotency_key), RecalledKey(version, len(batch)))
         if new is not None:
             new.remember(writing, version, begins=version == 0)
         moment = from_microseconds(recorded_at)

@@ -56,18 +56,17 @@ def begin_fork(
     writing.begin()
     enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)
     if found.redactions:
-        _keep_hidden_keys(ReadTransaction(transaction, found, database), writing, at)
+        _keep_source_keys(ReadTransaction(transaction, found, database), writing, at)
     writing.end()
     return begun
 
 
-def _keep_hidden_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
+def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
     """Have the fork know the ids that a source gave redacted events which it shares: these must not come back."""
-    hidden = [(name, each) for name, each in parent.hidden_keys() if each.first_id < at and each.events == 1]
-    for name, each in hidden:
-        fork.remember(name, RecalledKey(each.first_id, 1))
-    if hidden:
-        fork.count_redactions(len(hidden))
+    for name, each in parent.source_keys():
+        if each.first_id < at:
+            fork.remember(name, RecalledKey(each.first_id, 1))
+    fork.count_redactions(parent.redactions)
 
 
 def _owner(database: Database, transaction: Transaction, found: Conversation, at: int) -> Conversation:

@@ -277,7 +277,7 @@ def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[E
     for event_id, event in enumerate(events, version):
         origin = event.origin
         key = None if origin is None else source_key(origin.format, origin.id)
-        recalled = None if key is None else writing.recall(key)
+        recalled = None if key is None else writing.recalled(key)
         if recalled is None:
             continue
         for stored in writing.events(recalled.first_id, recalled.first_id + recalled.events):

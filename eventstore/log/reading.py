@@ -14,8 +14,8 @@ from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
 from foldlog.eventstore.events import DocumentChanges, Event
 from foldlog.eventstore.log.database import Database, paged, start_after, translated
-from foldlog.eventstore.log.idempotency import HIDDEN_KEYS, hidden_key, is_source_key
-from foldlog.eventstore.log.past import Segment, links_of, past_of, within
+from foldlog.eventstore.log.idempotency import SOURCE_KEYS, stored_key
+from foldlog.eventstore.log.past import Segment, past_of, within
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
 from foldlog.eventstore.log.seal import RowCodec
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PAGE = 1_000
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
-_id_of, _stop_of, _first = attrgetter("id"), attrgetter("stop"), itemgetter(0)
+_id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _shown, _structural = itemgetter(3), itemgetter(4)
 _shown_before, _structural_before = itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
@@ -162,8 +162,8 @@ class ReadTransaction:
         """Return the events that are shown or structural, with an id in one of the inclusive, ascending, disjoint
         intervals. A View depends on no other events.
 
-        Raises ``CorruptEvent`` where one of them is unreadable, or one between two others is missing. Cost: intervals
-        and events returned, in one read.
+        Raises ``CorruptEvent`` where one of them is missing or unreadable. Cost: intervals and events returned, in one
+        read; for each end of an interval that is neither shown nor structural, one event more.
         """
         if intervals:  # ascending, so the ends say it of all
             self._whole("the first interval", intervals[0][0])
@@ -216,15 +216,22 @@ class ReadTransaction:
         return number if type(number) is int and 0 <= number <= self.found.version else whole(name, number)
 
     def _check_that_none_is_missing(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
-        """Raise ``CorruptEvent`` where rows of one interval do not follow each other: each says how many shown and
-        structural rows are before it.
+        """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the intervals: each row
+        says how many of them are before it. Cost: a row for each end of an interval that is none of them.
         """
-        counts = list(map(add, map(_shown_before, rows), map(_structural_before, rows)))
-        after = map(add, counts, map(add, map(_shown, rows), map(_structural, rows)))
-        for place in compress(count(), map(ne, after, counts[1:])):
-            first, last = rows[place].id, rows[place + 1].id
-            if bisect_right(intervals, first, key=_first) == bisect_right(intervals, last, key=_first):
-                raise CorruptEvent(self.conversation, first + 1, _MISSING)
+        ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
+        others = ends.difference(map(_id_of, rows))
+        if others:
+            rows = sorted([*rows, *(self._last_row(end + 1) for end in others)], key=_id_of)
+        before = list(map(add, map(_shown_before, rows), map(_structural_before, rows)))
+        after = [0, *map(add, before, map(add, map(_shown, rows), map(_structural, rows)))]
+        places, firsts = [-1, *map(_id_of, rows)], [first or -1 for first, _ in intervals]
+        if intervals and intervals[-1][1] >= self.version - 1:
+            places.append(self.version)
+            before.append(self.found.shown + self.found.structural)
+        for n in compress(count(), map(ne, after, before)):
+            if bisect_right(firsts, places[n]) == bisect_right(firsts, places[n + 1]):
+                raise CorruptEvent(self.conversation, places[n] + 1, _MISSING)
 
     def _last_row(self, version: int) -> Row:
         """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or unreadable."""
@@ -337,39 +344,27 @@ class ReadTransaction:
         return self._past
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
-        """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
-        recalled = self._reader.recalled(self.found.key, idempotency_key, 1, exactly=True)
-        if not recalled and self.found.redactions:
-            hidden = [*self._hidden([idempotency_key])]
-            recalled = [(name, each) for _, name, each in self._reader.recalled_among(self.found.key, hidden)]
+        """Return what a caller's idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the
+        key of the conversation.
+        """
+        return self.recalled(stored_key(self.salt, idempotency_key))
+
+    def recalled(self, name: str) -> RecalledKey | None:
+        """Return what an idempotency key stands for, by its name in the store. Raises what ``recall`` raises."""
+        recalled = self._reader.recalled(self.found.key, name, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
-    def recalled_among(self, idempotency_keys: Sequence[str]) -> set[str]:
-        """Return those of these keys that are stored. Raises what ``recall`` raises."""
-        names = {name: name for name in idempotency_keys}
-        if self.found.redactions:
-            names.update(self._hidden(idempotency_keys))
-        among = self._reader.recalled_among(self.found.key, list(names))
-        recalled = [(name, each) for _, name, each in among]
+    def recalled_among(self, names: Sequence[str]) -> set[str]:
+        """Return those of these names that are stored. Raises what ``recall`` raises."""
+        recalled = [(name, each) for _, name, each in self._reader.recalled_among(self.found.key, names)]
         self.check_proofs(recalled)
-        return {names[name] for name, _ in recalled}
+        return {name for name, _ in recalled}
 
-    def _hidden(self, idempotency_keys: Sequence[str]) -> dict[str, str]:
-        """Return each key by the keyed hashes that a redaction may have left of it. The id that a source gave a shared
-        event may have been hashed in the conversation that the event was recorded in.
-        """
-        salts = [self._salt, *(link.salt for link in links_of(self._database, self._reader, self.found))]
-        return {
-            hidden_key(salt, name): name
-            for name in idempotency_keys
-            for salt in (salts if is_source_key(name) else salts[:1])
-        }
-
-    def hidden_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the keyed hashes that redactions left of idempotency keys, with what they stand for."""
-        keys = paged(partial(self.recalled_after, limit=_PAGE), itemgetter(0), _PAGE, HIDDEN_KEYS)
-        return takewhile(lambda key: key[0].startswith(HIDDEN_KEYS), keys)
+    def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
+        """Yield the keys of ids that a source gave events, with what they stand for."""
+        keys = paged(partial(self.recalled_after, limit=_PAGE), itemgetter(0), _PAGE, SOURCE_KEYS)
+        return takewhile(lambda key: key[0].startswith(SOURCE_KEYS), keys)
 
     def recalled_after(self, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
         """Return idempotency keys after ``after``. Raises what ``recall`` raises."""
@@ -382,7 +377,7 @@ class ReadTransaction:
         codec = self._codec()
         for name, each in recalled:
             if not codec.is_proved(name, each):
-                problem = f"idempotency key {name!r} was changed without the key of the conversation"
+                problem = "an idempotency key was changed without the key of the conversation"
                 raise CorruptEvent(self.conversation, each.first_id, problem)
 
     def _codec(self) -> RowCodec:
@@ -393,7 +388,7 @@ class ReadTransaction:
         return codec
 
     @property
-    def _salt(self) -> bytes:
+    def salt(self) -> bytes:
         data_key = self._codec().data_key
         return self.found.salt if data_key is None else data_key.salt
 

@@ -16,7 +16,6 @@ from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import Event, KeyChanged
 from foldlog.eventstore.log.database import Database, encrypted, translated
-from foldlog.eventstore.log.idempotency import hidden_key
 from foldlog.eventstore.log.keys import SET_A_KEY
 from foldlog.eventstore.log.known import Known
 from foldlog.eventstore.log.ledger import enter
@@ -89,7 +88,7 @@ class WriteTransaction(ReadTransaction):
         """Insert these events as the next ones. Return their positions, and when they were recorded."""
         found = self.found
         if found.sealed_key is not None:
-            found = found._replace(salt=self._salt)
+            found = found._replace(salt=self.salt)
         rows, left = chained(found, batch, now)
         return self._insert(rows, left), rows[0].recorded_at
 
@@ -120,11 +119,10 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
         return position
 
-    def remember(self, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store what a new idempotency key stands for."""
+    def remember(self, name: str, recalled: RecalledKey) -> None:
+        """Store what a new idempotency key stands for, by its name in the store."""
         codec = self._codec_to_write()
-        proved = codec.proved(idempotency_key, recalled)
-        self._reader.change(self.found.key, changes.RememberedKey(idempotency_key, proved))
+        self._reader.change(self.found.key, changes.RememberedKey(name, codec.proved(name, recalled)))
         if codec.data_key is not None:
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
@@ -140,22 +138,6 @@ class WriteTransaction(ReadTransaction):
         """Count this number of redacted events of the conversation, or of the past that it shares."""
         self._reader.change(self.found.key, changes.MoreRedactions(count))
         self.found = self.found._replace(redactions=self.found.redactions + count)
-
-    def hide_key(self, owner: ReadTransaction, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Replace the text of an idempotency key by a keyed hash: the text is gone, and the key is still recognized.
-        ``owner`` has the event, for a fork one of its ancestors.
-        """
-        codec = self._codec_to_write()
-        hidden = hidden_key(owner._salt, idempotency_key)
-        self._reader.change(self.found.key, changes.ForgottenKey(idempotency_key))
-        self._changed = True
-        if self._reader.recalled_among(self.found.key, [hidden]):
-            return  # two events have the same source id
-        proved = codec.proved(hidden, recalled._replace(proof=None))
-        self._reader.change(self.found.key, changes.RememberedKey(hidden, proved))
-        if codec.data_key is not None and recalled.proof is None:
-            mark = codec.mark
-            self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
 
     def keep_past(self, links: Sequence[Link], version: int) -> None:
         """Keep the names and salts of the copied events up to a version, and leave the parent."""

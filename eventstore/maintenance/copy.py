@@ -261,7 +261,7 @@ def _remember(transaction: Transaction, database: Database, key: int, some: Sequ
         return  # a staged copy was discarded: its publication says so
     writing = WriteTransaction(transaction, found, database)
     for name, first, events in some:
-        if writing.recall(name) is None:
+        if writing.recalled(name) is None:
             writing.remember(name, RecalledKey(first, events))
     writing.end()
 

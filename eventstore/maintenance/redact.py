@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -29,8 +28,8 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.attributes import list_again
-from foldlog.eventstore.log.database import Database, behind, paged, translated
-from foldlog.eventstore.log.idempotency import INDEXED, source_key
+from foldlog.eventstore.log.database import Database, behind, translated
+from foldlog.eventstore.log.idempotency import source_key
 from foldlog.eventstore.log.reading import ReadTransaction, find_existing
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import (
@@ -52,7 +51,6 @@ from foldlog.eventstore.store import Store
 _PAGE = 1_000
 _PATIENCE_S = 60.0
 _PROJECTIONS_MAX = 1_000
-_name = itemgetter(0)
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
@@ -245,16 +243,16 @@ def redact_rows(
     forks: Iterable[Conversation],
 ) -> None:
     """Replace events by rows without content, and end ``writing``. What is kept beside them goes, in these forks too:
-    the text of keys, and the records of projections.
+    the records of projections.
     """
     writing.redact([row for _, row in gone])
-    _leave_nothing_beside(transaction, writing, writing, [event for event, _ in gone])
+    _leave_nothing_beside(transaction, writing, [event for event, _ in gone])
     writing.end()
     for fork in forks:
         beside = WriteTransaction(transaction, fork, writing.database)
         shared = [event for event, _ in gone if event.id < fork.begins]
         beside.count_redactions(len(shared))
-        _leave_nothing_beside(transaction, beside, writing, shared)
+        _leave_nothing_beside(transaction, beside, shared)
         beside.end()
 
 
@@ -369,32 +367,19 @@ def _without_content(conversation: str, row: Row, event: Event, receipt: Redacte
     return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
 
 
-def _hide_keys(writing: WriteTransaction, owner: WriteTransaction, event: Event) -> None:
-    """Replace the idempotency keys that stand for an event, its source id among them, by keyed hashes."""
-    source = None if event.origin is None else source_key(event.origin.format, event.origin.id)
-    for name, recalled in _keys_of(writing, event.id):
-        writing.hide_key(owner, name, recalled)
-        source = None if name == source else source
-    if source is not None and writing.recall(source) is None:
-        writing.hide_key(owner, source, RecalledKey(event.id, 1))  # the conversation has no index of them yet
+def _keep_source_key(writing: WriteTransaction, event: Event) -> None:
+    """Have the id that its source gave an event stand for it, also where the conversation has no index yet."""
+    key = None if event.origin is None else source_key(event.origin.format, event.origin.id)
+    if key is not None and writing.recalled(key) is None:
+        writing.remember(key, RecalledKey(event.id, 1))
 
 
-def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, RecalledKey]]:
-    return [
-        (name, recalled)
-        for name, recalled in paged(partial(writing.recalled_after, limit=_PAGE), _name, _PAGE)
-        if recalled.first_id <= event_id < recalled.first_id + recalled.events and name != INDEXED
-    ]
-
-
-def _leave_nothing_beside(
-    transaction: Transaction, writing: WriteTransaction, owner: WriteTransaction, events: Sequence[Event]
-) -> None:
-    """Hide the keys that stand for events of ``owner``. Delete the records of projections, which are made again.
-    Then list the conversation with its present attributes.
+def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, events: Sequence[Event]) -> None:
+    """Delete the records of projections, which are made again. Then list the conversation with its present attributes.
+    The digests of source ids stay.
     """
     for event in events:
-        _hide_keys(writing, owner, event)
+        _keep_source_key(writing, event)
     for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
         if newest.projection != ATTRIBUTES:
             writing.delete_records(newest.projection)

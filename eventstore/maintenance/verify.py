@@ -331,11 +331,11 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
         first, count, proof, _ = recalled
         proved += proof is not None
         if type(first) is not int or type(count) is not int or first < 0 or count < 1:
-            yield of_all(f"the record of idempotency key {name!r} is damaged")
+            yield of_all("the record of an idempotency key is damaged")
         elif not codec.is_proved(name, recalled):
-            yield of_all(f"idempotency key {name!r} was changed without the key of the conversation")
+            yield of_all("an idempotency key was changed without the key of the conversation")
         elif first + count > found.version:
-            problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
+            problem = f"an idempotency key stands for events {first} to {first + count - 1}"
             yield of_all(f"{problem}, and there are only {found.version:,}: its end may be cut off")
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved

@@ -251,7 +251,7 @@ def assert_what_is_whole_is_complete(target: Store, done: dict[str, Salvaged]) -
 
 
 @pytest.mark.parametrize("is_vacuumed", [False, True])
-@pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 0.9, 0.97])
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 0.9, 0.95])
 def test_a_truncated_file_gives_what_it_still_has(path: Path, part: float, is_vacuumed: bool):
     if is_vacuumed:  # then other pages are the last ones
         execute(path, "VACUUM")
@@ -357,14 +357,16 @@ def test_idempotency_keys_on_both_sides_of_an_unreadable_page_are_copied(tmp_pat
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         for n in range(300):
-            store.append("a", event(0), expected_version=n, idempotency_key=f"turn {n:04} {'x' * 40}")
-    without_page(path, lambda page: b"turn 0150 " in page)
+            store.append("a", event(0), expected_version=n, idempotency_key=f"turn {n}")
+    with closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT key FROM idempotency_keys ORDER BY key")]
+    without_page(path, lambda page: names[150].encode() in page)
     copied = copy_readable(str(path), str(tmp_path / "copied.db"))
     assert copied.tables == ["idempotency_keys"]
     with closing(sqlite3.connect(tmp_path / "copied.db")) as connection:
         keys = [key for (key,) in connection.execute("SELECT key FROM idempotency_keys ORDER BY key")]
-    assert 200 < len(keys) < 300
-    assert (keys[0][:9], keys[-1][:9]) == ("turn 0000", "turn 0299")
+    assert 150 < len(keys) < 300
+    assert (keys[0], keys[-1]) == (names[0], names[-1])
 
 
 def test_what_sqlite_cannot_open_is_an_error_that_names_the_way(tmp_path: Path):
@@ -518,7 +520,7 @@ def test_what_is_impossible_beside_the_events_does_not_come_over(path: Path):
     with target:
         assert lost_ids(target, "a") == []
         assert_nothing_else_than_was_written(target, done)
-    assert "the record of idempotency key 'turn-0' is damaged" in {str(finding) for finding in done["a"].lost}
+    assert "the record of an idempotency key is damaged" in {str(finding) for finding in done["a"].lost}
 
 
 def test_events_whose_conversation_has_no_name_any_more_are_counted(path: Path):
