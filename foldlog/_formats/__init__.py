@@ -8,7 +8,8 @@ live.py        the same, one record after the other
 json_text.py   JSON text to values
 files/         paths to records; sources.py and source.py join the two
 detection.py   the format of a record
-source_ids.py  the ids of records; tips.py: where a fork of a branch begins; samples/: what packing begins with
+members.py     the content of a View while records are read or written
+tips.py        where a fork of a branch begins; samples/: what packing begins with
 
 claude_code/ codex/ openai_chat/ openhands_v0/ openhands_v1/    one format each, as are
 langchain.py openai_responses.py swe_agent.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 from foldlog._formats.format import Past
 from foldlog._formats.recent import Recent
@@ -16,60 +16,15 @@ _CALLS_MAX = 10_000
 """A call waits for its result during this many later calls; after that the two are not paired."""
 
 
-class EarlierCalls:
-    """Open calls at the place where a decoder began in the middle of a history, by their id.
+class OpenCalls:
+    """Open calls by their id, each with its event id and its tool.
 
-    They are read from the View at that place when the first of them is needed.
+    Where a decoder begins in the middle of a history, the calls that were open there are read from the View when one is
+    asked for that did not come later.
     """
 
-    def __init__(self, past: Past | None) -> None:
-        self._past = past
-        self._waiting: dict[str, deque[tuple[int, str]]] | None = None
-
-    def close_all(self) -> list[tuple[str, tuple[int, str]]]:
-        """Close all these calls; return each with its key, in the order in which their keys were opened last."""
-        if self._past is None:
-            return []
-        waiting, self._waiting = self._read(self._past), {}
-        last = sorted(waiting, key=lambda key: waiting[key][-1] if waiting[key] else (-1, ""))
-        return [(key, call) for key in last for call in waiting[key]]
-
-    def forget(self, event_ids: Container[int]) -> None:
-        """Drop the calls of these events."""
-        if self._past is not None:
-            self._waiting = {key: _but(calls, event_ids) for key, calls in self._read(self._past).items()}
-
-    def close(self, key: str) -> tuple[int, str] | None:
-        """Return the event id and the tool of the oldest such call under ``key``, and close that call."""
-        waiting = self._found(key)
-        return waiting.popleft() if waiting else None
-
-    def first(self, key: str) -> tuple[int, str] | None:
-        """Return the event id and the tool of the oldest such call under ``key``."""
-        waiting = self._found(key)
-        return waiting[0] if waiting else None
-
-    def _found(self, key: str) -> deque[tuple[int, str]] | None:
-        return None if self._past is None else self._read(self._past).get(key)
-
-    def _read(self, past: Past) -> dict[str, deque[tuple[int, str]]]:
-        if self._waiting is None:
-            self._waiting = {}
-            for action in past.view().open_calls:
-                if action.call_id is not None:
-                    self._waiting.setdefault(action.call_id, deque()).append((action.id, action.tool))
-        return self._waiting
-
-
-def _but(calls: Iterable[tuple[int, str]], event_ids: Container[int]) -> deque[tuple[int, str]]:
-    return deque((call for call in calls if call[0] not in event_ids), _CALLS_MAX)
-
-
-class OpenCalls:
-    """Open calls by their id, each with its event id and its tool."""
-
     def __init__(self, past: Past | None = None) -> None:
-        self._earlier = EarlierCalls(past)
+        self._past = past
         self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
 
     def open(self, key: str, action: Action) -> None:
@@ -80,29 +35,45 @@ class OpenCalls:
     def first(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest call under ``key``."""
         waiting = self._waiting.get(key)
-        return waiting[0] if waiting else self._earlier.first(key)
-
-    def close_all(self) -> list[tuple[str, tuple[int, str]]]:
-        """Close all calls; return each with its key, in the order in which their keys were opened last."""
-        closed = [(key, call) for key, calls in self._waiting.items() for call in calls]
-        self._waiting.clear()
-        return [*self._earlier.close_all(), *closed]
-
-    def forget(self, event_ids: Container[int]) -> None:
-        """Drop the calls of these events, which are no longer shown."""
-        self._earlier.forget(event_ids)
-        kept = [(key, _but(calls, event_ids)) for key, calls in self._waiting.items()]
-        self._waiting.clear()
-        for key, calls in kept:
-            if calls:
-                self._waiting[key] = calls
+        if waiting is None and self._past is not None:
+            self._read_past()
+            waiting = self._waiting.get(key)
+        return waiting[0] if waiting else None
 
     def close(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest open call under ``key``, and close that call."""
-        waiting = self._waiting.get(key)
-        if not waiting:
-            return self._earlier.close(key)
-        call = waiting.popleft()
-        if not waiting:
-            self._waiting.pop(key)
+        call = self.first(key)
+        if call is not None:
+            waiting = self._waiting.get(key) or deque()
+            waiting.popleft()
+            if not waiting:
+                self._waiting.pop(key)
         return call
+
+    def close_all(self) -> list[tuple[str, tuple[int, str]]]:
+        """Close all calls; return each with its key, in the order in which their keys were opened last."""
+        self._read_past()
+        closed = [(key, call) for key, calls in self._waiting.items() for call in calls]
+        self._waiting.clear()
+        return closed
+
+    def forget(self, event_ids: Container[int]) -> None:
+        """Drop the calls of these events, which are no longer shown."""
+        self._read_past()
+        kept = self._waiting.items()
+        self._waiting.clear()
+        for key, calls in kept:
+            if left := deque((call for call in calls if call[0] not in event_ids), _CALLS_MAX):
+                self._waiting[key] = left
+
+    def _read_past(self) -> None:
+        past, self._past = self._past, None
+        if past is None:
+            return
+        later = self._waiting.items()
+        self._waiting.clear()
+        for action in past.view().open_calls:
+            if action.call_id is not None:
+                self.open(action.call_id, action)
+        for key, calls in later:
+            self._waiting[key] = deque((*(self._waiting.get(key) or ()), *calls), _CALLS_MAX)

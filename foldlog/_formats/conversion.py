@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from foldlog._formats.format import Options, RecordDecoder, new_decoder
+from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.live import Encoder
+from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog.eventstore import Event, InvalidEvent, Observation
@@ -44,22 +45,26 @@ def decode(
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
     Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records, and one
-    before it where the format looks ahead for branches, delegates or titles; for such a format a one-shot iterator is
-    read into memory. A log of V1 that branches is read once more up to its first branch.
+    before it where the format looks ahead; for such a format a one-shot iterator is read into memory.
     """
     chosen = format_named(format)
     if chosen.looks_ahead and iter(records) is records:
         records = list(records)
     options = Options(as_history=as_history)
-    return _decoded(records, new_decoder(chosen, records, options), options.findings, findings)
+    return _decoded(records, chosen, options.findings, chosen.decoder(records, options), findings)
 
 
 def _decoded(
-    records: Iterable[Any], decoder: RecordDecoder, found: list[str], findings: Callable[[ImportFinding], None] | None
+    records: Iterable[Any],
+    format: Format,
+    found: list[str],
+    decoder: RecordDecoder,
+    findings: Callable[[ImportFinding], None] | None,
 ) -> Iterator[Event]:
     for number, record in enumerate(records):
         try:
             events = decoder.events(record)
+            keep(record, events, format.name)
         except NotAnEvent as error:
             finding = ImportFinding(f"record {number}", str(error))
             if findings is None:

@@ -12,26 +12,21 @@ other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import force_setattr
 
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import Format, Options, Past
+from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
 from foldlog._formats.record import NotAnEvent, described
 from foldlog.eventstore import (
     Action,
     Annotation,
-    CondensationAction,
-    CondensationSummary,
     Content,
     Event,
     Message,
     Observation,
     Origin,
-    Retraction,
     Source,
     SystemMessage,
 )
@@ -65,15 +60,12 @@ def matches(record: Any) -> bool:
     return "content" in data and "additional_kwargs" in data and data.get("type") == record["type"]
 
 
-class LangChainDecoder:
+class LangChainDecoder(RecordDecoder):
     """Messages to events, one message after the other."""
 
-    def __init__(self, first_id: int = 0, past: Past | None = None) -> None:
-        self._next_id = first_id
-        self._calls = OpenCalls(past)
-
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._calls = OpenCalls(options.past)
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next message. Raises ``NotAnEvent`` where it is not a message."""
@@ -85,12 +77,12 @@ class LangChainDecoder:
         events = self._events(record["type"], record["data"])
         if told := _usage_in(record["data"]):
             force_setattr(events[0], "meta", told)  # no other code has it before it is returned
-        self._next_id += len(events)
+        self.next_id += len(events)
         return events
 
     def _events(self, named: str, data: dict[str, Any]) -> list[Event]:
         kind = _kind(named)
-        fields: dict[str, Any] = {"id": self._next_id, "origin": Origin(format=NAME, id=data.get("id"))}
+        fields: dict[str, Any] = {"id": self.next_id, "origin": Origin(format=NAME, id=data.get("id"))}
         if kind != "system" and kind not in _SPEAKERS and kind != "tool":
             return [Annotation(name=named, data=data, **fields)]
         content, thinking = _said(data.get("content"))
@@ -116,11 +108,11 @@ class LangChainDecoder:
         origin: Origin = fields["origin"]
         response = None
         if len(calls) > 1:
-            response = origin.id if type(origin.id) is str and origin.id else f"response-{self._next_id}"
+            response = origin.id if type(origin.id) is str and origin.id else f"response-{self.next_id}"
         actions: list[Event] = []
         for place, call in enumerate(calls):
             action = Action(
-                id=self._next_id + place,
+                id=self.next_id + place,
                 tool=call["name"],
                 arguments=call["args"],
                 call_id=call["id"],
@@ -193,31 +185,8 @@ def _has_url(image: Any) -> bool:
     return type(image) is dict and type(image.get("url")) is str
 
 
-class LangChainEncoder:
-    """Encodes events as an application would write them; a summary is a user's message."""
-
-    def __init__(self) -> None:
-        self.left_out: Counter[str] = Counter()
-
-    def records(self, event: Event) -> list[Any]:
-        """Return the message of ``event``; bookkeeping has none."""
-        if isinstance(event, CondensationAction | Retraction):
-            declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
-            self.left_out["retraction" if isinstance(event, Retraction) else "condensation"] += not declined
-            return []
-        if not isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation):
-            return []
-        return [_message(event)]
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Do nothing: each message is written by itself."""
-
-    def end(self) -> list[Any]:
-        """Return nothing: each event is a message."""
-        return []
-
-
-def _message(event: Event) -> dict[str, Any]:
+def _written(event: Event) -> list[dict[str, Any]]:
+    """Return an event as an application would write it; a summary is a user's message."""
     content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
     thinking = event.thinking if isinstance(event, Message | Action) else ()
     kind = "human"
@@ -246,7 +215,7 @@ def _message(event: Event) -> dict[str, Any]:
         data |= {"tool_call_id": call_id, "artifact": None, "status": status}
     elif kind == "chat":
         data["role"] = "environment"
-    return {"type": kind, "data": data}
+    return [{"type": kind, "data": data}]
 
 
 def _call(action: Action) -> dict[str, Any]:
@@ -255,21 +224,13 @@ def _call(action: Action) -> dict[str, Any]:
     return {"name": action.tool, "args": arguments, "id": call_id, "type": "tool_call"}
 
 
-def _decoder(records: Iterable[Any], options: Options) -> LangChainDecoder:
-    return LangChainDecoder(options.first_id, options.past)
-
-
-def _source_id(record: Any) -> Any:
-    return record["data"].get("id") if accepts(record) else None
-
-
 FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
-    decoder=_decoder,
-    encoder=LangChainEncoder,
+    decoder=lambda records, options: LangChainDecoder(options),
+    encoder=lambda: EachAlone(_written),
     live=True,
-    source_id=_source_id,
+    source_id=lambda record: record["data"].get("id") if accepts(record) else None,
     times=False,
 )

@@ -17,10 +17,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
-from foldlog._formats.format import Format, Options, UnusableFormat, new_decoder, new_encoder
-from foldlog._formats.packing import events_of, is_step_aside, place_of, unpack
+from foldlog._formats.format import Format, Options, UnusableFormat
+from foldlog._formats.packing import events_of, is_declined, is_step_aside, keep, place_of, unpack
 from foldlog._formats.registry import format_named
-from foldlog.eventstore import Event, EventStoreError, InvalidEvent, Message, Observation
+from foldlog._kinds import label
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    DocumentChanges,
+    Event,
+    EventStoreError,
+    InvalidEvent,
+    Message,
+    Observation,
+    Redaction,
+)
 
 if TYPE_CHECKING:
     from foldlog.projections import View
@@ -29,11 +39,9 @@ if TYPE_CHECKING:
 class NotLive(EventStoreError, ValueError):
     """Records of this format cannot be added one by one: import the whole history."""
 
-    def __init__(self, format: str, reason: str = "") -> None:
-        because = f": {reason}" if reason else ""
+    def __init__(self, format: str) -> None:
         super().__init__(
-            f"records of {format} cannot be added one by one{because}; "
-            f"decode the whole history and import it with store.ingest"
+            f"records of {format} cannot be added one by one; decode the whole history and import it with store.ingest"
         )
         self.format = format
 
@@ -58,14 +66,11 @@ class Encoder:
     def __init__(self, format: str | Format) -> None:
         chosen = format if isinstance(format, Format) else format_named(format)
         self._name = chosen.name
-        self._writer = new_encoder(chosen)
+        self._writer = chosen.encoder()
         self._group: list[Event] = []
         self._missing = 0
-
-    @property
-    def left_out(self) -> Counter[str]:
-        """Counts the condensations and retractions that the format has no record for."""
-        return self._writer.left_out
+        self.left_out: Counter[str] = Counter()
+        """The events that the format has no record for, by a noun in the singular."""
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
@@ -100,7 +105,7 @@ class Encoder:
                 f"event {first.id} begins a record of {count + self._missing} events, and {count} of them are here; "
                 f"export the history up to event {first.id}, or the whole record"
             )
-        return self._writer.end()
+        return list(self._writer.end())
 
     def _continues(self, event: Event) -> bool:
         return not self._group or (_is_of(event, self._name) and place_of(event) == len(self._group))
@@ -113,7 +118,19 @@ class Encoder:
     def _written(self, event: Event) -> list[Any]:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
-        return self._writer.records(event)
+        records = self._writer.records(event)
+        if records is not None:
+            return list(records)
+        if not is_declined(event):
+            self.left_out[_name_left_out(event)] += 1
+        return list(self._writer.end())
+
+
+def _name_left_out(event: Event) -> str:
+    """Return the name for people of an event that a format has no record for."""
+    if isinstance(event, DocumentChanges):
+        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+    return "redaction receipt" if isinstance(event, Redaction) else label(event)
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
@@ -142,17 +159,18 @@ class Decoder:
     def __init__(self, format: str | Format, history: ReadableHistory) -> None:
         self._format = format if isinstance(format, Format) else format_named(format)
         if not self._format.live:
-            raise NotLive(self._format.name, self._format.not_live)
+            raise NotLive(self._format.name)
         self.version = history.version()
         self.findings: list[str] = []
         past = _Past(self._format.name, history, self.version)
         options = Options(first_id=self.version, past=past, findings=self.findings)
-        self._decoder = new_decoder(self._format, (), options)
+        self._decoder = self._format.decoder((), options)
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record. Raises ``NotAnEvent``; then nothing has changed."""
         self.findings.clear()
         events = self._decoder.events(record)
+        keep(record, events, self._format.name)
         if events[0].id != self.version:
             raise UnusableFormat(
                 f"the decoder of {self._format.name} gave event {events[0].id} to a history at version {self.version}; "

@@ -16,27 +16,24 @@ View.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.parts import content_of
-from foldlog._formats.format import Format, Options, Past
+from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
 from foldlog._formats.record import NotAnEvent, described, joined_text
 from foldlog.eventstore import (
     Action,
     Annotation,
-    CondensationAction,
     CondensationSummary,
     Content,
     Event,
     Message,
     Observation,
     Origin,
-    Retraction,
     Source,
     SystemMessage,
 )
@@ -95,15 +92,12 @@ def accepts(record: Any) -> bool:
     return type(record.get("type")) is str or type(record.get("role")) is str or record.get("__enc__") == 1
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(RecordDecoder):
     """Items to events, one item after the other."""
 
-    def __init__(self, first_id: int = 0, past: Past | None = None) -> None:
-        self._next_id = first_id
-        self._calls = OpenCalls(past)
-
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._calls = OpenCalls(options.past)
 
     def events(self, record: Any) -> list[Event]:
         """Return the event of the next item. Raises ``NotAnEvent`` where it is not an item."""
@@ -111,13 +105,13 @@ class ResponsesDecoder:
             found = "this object has neither" if type(record) is dict else f"found {described(record)}"
             raise NotAnEvent(f"an item is an object with a text under 'type' or 'role', {found}")
         event = self._event(record)
-        self._next_id += 1
+        self.next_id += 1
         return [event]
 
     def _event(self, item: dict[str, Any]) -> Event:
         named = item.get("type")
         kind = named if type(named) is str else "item"
-        fields: dict[str, Any] = {"id": self._next_id, "origin": Origin(format=NAME, id=item.get("id"))}
+        fields: dict[str, Any] = {"id": self.next_id, "origin": Origin(format=NAME, id=item.get("id"))}
         if _is_message(item):
             return _message(item, fields)
         if kind in _CALLS:
@@ -174,35 +168,19 @@ def _as_text(output: Any) -> str:
         return ""
 
 
-class ResponsesEncoder:
-    """Encodes events as a client would write them; a summary is a user's message."""
-
-    def __init__(self) -> None:
-        self.left_out: Counter[str] = Counter()
-
-    def records(self, event: Event) -> list[Any]:
-        """Return the items of ``event``; bookkeeping has none."""
-        match event:
-            case CondensationAction() | Retraction():
-                declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
-                self.left_out["retraction" if isinstance(event, Retraction) else "condensation"] += not declined
-            case Message() | SystemMessage() | CondensationSummary():
-                role = "system" if isinstance(event, SystemMessage) else _ROLES[event.source]
-                return [_message_of(event.content, "user" if isinstance(event, CondensationSummary) else role)]
-            case Action():
-                said = [_message_of(event.thought, "assistant")] if event.thought else []
-                return [*said, _call(event)]
-            case Observation():
-                call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
-                return [_whole({"call_id": call_id, "output": joined_text(event.content)}, "function_call_output")]
-        return []
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Do nothing: each item is written by itself."""
-
-    def end(self) -> list[Any]:
-        """Return nothing: each event is an item."""
-        return []
+def _written(event: Event) -> list[Any]:
+    """Return the items of an event as a client would write them; a summary is a user's message."""
+    match event:
+        case Message() | SystemMessage() | CondensationSummary():
+            role = "system" if isinstance(event, SystemMessage) else _ROLES[event.source]
+            return [_message_of(event.content, "user" if isinstance(event, CondensationSummary) else role)]
+        case Action():
+            said = [_message_of(event.thought, "assistant")] if event.thought else []
+            return [*said, _call(event)]
+        case Observation():
+            call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
+            return [_whole({"call_id": call_id, "output": joined_text(event.content)}, "function_call_output")]
+    return []
 
 
 def _message_of(content: Content, role: str) -> dict[str, Any]:
@@ -235,22 +213,14 @@ def _url(part: dict[str, Any]) -> Any:
     return image.get("url") if isinstance(image, dict) else image
 
 
-def _decoder(records: Iterable[Any], options: Options) -> ResponsesDecoder:
-    return ResponsesDecoder(options.first_id, options.past)
-
-
-def _source_id(record: Any) -> Any:
-    return record.get("id") if type(record) is dict else None
-
-
 FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
-    decoder=_decoder,
-    encoder=ResponsesEncoder,
+    decoder=lambda records, options: ResponsesDecoder(options),
+    encoder=lambda: EachAlone(_written),
     live=True,
-    source_id=_source_id,
+    source_id=lambda record: record.get("id") if type(record) is dict else None,
     times=False,
     marks_errors=False,
 )

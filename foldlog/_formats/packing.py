@@ -109,8 +109,12 @@ def is_step_aside(event: Event) -> bool:
     """Return whether an imported event has no record: a retraction, or the condensation that declines the request of
     the branch that was left.
     """
-    declines = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
-    return event.redacted is None and (declines or isinstance(event, Retraction))
+    return event.redacted is None and (is_declined(event) or isinstance(event, Retraction))
+
+
+def is_declined(event: Event) -> bool:
+    """Return whether an event is a condensation that only records that nothing was condensed."""
+    return isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
 
 
 def unpack(events: Sequence[Event]) -> Any:

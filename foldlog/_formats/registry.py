@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 
 from foldlog._formats.format import Format, UnusableFormat
 from foldlog.eventstore import EventStoreError, InvalidArgument
@@ -46,7 +46,7 @@ def _load(module: str) -> Format:
 FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
 """The known formats by their names. Formats of installed packages are added when they are first needed."""
 
-_refused: list[tuple[type[Exception], str]] | None = None
+_refused: list[str] | None = None
 """Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
 
 
@@ -86,43 +86,27 @@ def formats() -> Mapping[str, Format]:
     """Return all formats by their names: ours first, then those of installed packages. Cost: installed packages are
     loaded once.
 
-    Raises ``UnusableFormat`` or ``InvalidArgument``, at each call, where a package has something that cannot be
-    registered.
+    Raises ``UnusableFormat``, at each call, where a package has something that cannot be registered.
     """
-    for refusal, why in _load_packages():
-        raise refusal(why)
+    if refused := _load_packages():
+        raise UnusableFormat(refused[0])
     return FORMATS
 
 
-def _load_packages() -> list[tuple[type[Exception], str]]:
-    """Register the formats of installed packages, once. Return the errors of those that are refused, not as exceptions:
-    these would keep what the frames of their tracebacks hold.
-    """
+def _load_packages() -> list[str]:
+    """Register the formats of installed packages, once. Return why some are refused."""
     global _refused
     if _refused is None:
-        refused = [_refusal(entry_point) for entry_point in entry_points(group=GROUP)]
-        _refused = [(type(error), str(error)) for error in refused if error is not None]
+        _refused = []
+        for entry_point in entry_points(group=GROUP):
+            place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
+            try:
+                _added(place, entry_point.load())
+            except (UnusableFormat, InvalidArgument) as error:
+                _refused.append(str(error))
+            except Exception as error:  # noqa: BLE001 - whatever the code of a package raises
+                _refused.append(f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it")
     return _refused
-
-
-def _refusal(entry_point: EntryPoint) -> Exception | None:
-    """Register the format of a package. Return the error where that is refused."""
-    try:
-        _register(entry_point)
-    except (UnusableFormat, InvalidArgument) as error:
-        return error
-    return None
-
-
-def _register(entry_point: EntryPoint) -> None:
-    place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
-    try:
-        brought = entry_point.load()
-    except Exception as error:  # whatever the code of a package raises
-        raise UnusableFormat(
-            f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it"
-        ) from error
-    _added(place, brought)
 
 
 def format_named(name: str) -> Format:

@@ -8,7 +8,8 @@ from typing import Any
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.readers import Located, RecordReader
-from foldlog._formats.format import Options, new_decoder
+from foldlog._formats.format import Options
+from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog.eventstore import Event
 
@@ -48,14 +49,12 @@ class Source:
 
         Memory: one record at a time, and the state of the format.
         """
-        for _, events in self._decoded(
-            Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix, parsed=True)
-        ):
+        for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
             yield from events
 
     def records(self) -> Iterator[Any]:
         """Yield the records from which ``events`` are made, as JSON values."""
-        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix, parsed=True)):
+        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix)):
             yield record
 
     def _decoded(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:
@@ -70,7 +69,7 @@ class Source:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        decoder = new_decoder(self._format, _Values(records), options)
+        decoder = self._format.decoder(_Values(records), options)
         self._find_all(str(self.path), options)
         for located in records:
             if located.problem is not None:
@@ -78,6 +77,7 @@ class Source:
                 continue
             try:
                 events = decoder.events(located.value)
+                keep(located.value, events, self.format, parsed=True)
             except NotAnEvent as error:
                 self._find(self._reader.place(located), str(error))
                 continue

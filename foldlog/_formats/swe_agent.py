@@ -13,15 +13,13 @@ A message becomes the events that ``openai_chat`` makes of it. In addition:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.format import Format, Options, Past
-from foldlog._formats.openai_chat.dialect import SPEAKERS
+from foldlog._formats.format import Format, Past
+from foldlog._formats.openai_chat.dialect import OpenAI, accepts
 from foldlog._formats.openai_chat.reading import OpenAIChatDecoder
-from foldlog._formats.openai_chat.recognition import accepts
 from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
-from foldlog.eventstore import Event, Source
+from foldlog.eventstore import Source
 
 NAME = "swe-agent"
 
@@ -32,7 +30,7 @@ _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action
 _NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model"
 
 
-class _Dialect:
+class _Dialect(OpenAI):
     format = NAME
 
     def __init__(self, past: Past | None = None) -> None:
@@ -48,18 +46,17 @@ class _Dialect:
         return self._last
 
     def speaker(self, message: dict[str, Any]) -> Source:
-        role = message["role"]
-        if role == "user":
+        if message["role"] == "user":
             before = self._before
             if before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo"):
                 return "environment"
-        return SPEAKERS.get(role, "environment")
+        return super().speaker(message)
 
     def answers(self, message: dict[str, Any]) -> list[str]:
         call_ids = message.get("tool_call_ids")
         return call_ids if type(call_ids) is list and all(type(call_id) is str for call_id in call_ids) else []
 
-    def written(self, message: dict[str, Any], events: list[Event]) -> dict[str, Any]:
+    def written(self, message: dict[str, Any]) -> dict[str, Any]:
         message["agent"] = self._last.get("agent", "main")
         message["message_type"] = _TYPES[message["role"]]
         if message["role"] == "assistant":
@@ -86,20 +83,12 @@ def _matches(record: Any) -> bool:
     return accepts(record) and type(record.get("agent")) is str
 
 
-def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
-    return OpenAIChatDecoder(_Dialect(options.past), first_id=options.first_id, past=options.past)
-
-
-def _encoder() -> OpenAIChatEncoder:
-    return OpenAIChatEncoder(_Dialect())
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
-    decoder=_decoder,
-    encoder=_encoder,
+    decoder=lambda records, options: OpenAIChatDecoder(_Dialect(options.past), options),
+    encoder=lambda: OpenAIChatEncoder(_Dialect()),
     note=_NOTE,
     live=True,
     times=False,

@@ -17,9 +17,8 @@ Where a line leaves a branch and continues from an earlier line, a Retraction ta
 branch is a Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains
 of sub-agents are kept and not shown, unless the log has no main chain.
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes lines. ``blocks.py``,
-``attachments.py``, ``compaction.py`` and ``titles.py`` are parts of lines, ``branches.py`` and ``switches.py`` the
-tree.
+``reading.py`` and ``writing.py`` are the two directions. ``blocks.py``, ``attachments.py``, ``compaction.py`` and
+``titles.py`` are parts of lines, ``branches.py`` the tree.
 
 Line by line (``live.py``), the whole history is read once for a line that does not follow one of the last lines, and
 for a line with a title.
@@ -28,41 +27,73 @@ for a line with a title.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
-from foldlog._formats.claude_code.branches import active_branch
+from foldlog._formats.claude_code.branches import shown_chain
 from foldlog._formats.claude_code.live import ClaudeCodeLiveDecoder
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
-from foldlog._formats.claude_code.recognition import LOOKALIKES, accepts, conversation, matches, source_id
-from foldlog._formats.claude_code.titles import Titles
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
-from foldlog._formats.format import Format, Options
+from foldlog._formats.format import LOOK_AT, Format, Lookalike, Options
 
 __all__ = ["FORMAT"]
+
+_TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
+_KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
+
+
+def _matches(record: Any) -> bool:
+    """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
+    return _accepts(record) and record["type"] in _TYPES and any(key in record for key in _KEYS)
+
+
+def _accepts(record: Any) -> bool:
+    """Return whether ``record`` has a type."""
+    return type(record) is dict and type(record.get("type")) is str
+
+
+def _conversation(records: Iterable[Any]) -> str | None:
+    """Return the session that the first line names, with the sub-agent if the line belongs to one."""
+    for record in islice(records, LOOK_AT):
+        session = record.get("sessionId") if type(record) is dict else None
+        if type(session) is str and session:
+            agent = record.get("agentId")
+            if record.get("isSidechain") is not True:
+                return session
+            return f"{session}/agent-{agent}" if type(agent) is str and agent else None
+    return None
+
+
+_QWEN_SUBTYPES = frozenset(("chat_compression", "slash_command", "ui_telemetry", "at_command", "attribution_snapshot"))
+
+
+def _is_qwen(record: Any) -> bool:
+    """Return whether a record is a line of Qwen Code, whose messages have Google's form: parts, not content."""
+    if not _accepts(record) or type(record.get("sessionId")) is not str:
+        return False
+    message = record.get("message")
+    if type(message) is dict and type(message.get("parts")) is list and "content" not in message:
+        return True
+    subtype = record.get("subtype")
+    is_event = record["type"] == "system" and type(subtype) is str and subtype in _QWEN_SUBTYPES
+    return record["type"] == "tool_result" or is_event
 
 
 def _decoder(records: Iterable[Any], options: Options) -> ClaudeCodeDecoder:
     if options.past is not None:
-        return ClaudeCodeLiveDecoder(Titles(), options, options.past)
-    branch = active_branch(records)
-    if branch.hidden:
-        others = ", ".join(map(repr, branch.hidden))
-        options.findings.append(
-            f"holds several sessions: the View shows {branch.session!r}; the lines of {others} are kept and not shown; "
-            f"import each from a file of its own"
-        )
-    return ClaudeCodeDecoder(branch, Titles(), options)
+        return ClaudeCodeLiveDecoder(options, options.past)
+    return ClaudeCodeDecoder(options, shown_chain(records))
 
 
 FORMAT = Format(
     name=NAME,
-    matches=matches,
-    accepts=accepts,
+    matches=_matches,
+    accepts=_accepts,
     decoder=_decoder,
     encoder=ClaudeCodeEncoder,
-    conversation=conversation,
+    conversation=_conversation,
     looks_ahead=True,
-    lookalikes=LOOKALIKES,
+    lookalikes=(Lookalike("Qwen Code", _is_qwen),),
     live=True,
-    source_id=source_id,
+    source_id=lambda record: record.get("uuid") if type(record) is dict else None,
 )

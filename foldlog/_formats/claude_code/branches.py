@@ -1,91 +1,56 @@
-"""Find the active branch of a log, which is a tree of lines: the branch that the agent was shown."""
+"""Follow a session that leaves a branch and continues from an earlier line.
+
+Lines are read in order, so a session may grow: a line that does not follow the newest one is a *switch*. Before its
+events there is a retraction to the version at which its parent line was the newest. The View at that version is the
+branch of the parent line, because each line was the newest at its time. A return to an earlier branch works the same
+way.
+
+Lines that belong together are one group: the lines of one model response, and the results of its calls, in any order.
+Every line of a group stands for the end of the group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from foldlog._formats.claude_code.blocks import kind_of
 from foldlog._formats.claude_code.compaction import Kept, is_boundary, is_summary
-from foldlog._formats.recent import Recent
+from foldlog._formats.members import Link
 
+Shown = Link[str | None] | None
+"""What a View shows: the ids of events, with those of their lines."""
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
-_CALLERS_MAX = 1_000
 
 
-class Branch:
-    """The shown chain of a log, and whether the log branches. It is the main chain, or a side chain if there is no main
-    chain.
+class ShownChain(NamedTuple):
+    """The lines of a log that are shown: the main chain, or the side chain of a log that has nothing else.
 
-    ``copies`` are lines that repeat the calls of an earlier line with the same id, in a log that does not branch.
-    ``session`` is the session that is shown at the end, and ``hidden`` are the others.
+    ``names_parents``: whether these lines name the lines that they follow. Where no line does, each follows the line
+    before it.
     """
 
-    def __init__(
-        self,
-        *,
-        side: bool = False,
-        branches: bool = False,
-        copies: Set[int] = frozenset(),
-        session: str = "",
-        hidden: Sequence[str] = (),
-    ) -> None:
-        self.is_side = side
-        self.branches = branches
-        self._copies = copies
-        self.session, self.hidden = session, hidden
-
-    def shows(self, number: int, record: dict[str, Any]) -> bool:
-        """Return whether a line is shown at the moment when it comes."""
-        return is_side(record) == self.is_side and number not in self._copies
+    side: bool = False
+    names_parents: bool = False
 
 
-def active_branch(records: Iterable[Any]) -> Branch:
-    """Return the shown chain of a log: the main chain, or the side chain of a log that has nothing else.
-
-    ``records`` is read up to three times, so it must not be a one-shot iterator. Cost: constant memory where each line
-    follows the line before it, or answers a call of earlier lines; else some words for each line.
-    """
-    for side in (False, True):
-        copies: set[int] = set()
-        linear = _is_linear(records, side, copies)
-        if linear is not None:
-            return Branch(side=side, copies=copies) if linear else _branch(records, side)
-    return Branch()
+def shown_chain(records: Iterable[Any]) -> ShownChain:
+    """Return the chain of a log that is shown. Cost: one pass over the records."""
+    speaks, names_parents = set[bool](), set[bool]()
+    for record in records:
+        if type(record) is dict:
+            side = is_side(record)
+            if record.get("type") in SAID:
+                speaks.add(side)
+            if type(record.get("uuid")) is str and type(parent_of(record)) is str:
+                names_parents.add(side)
+    side = speaks == {True}
+    return ShownChain(side, side in names_parents)
 
 
 def is_side(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True
-
-
-def _lines(records: Iterable[Any], side: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, record in enumerate(records):
-        if type(record) is dict and is_side(record) == side:
-            yield number, record
-
-
-def _is_linear(records: Iterable[Any], side: bool, copies: set[int]) -> bool | None:
-    """Return whether the log has no branches; None without messages. ``copies`` gets the lines that repeat a call."""
-    last: str | None = None
-    spoke = False
-    callers: Recent[str, frozenset[Any]] = Recent(_CALLERS_MAX)
-    for number, record in _lines(records, side):
-        spoke = spoke or record.get("type") in SAID
-        uuid = record.get("uuid")
-        if type(uuid) is not str:
-            continue
-        parent = parent_of(record)
-        if last is not None and parent is not PREVIOUS and parent != last:
-            answers = type(parent) is str and callers.get(parent) is not None and is_result(record)
-            if not answers:
-                return False
-        if calls := calls_of(record):
-            if callers.get(uuid) == calls:
-                copies.add(number)
-            callers[uuid] = calls
-        last = uuid
-    return True if spoke else None
 
 
 PREVIOUS = object()
@@ -119,108 +84,135 @@ def is_result(record: dict[str, Any]) -> bool:
     return record.get("type") == "user" and any(kind_of(block) == "tool_result" for block in _blocks(record))
 
 
-def _branch(records: Iterable[Any], side: bool) -> Branch:
-    """Return the branch of a log that branches. A log in which no line names its parent does not branch."""
-    tree = _Tree()
-    for number, record in _lines(records, side):
-        tree.add(number, record)
-    members = tree.branch() if tree.names_parents else None
-    if members is None:
-        return Branch(side=side, copies=tree.copies)
-    session, hidden = tree.sessions(members)
-    return Branch(side=side, branches=True, session=session, hidden=hidden)
+class _Group:
+    """Lines that belong together: the version after them, what the View shows then, and the group that they follow."""
+
+    __slots__ = ("above", "shown", "version")
+
+    def __init__(self, above: _Group | None, version: int = 0, shown: Shown = None) -> None:
+        self.above, self.version, self.shown = above, version, shown
 
 
-class _Tree:
-    """The numbers of lines, each with the number of the line that it follows. Bookkeeping lines are skipped."""
+class Switches:
+    """The groups of a log, of which one chain is shown. Memory: some words for each line."""
 
-    def __init__(self) -> None:
-        self.names_parents = False
-        self.copies: set[int] = set()
-        self._numbers: dict[str, int] = {}
+    def __init__(self, chain: ShownChain) -> None:
+        self._side, self._names_parents = chain
+        self._is_whole = True
+        self._begun: _Group | None = None
+        self._groups: dict[str, _Group | None] = {}
+        self._responses: dict[str, _Group] = {}
         self._calls: dict[str, frozenset[Any]] = {}
-        self._sessions: dict[str, list[int]] = {}
-        self._passed_over: dict[str, int | None] = {}
-        self._above: dict[int, int] = {}
-        self._responses: dict[int, str] = {}
-        self._results: dict[int, int] = {}
-        self._nameless: set[int] = set()
-        self._last: int | None = None
-        self._tip: int | None = None
-        self._boundary: int | None = None
+        self._newest: _Group | None = None
+        self._boundary: _Group | None = None
         self._kept = Kept()
+        self._joins = False
 
-    def add(self, number: int, record: dict[str, Any]) -> None:
-        uuid, speaks = record.get("uuid"), record.get("type") in SAID
-        if type(uuid) is not str:
-            if speaks:
-                self._nameless.add(number)
-            return
+    def begin(self, version: int, shown: Shown, last_line: Any) -> None:
+        """Begin in the middle of a log: the parents of the lines before this version are unknown."""
+        self._begun = self._newest = _Group(None, version, shown)
+        self._is_whole = False
+        if type(last_line) is str:
+            self._groups[last_line] = self._newest
+
+    def lacks(self, record: dict[str, Any]) -> bool:
+        """Return whether the line that a line follows may be before the known lines."""
+        parent = parent_of(record)
+        if self._is_whole or parent is PREVIOUS:
+            return False
+        return not self._names_parents if parent is None else parent not in self._groups
+
+    def complete(self, earlier: Switches) -> None:
+        """Add the groups of the lines before the known ones."""
+        begun, known = self._begun, earlier._newest
+        if begun is not None and known is not None:
+            begun.above = known.above
+        for uuid, group in earlier._groups.items():
+            self._groups.setdefault(uuid, begun if group is known else group)
+        for response, group in earlier._responses.items():
+            self._responses.setdefault(response, begun if group is known and begun is not None else group)
+        self._calls = earlier._calls | self._calls
+        if self._boundary is None and earlier._boundary is not None:
+            self._boundary = begun if earlier._boundary is known else earlier._boundary
+            self._kept = earlier._kept
+        self._names_parents = self._names_parents or earlier._names_parents
+        self._is_whole = True
+
+    def before(self, record: dict[str, Any]) -> _Group | None:
+        """Return the group to return to before this line, or None if the line follows the newest one.
+
+        An empty group of version 0 is returned for a line that begins a new tree.
+        """
+        self._joins = False
+        if is_side(record) != self._side or not (record.get("type") in SAID or is_boundary(record)):
+            return None
+        if type(record.get("uuid")) is not str or self._newest is None:
+            return None
+        if self.is_copy(record):
+            self._joins = True
+            return None
         above = self._followed(record)
-        if not speaks and not is_boundary(record):
-            self._passed_over[uuid] = above
-            return
-        self._replace(uuid, number, calls_of(record))
-        session = record.get("sessionId")
-        if speaks and type(session) is str and session:
-            self._sessions.setdefault(session, []).append(number)
-        if above is not None:
-            self._above[number] = above
-            if is_result(record):
-                self._results[number] = above
-        message = record.get("message")
-        response_id = message.get("id") if type(message) is dict and record.get("type") == "assistant" else None
-        if type(response_id) is str:
-            self._responses[number] = response_id
-        if is_boundary(record):
-            self._boundary, self._kept = number, Kept.by(record)
-        else:
-            self._tip = number
-        self._last = number
+        if above is self._newest:
+            self._joins = self._belongs(record, above)
+            return None
+        if above is not None and self._is_on_branch(above) and self._belongs(record, above):
+            self._joins = True
+            return None
+        return _Group(None) if above is None else above
 
-    def _followed(self, record: dict[str, Any]) -> int | None:
+    def after(self, record: dict[str, Any], version: int, shown: Shown, left: _Group | None) -> None:
+        """Record a line after whose events the log has ``version`` events; ``left`` is the result of ``before``."""
+        uuid = record.get("uuid")
+        if is_side(record) != self._side or type(uuid) is not str:
+            self._grow(version, shown)
+            return
+        if not (record.get("type") in SAID or is_boundary(record)):
+            self._groups[uuid] = self._followed(record)
+            self._grow(version, shown)
+            return
+        if self._newest is None or not self._joins:
+            self._newest = _Group(self._newest if left is None else (left if left.version else None))
+        self._groups[uuid] = self._newest
+        if type(response := _response(record)) is str:
+            self._responses[response] = self._newest
+        if calls := calls_of(record):
+            self._calls[uuid] = calls
+        if is_boundary(record):
+            self._boundary, self._kept = self._newest, Kept.by(record)
+        self._grow(version, shown)
+
+    def is_copy(self, record: dict[str, Any]) -> bool:
+        """Return whether a line repeats the calls of an earlier line with its id."""
+        calls = calls_of(record)
+        return bool(calls) and self._calls.get(str(record.get("uuid"))) == calls
+
+    def _grow(self, version: int, shown: Shown) -> None:
+        if self._newest is not None:
+            self._newest.version, self._newest.shown = version, shown
+
+    def _followed(self, record: dict[str, Any]) -> _Group | None:
         parent = parent_of(record)
         if parent is None:
-            return None
+            return None if self._names_parents else self._newest
         if parent is PREVIOUS:
-            return self._last
-        self.names_parents = True
+            return self._newest
+        self._names_parents = True
         if self._boundary is not None and self._kept.continues_from(parent):
-            return self._numbers.get(self._kept.anchor or "", self._boundary)
-        if parent in self._numbers:
-            return self._numbers[parent]
-        return self._passed_over.get(parent, self._last)  # a lost line hides no other line
+            return self._groups.get(self._kept.anchor or "", self._boundary)
+        return self._groups.get(parent, self._newest)  # a lost line hides no other line
 
-    def _replace(self, uuid: str, number: int, calls: frozenset[Any]) -> None:
-        """Choose among several lines with one id: lines that follow the id follow the last of them. An earlier one with
-        the same calls is a copy.
-        """
-        if uuid in self._numbers:
-            earlier = self._numbers[uuid]
-            self._responses.pop(earlier, None)
-            self._results.pop(earlier, None)
-            if calls and self._calls.get(uuid) == calls:
-                self.copies.add(earlier)
-        if calls:
-            self._calls[uuid] = calls
-        self._numbers[uuid] = number
+    def _belongs(self, record: dict[str, Any], above: _Group) -> bool:
+        """Return whether a line belongs to a group that it follows: a result, or another line of its response."""
+        response = _response(record)
+        return is_result(record) or (type(response) is str and self._responses.get(response) is above)
 
-    def sessions(self, members: Set[int]) -> tuple[str, list[str]]:
-        """Return the session of the last shown line, and the sessions without a shown line."""
-        shown = {name: numbers[-1] for name, numbers in self._sessions.items() if not members.isdisjoint(numbers)}
-        last = max(shown, key=lambda name: shown[name], default="")
-        return last, [name for name in self._sessions if name not in shown]
+    def _is_on_branch(self, group: _Group) -> bool:
+        place = self._newest
+        while place is not None and place is not group:
+            place = place.above
+        return place is group
 
-    def branch(self) -> set[int]:
-        """Return the lines from the tip to the root, and the lines beside them that belong to parallel calls: other
-        lines of the same responses, and their results.
-        """
-        branch: set[int] = set()
-        place = self._tip
-        while place is not None:  # a line follows an earlier one
-            branch.add(place)
-            place = self._above.get(place)
-        responses = {self._responses[number] for number in branch if number in self._responses}
-        branch.update(number for number, response_id in self._responses.items() if response_id in responses)
-        branch.update(number for number, above in self._results.items() if above in branch)
-        return branch | self._nameless
+
+def _response(record: dict[str, Any]) -> Any:
+    message = record.get("message")
+    return message.get("id") if type(message) is dict and record.get("type") == "assistant" else None

@@ -6,10 +6,8 @@ placed after their *anchor*: the summary, or the boundary, if the messages are a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-from foldlog._formats.format import Past
-from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id, summary_of
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
@@ -82,82 +80,14 @@ def _text(value: Any) -> str | None:
     return value if type(value) is str else None
 
 
-_Member = tuple["_Member | Earlier | None", int, str | None]
-"""The previous list, the id of an event or a summary, and the id of the line that it came from."""
-
-
-class Earlier:
-    """The members of an earlier version: read from the View when they are needed."""
-
-    def __init__(self, past: Past, version: int) -> None:
-        self._past, self._version = past, version
-        self._members: list[tuple[int, str | None]] | None = None
-
-    def members(self) -> list[tuple[int, str | None]]:
-        if self._members is None:
-            self._members = [
-                (event.id, _text(None if event.origin is None else event.origin.id))
-                for event in self._past.view(self._version)
-            ]
-        return self._members
-
-
-class ShownMembers:
-    """The present content of a View, in order: ids of events and of summaries, with the ids of their lines.
-
-    It is as large as the View.
-    """
-
-    def __init__(self, newest: _Member | Earlier | None = None) -> None:
-        self._newest = newest
-
-    def copy(self) -> ShownMembers:
-        """Return the present members, which later changes do not affect. Cost: none; the members are shared."""
-        return ShownMembers(self._newest)
-
-    def follow(self, event: Event, uuid: Any) -> None:
-        """Add ``event``, which came from the line ``uuid``."""
-        if isinstance(event, CondensationAction):
-            gone = set(event.forgotten_event_ids or ())
-            members = [member for member in self._members if member[0] not in gone]
-            if event.summary_offset is not None:
-                members.insert(max(event.summary_offset, 0), (summary_id(event.id), None))
-            self._stand(members)
-        elif isinstance(event, Retraction):
-            self._stand([member for member in self._members if max(member[0], summary_of(member[0])) < event.version])
-        elif event.shown:
-            self._newest = (self._newest, event.id, _text(uuid))
-
-    def _stand(self, members: list[tuple[int, str | None]]) -> None:
-        self._newest = None
-        for event_id, uuid in members:
-            self._newest = (self._newest, event_id, uuid)
-
-    @property
-    def _members(self) -> list[tuple[int, str | None]]:
-        members: list[tuple[int, str | None]] = []
-        member = self._newest
-        while member is not None:
-            if isinstance(member, Earlier):
-                return member.members() + members[::-1]
-            member, event_id, uuid = member
-            members.append((event_id, uuid))
-        return members[::-1]
-
-    def parted(self, kept: Kept) -> tuple[tuple[int, ...], int]:
-        """Return the ids that a compaction forgets, and the number of events that stay."""
-        members, places = self._members, range(0)
-        if kept.first is not None and kept.last is not None:
-            names = [uuid for _, uuid in members]
-            if kept.first in names and kept.last in names:
-                places = range(names.index(kept.first), len(names) - names[::-1].index(kept.last))
-        gone = tuple(
-            event_id for place, (event_id, uuid) in enumerate(members) if place not in places and uuid not in kept.ids
-        )
-        return gone, len(members) - len(gone)
-
-    def lines_without(self, gone: frozenset[int]) -> list[str]:
-        """Return the ids of the lines that are still in the View when the events ``gone`` are forgotten."""
-        return list(
-            dict.fromkeys(uuid for event_id, uuid in self._members if uuid is not None and event_id not in gone)
-        )
+def parted(members: Sequence[tuple[int, str | None]], kept: Kept) -> tuple[tuple[int, ...], int]:
+    """Return the ids that a compaction forgets of the members of a View, and the number of members that stay."""
+    places = range(0)
+    if kept.first is not None and kept.last is not None:
+        names = [uuid for _, uuid in members]
+        if kept.first in names and kept.last in names:
+            places = range(names.index(kept.first), len(names) - names[::-1].index(kept.last))
+    gone = tuple(
+        event_id for place, (event_id, uuid) in enumerate(members) if place not in places and uuid not in kept.ids
+    )
+    return gone, len(members) - len(gone)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from foldlog._formats.claude_code.blocks import THINKING, kind_of
-from foldlog._formats.claude_code.branches import SAID, Branch, is_side
-from foldlog._formats.claude_code.compaction import Earlier, ShownMembers
+from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
-from foldlog._formats.claude_code.switches import Switches
 from foldlog._formats.claude_code.titles import Titles
 from foldlog._formats.claude_code.writing import NAME
 from foldlog._formats.format import Options, Past
+from foldlog._formats.members import Members
 from foldlog.eventstore import Event, SystemMessage
 
 _LINES_OF_A_RESPONSE = 100
@@ -28,8 +28,8 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
     brings a title.
     """
 
-    def __init__(self, titles: Titles, options: Options, past: Past) -> None:
-        super().__init__(Branch(branches=True), titles, options)
+    def __init__(self, options: Options, past: Past) -> None:
+        super().__init__(options, ShownChain())
         self._past = past
         self._is_first = True
         self._is_whole = options.first_id == 0
@@ -70,15 +70,18 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         if not self._is_first or (self._is_whole and record.get("type") not in SAID):
             return
         self._is_first = False
-        side = is_side(record) if self._is_whole else self._began_on_side()
-        if side:
-            self._branch = Branch(side=True, branches=True)
+        self._side = is_side(record) if self._is_whole else self._began_on_side()
         first_id = self._options.first_id
-        self._switches = Switches(side=side, names_parents=False)
+        self._switches = Switches(ShownChain(self._side))
         if first_id:
-            self._standing = ShownMembers(Earlier(self._past, first_id))
+            self._shown = Members(partial(self._members, first_id))
             last = next((event.origin.id for event in self._last_events() if event.origin is not None), None)
-            self._switches.begin(first_id, self._standing.copy(), last)
+            self._switches.begin(first_id, self._shown.newest, last)
+
+    def _members(self, version: int) -> Iterator[tuple[int, str | None]]:
+        for event in self._past.view(version):
+            source_id = None if event.origin is None else event.origin.id
+            yield event.id, source_id if type(source_id) is str else None
 
     def _last_events(self) -> Iterator[Event]:
         """Yield the last imported events with an id of their source, among the last events."""
@@ -93,17 +96,15 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         return False
 
     def _needs_all(self, record: dict[str, Any]) -> bool:
-        assert self._switches is not None
         return self._switches.lacks(record) or self._titles.is_title(record)
 
     def _read_all(self) -> None:
         """Read the lines before the first one: their parents, and their titles."""
-        assert self._switches is not None
-        switches, titles = Switches(side=self._branch.is_side, names_parents=False), Titles()
+        switches, titles = Switches(ShownChain(self._side)), Titles()
         for record, events in self._past.records():
             version = events[-1].id + 1
             left = switches.before(record)
-            switches.after(record, version, ShownMembers(Earlier(self._past, version)), left)
+            switches.after(record, version, Members(partial(self._members, version)).newest, left)
             titles.of(record)
         self._switches.complete(switches)
         self._titles.complete(titles)

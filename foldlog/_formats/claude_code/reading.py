@@ -9,12 +9,12 @@ from msgspec.structs import force_setattr
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.claude_code.attachments import prompt_of, words_of
 from foldlog._formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
-from foldlog._formats.claude_code.branches import Branch
-from foldlog._formats.claude_code.compaction import Kept, ShownMembers, cleared_by, is_boundary, is_summary, metadata_of
-from foldlog._formats.claude_code.switches import Switches
+from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side
+from foldlog._formats.claude_code.compaction import Kept, cleared_by, is_boundary, is_summary, metadata_of, parted
 from foldlog._formats.claude_code.titles import Titles
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
-from foldlog._formats.format import Options
+from foldlog._formats.format import Options, RecordDecoder
+from foldlog._formats.members import Members
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, linked_to, read_time, text_or_empty
 from foldlog.eventstore import (
@@ -30,7 +30,6 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 
-SPEAKERS = ("user", "assistant")
 _RESPONSES_MAX = 100
 """Side chains run at the same time, so that the lines of several responses alternate."""
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
@@ -46,51 +45,53 @@ _CLEARED = (
 )
 
 
-class ClaudeCodeDecoder:
-    """Lines of one history to events, one line after the other.
+class ClaudeCodeDecoder(RecordDecoder):
+    """Lines of one history to events, one line after the other, of which those of one chain are shown."""
 
-    ``branch`` says which are shown, ``titles`` which bring a title.
-    """
-
-    def __init__(self, branch: Branch, titles: Titles, options: Options) -> None:
-        self._branch = branch
-        self._titles = titles
+    def __init__(self, options: Options, chain: ShownChain) -> None:
+        super().__init__(options)
+        self._side = chain.side
+        self._titles = Titles()
         self._options = options
-        self._next_id = options.first_id
         self._calls = OpenCalls(options.past)
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
         """The thinking of the last responses since their last actions."""
         self._prompt: Any = None
-        self._standing = ShownMembers()
-        self._switches = Switches(side=branch.is_side) if branch.branches else None
+        self._shown = Members[str | None]()
+        self._switches = Switches(chain)
         self._boundary: dict[str, Any] = {}
-        self._number = -1
+        self._session: Any = None
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next line, at least one. Raises ``NotAnEvent`` if the line is not an event."""
-        self._number += 1
         if type(record) is not dict:
             raise NotAnEvent(f"expected an event object, found {described(record)}")
         kind = record.get("type")
         if type(kind) is not str:
             raise NotAnEvent("the object has no text under 'type', which every line of Claude Code has")
-        if self._switches is None:
-            return self._read(kind, record, self._branch.shows(self._number, record))
         left = self._switches.before(record)
         switch: list[Event] = []
         if left is not None:
             timestamp, _ = read_time(record.get("timestamp"))
             origin = Origin(format=NAME)
-            switch = [Retraction(id=self._next_id, version=left.version, timestamp=timestamp, origin=origin)]
-            self._next_id += 1
-            self._standing, self._boundary = left.standing.copy(), {}
-        shown = self._branch.shows(self._number, record) and not self._switches.is_copy(record)
+            switch = [Retraction(id=self.next_id, version=left.version, timestamp=timestamp, origin=origin)]
+            self.next_id += 1
+            self._shown.newest, self._boundary = left.shown, {}
+        shown = is_side(record) == self._side and not self._switches.is_copy(record)
         events = self._read(kind, record, shown)
-        self._switches.after(record, self._next_id, self._standing, left)
+        self._switches.after(record, self.next_id, self._shown.newest, left)
+        if shown and kind in SAID:
+            self._name_session(record.get("sessionId"), begins=left is not None and not left.version)
         return [*switch, *events]
 
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
+    def _name_session(self, session: Any, *, begins: bool) -> None:
+        """Keep the session of a shown line. A line that begins another one hides the lines before it."""
+        if begins and session != self._session:
+            self._options.findings.append(
+                f"begins the session {session!r}: from here on the View shows it, and the lines of "
+                f"{self._session!r} are kept and not shown; import each from a file of its own"
+            )
+        self._session = session
 
     def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
         """Return the thinking of a response in lines before the first one."""
@@ -104,7 +105,7 @@ class ClaudeCodeDecoder:
         """Return the events of a line itself."""
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("uuid"), time=time)
-        line = _Line(kind, record, {"timestamp": timestamp, "shown": shown}, origin, self._next_id)
+        line = _Line(kind, record, {"timestamp": timestamp, "shown": shown}, origin, self.next_id)
         if shown and is_boundary(record):
             self._boundary = record
         if shown and (cleared := cleared_by(record)):
@@ -115,8 +116,8 @@ class ClaudeCodeDecoder:
         for event in events:
             if type(event) is Action and event.call_id is not None:
                 self._calls.open(event.call_id, event)
-            self._standing.follow(event, origin.id)
-        self._next_id += len(events)
+            self._shown.follow(event, origin.id if type(origin.id) is str else None)
+        self.next_id += len(events)
         return events
 
     def _read_into(self, line: _Line) -> None:
@@ -124,7 +125,7 @@ class ClaudeCodeDecoder:
             self._read_response(line, line.content)
         elif line.kind == "user" and type(line.content) is list:
             self._read_blocks(line, line.content)
-        elif line.kind in SPEAKERS and type(line.content) is str:
+        elif line.kind in SAID and type(line.content) is str:
             line.add_message(line.content, agent=line.kind == "assistant")
         elif line.kind == "attachment":
             self._read_attachment(line)
@@ -193,7 +194,7 @@ class ClaudeCodeDecoder:
             told = used if title is None else {**used, "title": title}
             force_setattr(event, "meta", told)  # no other code has it before it is returned
         session = record.get("sessionId")
-        if self._next_id == 0 and self._branch.is_side and type(session) is str and session:
+        if self.next_id == 0 and self._side and type(session) is str and session:
             linked_to(f"{self._options.prefix}{session}", event)
 
     def _condensation(self, line: _Line) -> list[Event]:
@@ -203,11 +204,11 @@ class ClaudeCodeDecoder:
             return line.all_events()
         boundary, self._boundary = self._boundary, {}
         kept = Kept.by(boundary)
-        forgotten, staying = self._standing.parted(kept)
+        forgotten, staying = parted(self._shown.all(), kept)
         comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
         return [
             CondensationAction(
-                id=self._next_id,
+                id=self.next_id,
                 origin=line.origin,
                 timestamp=line.common["timestamp"],
                 forgotten_event_ids=forgotten,
@@ -258,7 +259,7 @@ class _Line:
         """Return the events of the line; an annotation if it has no other."""
         if not self._events:
             data: Any = self.content
-            if self.kind not in SPEAKERS or type(data) is not list:
+            if self.kind not in SAID or type(data) is not list:
                 data = {key: value for key, value in self.record.items() if key not in _TAKEN}
             self.add(Annotation, name=self.kind, data=data, hidden=True)
         return self._events

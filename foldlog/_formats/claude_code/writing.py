@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from foldlog._formats.claude_code.blocks import blocks_of, given
-from foldlog._formats.claude_code.compaction import ShownMembers
-from foldlog._formats.format import name_left_out
+from foldlog._formats.format import RecordEncoder
+from foldlog._formats.members import Members
 from foldlog._formats.record import time_text
 from foldlog.eventstore import (
     Action,
@@ -18,9 +17,12 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Message,
     Observation,
+    Redaction,
+    Retraction,
     SystemMessage,
 )
 
@@ -30,23 +32,19 @@ ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "versio
 """Fields that each line repeats."""
 
 
-class ClaudeCodeEncoder:
+class ClaudeCodeEncoder(RecordEncoder):
     """Events of one history to lines, which follow the line before them."""
 
     def __init__(self) -> None:
         self._last_line: Any = None
         self._envelope: dict[str, Any] = {}
-        self._standing = ShownMembers()
-        self.left_out: Counter[str] = Counter()
+        self._shown = Members[str | None]()
 
-    def records(self, event: Event) -> list[Any]:
-        """Return the lines of ``event``. A retraction and changes of documents have no lines."""
-        if (name := name_left_out(event)) is not None:
-            self.left_out[name] += 1
-            self._standing.follow(event, None)
-            return []
-        lines = self._lines(event)
-        self._standing.follow(event, lines[-1]["uuid"] if lines else None)
+    def records(self, event: Event) -> list[Any] | None:
+        lines = None if isinstance(event, Retraction | Redaction | DocumentChanges) else self._lines(event)
+        self._shown.follow(event, lines[-1]["uuid"] if lines else None)
+        if lines is None:
+            return None
         for line in lines:
             self._remember(line)
         return lines
@@ -54,19 +52,15 @@ class ClaudeCodeEncoder:
     def follow(self, events: Sequence[Event], record: Any) -> None:
         line = record or {}
         for event in events:
-            self._standing.follow(event, line.get("uuid"))
+            self._shown.follow(event, line.get("uuid"))
         self._remember(line)
-
-    def end(self) -> list[Any]:
-        """Return nothing: each event is a line."""
-        return []
 
     def _remember(self, line: dict[str, Any]) -> None:
         if line.get("uuid") is not None:
             self._last_line = line["uuid"]
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
-    def _lines(self, event: Event) -> list[Any]:
+    def _lines(self, event: Event) -> list[Any] | None:
         known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
         line = {**self._envelope, "parentUuid": self._last_line, "uuid": known or _line_id(event.id)}
         time = time_text(event.timestamp, event.origin)
@@ -76,17 +70,17 @@ class ClaudeCodeEncoder:
             return self._compaction(event, line)
         return [line | _content(event)]
 
-    def _compaction(self, event: CondensationAction, line: dict[str, Any]) -> list[Any]:
+    def _compaction(self, event: CondensationAction, line: dict[str, Any]) -> list[Any] | None:
         """Return the lines of a condensation that foldlog made, which may keep any events. A condensation without a
         summary has no lines.
         """
         if event.summary is None:
-            self.left_out.update(["condensation"] if event.metadata.get("outcome") != "declined" else [])
-            return []
+            return None
         boundary, summary = _line_id(event.id, 1), line["uuid"]
         intervals, _ = event.forgotten
         gone = frozenset(i for first, last in intervals for i in range(first, last + 1))
-        kept = self._standing.lines_without(gone)
+        lines = (uuid for event_id, uuid in self._shown.all() if event_id not in gone)
+        kept = list(dict.fromkeys(uuid for uuid in lines if uuid is not None))
         metadata: dict[str, Any] = {"trigger": "manual" if event.metadata.get("reason") == "request" else "auto"}
         if kept:
             anchor = boundary if event.summary_offset else summary

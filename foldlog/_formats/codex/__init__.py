@@ -14,10 +14,9 @@ The records, and the events that they become:
         thread_rolled_back           CondensationAction: the last turns are forgotten
     every other type             Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes records,
-``parts.py`` and ``outcome.py`` are about contents and failures, ``standing.py`` is the View as items of Codex,
-``shown.py`` and ``said.py`` know what was shown and said before. Line by line, these are read from the history when a
-record needs them: see ``CodexDecoder``.
+``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` reads lines, ``parts.py`` and ``outcome.py`` are
+about contents and failures, ``said.py`` knows what was said before. Line by line, that is read from the history when a
+record needs it: see ``CodexDecoder``.
 
 Records do not tell which calls are of one response, so each call stands alone. The nth observation with an id is for
 the nth call with it.
@@ -26,27 +25,51 @@ the nth call with it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
+from foldlog._formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog._formats.codex.reading import CodexDecoder
-from foldlog._formats.codex.recognition import accepts, conversation, matches
 from foldlog._formats.codex.writing import NAME, CodexEncoder
-from foldlog._formats.format import Format, Options
+from foldlog._formats.format import LOOK_AT, Format
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> CodexDecoder:
-    return CodexDecoder(options.prefix, first_id=options.first_id, past=options.past)
+def _matches(record: Any) -> bool:
+    """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts have."""
+    if type(record) is not dict:
+        return False
+    kind = record.get("type")
+    if type(kind) is str:
+        return kind in ENVELOPES and type(record.get("payload")) is dict
+    return is_session(record) or record.get("record_type") == "state"
+
+
+def _accepts(record: Any) -> bool:
+    """Return whether ``record`` can be a line of a rollout."""
+    return type(record) is dict and line_of(record) is not None
+
+
+def _conversation(records: Iterable[Any]) -> str | None:
+    """Return the id of the session that the rollout begins with."""
+    return next((name for record in islice(records, LOOK_AT) if (name := _session(record)) is not None), None)
+
+
+def _session(record: Any) -> str | None:
+    line = line_of(record) if type(record) is dict else None
+    about = line.payload if line is not None and line.type == "session_meta" else None
+    name = about.get("id") if type(about) is dict else None
+    return name if type(name) is str and name else None
 
 
 FORMAT = Format(
     name=NAME,
-    matches=matches,
-    accepts=accepts,
-    decoder=_decoder,
+    matches=_matches,
+    accepts=_accepts,
+    decoder=lambda records, options: CodexDecoder(options),
     encoder=CodexEncoder,
-    conversation=conversation,
+    conversation=_conversation,
     live=True,
     marks_errors=False,
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -11,10 +13,10 @@ from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import line_of, parent_of
 from foldlog._formats.codex.outcome import has_failed
 from foldlog._formats.codex.parts import content_of, place_of_summary, texts_in
-from foldlog._formats.codex.said import BASE, Said, texts_of
-from foldlog._formats.codex.shown import Shown
+from foldlog._formats.codex.said import BASE, Said, is_base, texts_of
 from foldlog._formats.codex.writing import NAME
-from foldlog._formats.format import Past
+from foldlog._formats.format import Options, Past, RecordDecoder
+from foldlog._formats.members import Members
 from foldlog._formats.record import NotAnEvent, described, linked_to, read_time
 from foldlog.eventstore import (
     Action,
@@ -27,6 +29,7 @@ from foldlog.eventstore import (
     Origin,
     Source,
     SystemMessage,
+    summary_id,
 )
 
 ABORTED = "aborted"
@@ -42,28 +45,30 @@ _INSTRUCTIONS = {
 }
 """The keys under which a record may have instructions."""
 
+_OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
+"""What a member of the View is: a message of the user begins a turn; base instructions are never forgotten, because
+they are part of every request.
+"""
+
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
 
 
-class CodexDecoder:
+class CodexDecoder(RecordDecoder):
     """Records of one history to events, one record after the other.
 
-    It begins at the event ``first_id``, and asks ``past`` when a record needs what was before: what is shown, the open
-    calls, and whether instructions were said.
+    It asks ``Options.past`` when a record needs what was before: what is shown, the open calls, and whether
+    instructions were said.
     """
 
-    def __init__(self, prefix: str = "", *, first_id: int = 0, past: Past | None = None) -> None:
-        earlier = past if first_id else None
-        self._prefix = prefix
-        self._next_id = first_id
-        self._shown = Shown(earlier)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        earlier = options.past if options.first_id else None
+        self._prefix = options.prefix
+        self._shown = Members(None if earlier is None else partial(_earlier_members, earlier))
         self._open_calls = OpenCalls(earlier)
         self._said = Said(earlier)
-
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record: one event. For a compaction with a history, also one for each of its
@@ -87,9 +92,9 @@ class CodexDecoder:
         force_setattr(event, "timestamp", timestamp)  # no other code has it before it is returned
         if event.origin is not None and time is not None:
             force_setattr(event.origin, "time", time)
-        if self._next_id == 0 and line == "session_meta" and (parent := parent_of(payload)):
+        if self.next_id == 0 and line == "session_meta" and (parent := parent_of(payload)):
             linked_to(f"{self._prefix}{parent}", event)
-        self._next_id += len(events)
+        self.next_id += len(events)
         return events
 
     def _aborted(self, line: str, payload: Any) -> list[Event]:
@@ -101,7 +106,7 @@ class CodexDecoder:
         aborted: list[Event] = []
         for call_id, (cause, tool) in self._open_calls.close_all():
             event = Observation(
-                id=self._next_id + len(aborted),
+                id=self.next_id + len(aborted),
                 origin=Origin(format=NAME),
                 content=ABORTED,
                 tool=tool,
@@ -109,13 +114,13 @@ class CodexDecoder:
                 cause=cause,
                 is_error=True,
             )
-            self._shown.add(event)
+            self._show(event)
             aborted.append(event)
         return aborted
 
     def _event(self, line: str, payload: Any, place: int = 0) -> Event:
         """Return the event of a payload, which is at ``place`` of its record."""
-        fields: dict[str, Any] = {"id": self._next_id + place, "origin": Origin(format=NAME)}
+        fields: dict[str, Any] = {"id": self.next_id + place, "origin": Origin(format=NAME)}
         if type(payload) is not dict:
             return Annotation(name=line, data=payload, **fields)
         if payload.get("id") is not None:
@@ -132,13 +137,30 @@ class CodexDecoder:
                 fields["meta"] = {"model": payload["model"]} if type(payload.get("model")) is str else {}
                 event = self._instructions(line, [_instructions(payload[key]) for key in keys], fields)
             case "event_msg", "thread_rolled_back" if _turns(payload):
-                forgotten = self._shown.roll_back(_turns(payload))
+                forgotten = self._rolled_back(_turns(payload))
                 self._open_calls.forget(frozenset(forgotten))
                 event = CondensationAction(forgotten_event_ids=forgotten, **fields)
             case _:
                 return _annotation(line, name if type(name) is str else line, payload, fields)
-        self._shown.add(event, base=line == "session_meta")
+        self._show(event, base=line == "session_meta")
         return event
+
+    def _show(self, event: Event, *, base: bool = False) -> None:
+        if event.shown:
+            self._shown.add(event.id, _role(event, base=base))
+
+    def _forget(self, first: int, kept: int) -> tuple[int, ...]:
+        """Forget what is shown from the place ``first`` on and has a lesser role than ``kept``. Return the ids."""
+        members = self._shown.all()
+        last = members[first:]
+        self._shown.replace(members[:first] + [member for member in last if member[1] >= kept])
+        return tuple(event_id for event_id, role in last if role < kept)
+
+    def _rolled_back(self, turns: int) -> tuple[int, ...]:
+        """Forget the last turns with their events. Return the ids. A turn begins with a message of the user."""
+        members = self._shown.all()
+        begins = [place for place, (_, role) in enumerate(members) if role == _TURN][-turns:]
+        return self._forget(begins[0] if begins else len(members), _BASE)
 
     def _message(self, payload: dict[str, Any], fields: dict[str, Any]) -> Event:
         content, role = content_of(payload.get("content")), payload.get("role")
@@ -208,7 +230,8 @@ class CodexDecoder:
         """Return the condensation, after the events of the items of its history other than the summary."""
         said, history = payload.get("message"), payload.get("replacement_history")
         summary = said if type(said) is str else ""
-        forgotten, offset = self._shown.compact(but_instructions=type(history) is not list)
+        forgotten = self._forget(0, _BASE if type(history) is list else _INSTRUCTED)
+        offset = len(self._shown.all())
         self._open_calls.forget(frozenset(forgotten))
         events: list[Event] = []
         if type(history) is list:
@@ -219,13 +242,25 @@ class CodexDecoder:
             events += [self._event("response_item", item, number) for number, item in enumerate(items)]
             summary = "" if place is None else texts_in(history[place]["content"])[0]
             offset += sum(event.shown for event in events[: place or 0])
-        condensation_id = self._next_id + len(events)
+        condensation_id = self.next_id + len(events)
         origin = Origin(format=NAME, id=payload.get("id"))
         fields: dict[str, Any] = {"id": condensation_id, "origin": origin, "forgotten_event_ids": forgotten}
         if summary:
-            self._shown.summarize(condensation_id, offset)
+            members = self._shown.all()
+            members.insert(offset, (summary_id(condensation_id), _OTHER))
+            self._shown.replace(members)
             fields["summary"], fields["summary_offset"] = summary, offset
         return [*events, CondensationAction(**fields)]
+
+
+def _earlier_members(past: Past) -> Iterator[tuple[int, int]]:
+    return ((event.id, _role(event, base=is_base(event))) for event in past.view())
+
+
+def _role(event: Event, *, base: bool) -> int:
+    if isinstance(event, SystemMessage):
+        return _BASE if base else _INSTRUCTED
+    return _TURN if isinstance(event, Message) and event.source == "user" else _OTHER
 
 
 def _annotation(line: str, name: str, payload: dict[str, Any], fields: dict[str, Any]) -> Annotation:

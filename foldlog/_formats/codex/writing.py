@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,18 +9,21 @@ import msgspec
 
 from foldlog._formats.codex.lines import line_of
 from foldlog._formats.codex.parts import parts_of, place_of_summary
-from foldlog._formats.codex.standing import ShownItems
-from foldlog._formats.format import name_left_out
+from foldlog._formats.format import RecordEncoder
+from foldlog._formats.members import Members
+from foldlog._formats.packing import is_declined
 from foldlog._formats.record import time_text
 from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationSummary,
     Content,
+    DocumentChanges,
     Event,
     InvalidEvent,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
 )
@@ -31,7 +33,7 @@ NAME = "codex"
 _ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
-class CodexEncoder:
+class CodexEncoder(RecordEncoder):
     """Events of one history to records.
 
     Bookkeeping is left out. A condensation or a retraction is written as ``compacted``, with the items of the View
@@ -40,18 +42,16 @@ class CodexEncoder:
 
     def __init__(self) -> None:
         self._first_id: int | None = None
-        self.left_out: Counter[str] = Counter()
-        self._standing = ShownItems()
+        self._shown = Members[list[Any]]()
 
-    def records(self, event: Event) -> list[Any]:
-        """Return the records of ``event``."""
+    def records(self, event: Event) -> list[Any] | None:
         self._begin(event)
         if isinstance(event, CondensationAction | Retraction):
             return self._compacted(event)
-        if (name := name_left_out(event)) is not None:
-            self.left_out[name] += 1
+        if isinstance(event, Redaction | DocumentChanges):
+            return None
         items = _items(event)
-        self._standing.follow(event, items)
+        self._shown.follow(event, items)
         return [_record("response_item", item, event) for item in items]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
@@ -67,11 +67,11 @@ class CodexEncoder:
         else:
             items = [_items(event) for event in earlier]  # the results of calls that were aborted
         for event, of_event in zip(earlier, items, strict=True):
-            self._standing.follow(event, of_event)
+            self._shown.follow(event, of_event)
         if line is not None and line.type == "response_item":
-            self._standing.follow(last, [payload])
+            self._shown.follow(last, [payload])
         else:  # base instructions are sent with every request
-            self._standing.follow(last, [] if line is not None and line.type == "session_meta" else _items(last))
+            self._shown.follow(last, [] if line is not None and line.type == "session_meta" else _items(last))
 
     def _begin(self, event: Event) -> None:
         if self._first_id is None:
@@ -81,21 +81,18 @@ class CodexEncoder:
         """Return the line of a condensation or retraction that foldlog made. A declined one changes nothing and has no
         line.
         """
-        if isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined":
+        if is_declined(event):
             return []
         if self._first_id:
             raise InvalidEvent(
                 f"event {event.id} changes the View, and Codex's record of that holds the whole View; "
                 f"the encoder began with event {self._first_id}: begin with event 0"
             )
-        self._standing.follow(event, _items(event))
+        self._shown.follow(event, _items(event))
         summary = event.summary if isinstance(event, CondensationAction) else None
-        payload = {"message": summary or "", "replacement_history": self._standing.items()}
+        items = [item for _, of_event in self._shown.all() for item in of_event]
+        payload = {"message": summary or "", "replacement_history": items}
         return [_record("compacted", payload, event)]
-
-    def end(self) -> list[Any]:
-        """Return nothing: each record is complete with its last event."""
-        return []
 
 
 def _record(line: str, payload: dict[str, Any], event: Event) -> dict[str, Any]:

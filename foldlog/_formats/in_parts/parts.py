@@ -7,25 +7,14 @@ written.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
-from foldlog._formats.format import Format, Options, name_left_out
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    CondensationSummary,
-    DocumentChanges,
-    Event,
-    Message,
-    Observation,
-    Retraction,
-    SystemMessage,
-)
+from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
+from foldlog.eventstore import Event
 
 
 @dataclass(frozen=True)
@@ -52,55 +41,26 @@ class InParts:
             name=self.name,
             matches=self.matches,
             accepts=self.accepts,
-            decoder=self._decoder,
-            encoder=lambda: _Encoder(self),
+            decoder=lambda records, options: _Decoder(self, options),
+            encoder=lambda: EachAlone(lambda event: [self.written(event)]),
             live=True,
             source_id=self.source_id,
         )
 
-    def _decoder(self, records: Iterable[Any], options: Options) -> _Decoder:
-        return _Decoder(self, options.first_id)
 
-
-class _Decoder:
-    def __init__(self, format: InParts, first_id: int) -> None:
-        self._format, self._next_id = format, first_id
-
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
+class _Decoder(RecordDecoder):
+    def __init__(self, format: InParts, options: Options) -> None:
+        super().__init__(options)
+        self._format = format
 
     def events(self, record: Any) -> list[Event]:
-        events = self._format.events(record, self._next_id)
+        events = self._format.events(record, self.next_id)
         first = events[0].origin
         if first is not None:
             origin = replace(first, id=self._format.source_id(record))
             force_setattr(events[0], "origin", origin)  # no other code has it before it is returned
-        self._next_id += len(events)
+        self.next_id += len(events)
         return events
-
-
-class _Encoder:
-    """Writes each event as a separate record; a summary too."""
-
-    def __init__(self, format: InParts) -> None:
-        self.left_out: Counter[str] = Counter()
-        self._format = format
-
-    def records(self, event: Event) -> list[Any]:
-        if isinstance(event, CondensationAction | Retraction | DocumentChanges):
-            declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
-            self.left_out[name_left_out(event) or "condensation"] += not declined
-            return []
-        if isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation):
-            return [self._format.written(event)]
-        return []
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Do nothing: each record is written by itself."""
-
-    def end(self) -> list[Any]:
-        """Return nothing: each event is a record."""
-        return []
 
 
 # -- values in events -------------------------------------------------------------------------------------------------

@@ -10,42 +10,29 @@ The messages, and the events that they become:
 Call ids may be used again within a history: the nth observation with an id belongs to the nth call with it. Messages
 have no ids of their own, so an event's ``origin.id`` is None.
 
-Other agents keep such messages too, with more in them: a ``Dialect`` (``dialect.py``) says what. ``reading.py`` and
-``writing.py`` are the two directions, ``recognition.py`` recognizes messages, ``lookalikes.py`` names formats whose
-messages look the same.
+Other agents keep such messages too, with more in them: a dialect (``dialect.py``) says what. ``reading.py`` and
+``writing.py`` are the two directions, ``lookalikes.py`` names formats whose messages look the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-from foldlog._formats.format import Format, Options
-from foldlog._formats.openai_chat.dialect import NAME
+from foldlog._formats.format import Format
+from foldlog._formats.openai_chat.dialect import NAME, OpenAI, accepts, matches
 from foldlog._formats.openai_chat.lookalikes import LOOKALIKES
 from foldlog._formats.openai_chat.reading import OpenAIChatDecoder
-from foldlog._formats.openai_chat.recognition import accepts, matches
 from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
 
 __all__ = ["FORMAT"]
-
-
-def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
-    return OpenAIChatDecoder(findings=options.findings, first_id=options.first_id, past=options.past)
-
-
-def _source_id(record: Any) -> Any:
-    return record.get("id") if type(record) is dict else None
 
 
 FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
-    decoder=_decoder,
-    encoder=OpenAIChatEncoder,
+    decoder=lambda records, options: OpenAIChatDecoder(OpenAI(), options),
+    encoder=lambda: OpenAIChatEncoder(OpenAI()),
     lookalikes=LOOKALIKES,
     live=True,
-    source_id=_source_id,
+    source_id=lambda record: record.get("id") if type(record) is dict else None,
     marks_errors=False,
 )

@@ -1,49 +1,43 @@
-"""The interface for messages of an agent that have more fields than OpenAI's."""
+"""The fields of messages, as OpenAI defines them. Agents whose messages have more fields say so in a class below it."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
-from foldlog.eventstore import Event, Source
+from foldlog.eventstore import Source
 
 NAME = "openai-chat"
 
-SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
+_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
 
-class Dialect(Protocol):
-    """The fields that the messages of an agent have in addition to OpenAI's. It may remember earlier messages."""
+def matches(record: Any) -> bool:
+    """Return whether ``record`` has a role and a content or calls. A message of SWE-agent also names its agent."""
+    return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
 
-    @property
-    def format(self) -> str: ...
 
-    def speaker(self, message: dict[str, Any]) -> Source:
-        """Return the source of a message that neither calls nor answers."""
-
-    def answers(self, message: dict[str, Any]) -> list[str]:
-        """Return the ids of the calls that a tool's message answers."""
-
-    def written(self, message: dict[str, Any], events: list[Event]) -> dict[str, Any]:
-        """Return the message of these events from the message that OpenAI would have."""
-
-    def remember(self, message: dict[str, Any]) -> None:
-        """Remember what later messages need."""
+def accepts(record: Any) -> bool:
+    """Return whether ``record`` has a role."""
+    return type(record) is dict and type(record.get("role")) is str
 
 
 class OpenAI:
-    """Messages as OpenAI defines them."""
+    """Messages as OpenAI defines them. A dialect may remember earlier messages."""
 
     format = NAME
 
     def speaker(self, message: dict[str, Any]) -> Source:
-        return SPEAKERS.get(message["role"], "environment")
+        """Return the source of a message that neither calls nor answers."""
+        return _SPEAKERS.get(message["role"], "environment")
 
     def answers(self, message: dict[str, Any]) -> list[str]:
+        """Return the ids of the calls that a tool's message answers."""
         call_id = message.get("tool_call_id")
         return [call_id] if type(call_id) is str else []
 
-    def written(self, message: dict[str, Any], events: list[Event]) -> dict[str, Any]:
+    def written(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a message from the message that OpenAI would have."""
         return message
 
     def remember(self, message: dict[str, Any]) -> None:
-        pass
+        """Remember what later messages need."""

@@ -5,32 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import Past
-from foldlog._formats.openai_chat.dialect import Dialect, OpenAI
+from foldlog._formats.format import Options, RecordDecoder
+from foldlog._formats.openai_chat.dialect import OpenAI
 from foldlog._formats.openai_chat.lookalikes import lookalike_of
 from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
 from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, SystemMessage
 
 
-class OpenAIChatDecoder:
-    """Messages of one history to events, one message after the other. ``findings`` gets the problems of a message."""
+class OpenAIChatDecoder(RecordDecoder):
+    """Messages of one history to events, one message after the other."""
 
-    def __init__(
-        self,
-        dialect: Dialect | None = None,
-        findings: list[str] | None = None,
-        *,
-        first_id: int = 0,
-        past: Past | None = None,
-    ) -> None:
-        self._dialect: Dialect = dialect or OpenAI()
-        self._findings = findings
-        self._next_id = first_id
-        self._open_calls = OpenCalls(past)
+    def __init__(self, dialect: OpenAI, options: Options) -> None:
+        super().__init__(options)
+        self._dialect = dialect
+        self._findings = options.findings
+        self._open_calls = OpenCalls(options.past)
         self._open_functions = OpenCalls()
-
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next message: one, or one for each call that it makes or answers.
@@ -42,18 +32,17 @@ class OpenAIChatDecoder:
         role = record.get("role")
         if type(role) is not str:
             raise NotAnEvent("the object has no text under 'role', which every chat message has")
-        foreign = None if self._findings is None else lookalike_of(record)
-        if foreign is not None and self._findings is not None:
+        if (foreign := lookalike_of(record)) is not None:
             self._findings.append(f"is a message of {foreign}; it is kept, and calls and results in it are not shown")
         events = self._built(role, record)
-        self._next_id += len(events)
+        self.next_id += len(events)
         self._dialect.remember(record)
         return events
 
     def _built(self, role: str, record: dict[str, Any]) -> list[Event]:
         timestamp, time = read_time(record.get("timestamp"))
         fields: dict[str, Any] = {
-            "id": self._next_id,
+            "id": self.next_id,
             "timestamp": timestamp,
             "origin": Origin(format=self._dialect.format, id=record.get("id"), time=time),
         }
@@ -84,12 +73,12 @@ class OpenAIChatDecoder:
             action = Action(
                 **{
                     **fields,
-                    "id": self._next_id + place,
+                    "id": self.next_id + place,
                     "origin": Origin(format=self._dialect.format) if place else fields["origin"],
                 },
                 **_called(function if type(function) is dict else {}),
                 call_id=call_id if type(call_id) is str else None,
-                response_id=f"message-{self._next_id}",
+                response_id=f"message-{self.next_id}",
                 thought="" if place else thought,
                 thinking=() if place else _thinking(record.get("thinking_blocks")),
             )
@@ -105,7 +94,7 @@ class OpenAIChatDecoder:
         action = Action(
             **fields,
             **_called(function),
-            response_id=f"message-{self._next_id}",
+            response_id=f"message-{self.next_id}",
             thought=thought,
             thinking=_thinking(record.get("thinking_blocks")),
         )
@@ -123,7 +112,7 @@ class OpenAIChatDecoder:
             observation = Observation(
                 **{
                     **fields,
-                    "id": self._next_id + place,
+                    "id": self.next_id + place,
                     "origin": Origin(format=self._dialect.format) if place else fields["origin"],
                 },
                 content="" if place else content,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.format import name_left_out
-from foldlog._formats.openai_chat.dialect import Dialect, OpenAI
+from foldlog._formats.format import RecordEncoder
+from foldlog._formats.openai_chat.dialect import OpenAI
 from foldlog.eventstore import (
     Action,
-    Annotation,
     CondensationAction,
-    CondensationRequest,
     CondensationSummary,
     Content,
     DocumentChanges,
@@ -22,22 +19,21 @@ from foldlog.eventstore import (
     Redaction,
     Retraction,
     SystemMessage,
-    UnknownEvent,
 )
 
 _ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
-class OpenAIChatEncoder:
+class OpenAIChatEncoder(RecordEncoder):
     """Events of one history to messages: parallel calls are one message."""
 
-    def __init__(self, dialect: Dialect | None = None) -> None:
-        self._dialect: Dialect = dialect or OpenAI()
+    def __init__(self, dialect: OpenAI) -> None:
+        self._dialect = dialect
         self._calls: list[Event] = []
-        self.left_out: Counter[str] = Counter()
 
-    def records(self, event: Event) -> list[Any]:
-        """Return the messages that are complete with ``event``."""
+    def records(self, event: Event) -> list[Any] | None:
+        if isinstance(event, CondensationAction | Retraction | Redaction | DocumentChanges):
+            return None
         if self._continues(event):
             self._calls.append(event)
             return []
@@ -57,20 +53,14 @@ class OpenAIChatEncoder:
         return isinstance(first, Action) and event.response_id == first.response_id is not None
 
     def end(self) -> list[Any]:
-        """Return the message of the last calls: until then, further calls of one response may come."""
         calls, self._calls = self._calls, []
         return self._written(calls) if calls else []
 
     def _written(self, events: list[Event]) -> list[Any]:
-        event = events[0]
-        if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined":
-            self.left_out["condensation"] += 1
-        if (name := name_left_out(event)) is not None:
-            self.left_out[name] += 1
         message = _message(events)
         if message is None:
             return []
-        message = self._dialect.written(message, events)
+        message = self._dialect.written(message)
         self._dialect.remember(message)
         return [message]
 
@@ -103,9 +93,7 @@ def _message(events: list[Event]) -> dict[str, Any] | None:
                 message["thinking_blocks"] = list(event.thinking)
         case CondensationSummary():
             message["role"], message["content"] = "user", event.content
-        case Annotation() | DocumentChanges() | CondensationAction() | CondensationRequest():
-            return None
-        case Retraction() | Redaction() | UnknownEvent():
+        case _:
             return None
     return message
 

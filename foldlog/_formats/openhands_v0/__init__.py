@@ -17,8 +17,8 @@ The records, and the events that they become:
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes records, ``delegates.py`` finds
-the work of delegates, and ``recalled.py`` has the knowledge that V0 recalled for its agent.
+``reading.py`` and ``writing.py`` are the two directions, ``delegates.py`` finds the work of delegates, and
+``recalled.py`` has the knowledge that V0 recalled for its agent.
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action before it.
@@ -32,23 +32,53 @@ from typing import Any
 from foldlog._formats.format import Format, Options
 from foldlog._formats.openhands_v0.delegates import outside_history
 from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
-from foldlog._formats.openhands_v0.recognition import accepts, matches
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
 
 __all__ = ["FORMAT"]
 
 
+_NAMES = frozenset(
+    (
+        *("message", "system", "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "null"),
+        *("call_tool_mcp", "mcp", "delegate", "think", "finish", "reject", "recall", "change_agent_state", "error"),
+        *("condensation", "condensation_request", "task_tracking", "loop_recovery", "agent_state_changed", "condense"),
+    )
+)
+
+
+def _matches(record: Any) -> bool:
+    """Return whether ``record`` is an action or an observation, or an array of them, as in the oldest files."""
+    if type(record) is list:
+        return bool(record) and all(map(_matches_one, record))
+    return _matches_one(record)
+
+
+def _matches_one(record: Any) -> bool:
+    if type(record) is not dict or "role" in record:  # a message of SWE-agent has an action too
+        return False
+    action, observation = record.get("action"), record.get("observation")
+    if type(action) is str:
+        return action in _NAMES or type(record.get("args")) is dict
+    return type(observation) is str and (observation in _NAMES or "content" in record or "extras" in record)
+
+
+def _accepts(record: Any) -> bool:
+    """Return whether ``record`` names an action or an observation of any kind, or is an array of such objects."""
+    members = record if type(record) is list else [record]
+    return bool(members) and all(
+        type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str) for it in members
+    )
+
+
 def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV0Decoder:
-    if options.past is not None:
-        return OpenHandsV0Decoder(first_id=options.first_id, past=options.past)
-    outside = () if options.as_history else outside_history(records)
-    return OpenHandsV0Decoder(as_history=options.as_history, outside=outside)
+    looks = options.past is None and not options.as_history
+    return OpenHandsV0Decoder(options, outside_history(records) if looks else ())
 
 
 FORMAT = Format(
     name=NAME,
-    matches=matches,
-    accepts=accepts,
+    matches=_matches,
+    accepts=_accepts,
     decoder=_decoder,
     encoder=OpenHandsV0Encoder,
     looks_ahead=True,

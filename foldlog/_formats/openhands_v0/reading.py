@@ -6,7 +6,7 @@ from collections.abc import Container
 from itertools import islice
 from typing import Any
 
-from foldlog._formats.format import Past
+from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.openhands_v0.delegates import OpenDelegations, open_delegations
 from foldlog._formats.openhands_v0.memory import call_of, done_by_user, final_words, observed
 from foldlog._formats.openhands_v0.recalled import Recollection
@@ -49,26 +49,20 @@ _ENVELOPE = frozenset(
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
-class OpenHandsV0Decoder:
+class OpenHandsV0Decoder(RecordDecoder):
     """Records of one history to events, one record after the other.
 
     ``outside`` tells by their numbers which records are outside the agent's history (``outside_history``).
     """
 
-    def __init__(
-        self,
-        *,
-        as_history: bool = False,
-        outside: Container[int] = (),
-        first_id: int = 0,
-        past: Past | None = None,
-    ) -> None:
-        self._as_history = as_history
+    def __init__(self, options: Options, outside: Container[int] = ()) -> None:
+        super().__init__(options)
+        self._as_history = options.as_history
         self._outside = outside
-        self._next_id = self._first_id = first_id
-        self._past = past if first_id else None
+        self._first_id = options.first_id
+        self._past = options.past if options.first_id else None
         self._delegations: OpenDelegations | None = None
-        self._is_live = past is not None
+        self._is_live = options.past is not None
         self._event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
         self._by_user: Recent[int, bool] = Recent(_CAUSES_MAX)
         self._recollection = Recollection(self._past)
@@ -94,7 +88,7 @@ class OpenHandsV0Decoder:
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("id"), time=time)
         cause = self._cause(record, is_action)
-        fields: dict[str, Any] = {"id": self._next_id, "timestamp": timestamp, "origin": origin, "cause": cause}
+        fields: dict[str, Any] = {"id": self.next_id, "timestamp": timestamp, "origin": origin, "cause": cause}
         source = record.get("source")
         if type(source) is str and source in _SOURCES:
             fields["source"] = _SOURCES[source]
@@ -107,12 +101,12 @@ class OpenHandsV0Decoder:
         source_id = record.get("id")
         if type(source_id) is int or type(source_id) is str:
             self._event_ids[source_id] = event.id
-        self._next_id += 1
+        self.next_id += 1
         self._last_action = event.id if is_action else None
         return event
 
     def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
+        super().skip_to(next_id)
         self._last_action = None
 
     def _is_outside(self, record: Any) -> bool:
@@ -130,7 +124,7 @@ class OpenHandsV0Decoder:
             return self._earlier(cause) if known is None else known
         if is_action or "cause" in record or "id" in record:
             return None
-        if self._past is not None and self._next_id == self._first_id:
+        if self._past is not None and self.next_id == self._first_id:
             newest = next(self._past.newest_first(), None)
             return newest.id if isinstance(newest, Action) and newest.origin is not None else None
         return self._last_action
@@ -207,7 +201,7 @@ class OpenHandsV0Decoder:
         else:
             by_user = fields["cause"] is not None and self._by_user.get(fields["cause"]) is not None
             told = observed(name, content, extras, by_user=by_user)
-            if name in _SAID_BY_ITSELF and call_id is None and fields["cause"] is None and self._next_id:
+            if name in _SAID_BY_ITSELF and call_id is None and fields["cause"] is None and self.next_id:
                 return Message(content=told, **{**fields, "source": "environment"})
             images = extras.get("image_urls") if name == "run_ipython" else None
             if images and _is_texts(images):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.format import name_left_out
+from foldlog._formats.format import RecordEncoder
 from foldlog._formats.record import time_text
-from foldlog._formats.source_ids import SourceIds
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -32,20 +30,16 @@ OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
 """Observations that are bookkeeping in a stream."""
 
 
-class OpenHandsV0Encoder:
+class OpenHandsV0Encoder(RecordEncoder):
     """Events of one history to records, which get the next ids."""
 
     def __init__(self) -> None:
-        self.left_out: Counter[str] = Counter()
-        self._source_ids = SourceIds()
+        self._source_ids: dict[int, Any] = {}
         self._free_id = 0
 
-    def records(self, event: Event) -> list[Any]:
-        """Return the record of ``event``. A retraction and changes of documents have none."""
-        if (name := name_left_out(event)) is not None:
-            self.left_out[name] += 1
-            self._source_ids.add(event.id, None)
-            return []
+    def records(self, event: Event) -> list[Any] | None:
+        if isinstance(event, Retraction | Redaction | DocumentChanges):
+            return None
         known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
         record = self._written(event, self._free_id if known is None else known)
         self._remember(event.id, record["id"])
@@ -56,17 +50,13 @@ class OpenHandsV0Encoder:
             self._remember(event.id, None if event.origin is None else event.origin.id)
 
     def _remember(self, event_id: int, source_id: Any) -> None:
-        self._source_ids.add(event_id, source_id)
+        self._source_ids[event_id] = source_id
         if type(source_id) is int:
             self._free_id = max(self._free_id, source_id + 1)
 
-    def end(self) -> list[Any]:
-        """Return nothing: each event is a record."""
-        return []
-
     def _written(self, event: Event, source_id: Any) -> dict[str, Any]:
         record: dict[str, Any] = {"source": event.source, "id": source_id}
-        cause = None if event.cause is None else self._source_ids[event.cause]
+        cause = None if event.cause is None else self._source_ids.get(event.cause)
         if cause is not None:
             record["cause"] = cause
         time = time_text(event.timestamp, event.origin)
@@ -111,7 +101,7 @@ class OpenHandsV0Encoder:
 
     def _forgetting(self, event: CondensationAction) -> dict[str, Any]:
         """Return the arguments of a condensation. Older summaries have no id in V0, which shows only the newest."""
-        ids = [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
+        ids = [self._source_ids.get(i) for first, last in event.forgotten.intervals for i in range(first, last + 1)]
         args: dict[str, Any] = {"forgotten_event_ids": ids}
         if event.summary is not None:
             args["summary"], args["summary_offset"] = event.summary, event.summary_offset

@@ -12,9 +12,8 @@ The records, and the events that they become:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` recognizes records, ``blocks.py`` converts
-contents, ``branches.py`` follows the tree, and ``standing.py`` tracks the earlier events that a record may name.
-``event_files.py`` is a growing conversation as the files of OpenHands.
+``reading.py`` and ``writing.py`` are the two directions, ``blocks.py`` converts contents, ``branches.py`` follows the
+tree. ``event_files.py`` is a growing conversation as the files of OpenHands.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
 end where the leaf is not the last step. Where records come one by one, all of them are on the active branch, and
@@ -26,34 +25,42 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.format import Format, Options, RecordDecoder
-from foldlog._formats.openhands_v1.branches import find_branches
-from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, WholeHistoryDecoder
-from foldlog._formats.openhands_v1.recognition import accepts, matches
+from foldlog._formats.format import Format, Options
+from foldlog._formats.openhands_v1.branches import Branches
+from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 
 __all__ = ["FORMAT"]
 
+_ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
-def _decoder(records: Iterable[Any], options: Options) -> RecordDecoder:
+
+def _accepts(record: Any) -> bool:
+    """Return whether ``record`` has a kind."""
+    return type(record) is dict and type(record.get("kind")) is str
+
+
+def _matches(record: Any) -> bool:
+    """Return whether ``record`` has a known kind, or the fields that every event has."""
+    if not _accepts(record):
+        return False
+    return record["kind"].endswith(_ENDINGS) or ("id" in record and ("timestamp" in record or "source" in record))
+
+
+def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
     if options.past is not None:
-        return OpenHandsV1Decoder(first_id=options.first_id, past=options.past)
-    if options.leaf is not None:
-        return OpenHandsV1Decoder(branches=find_branches(records, options.leaf))
-    return WholeHistoryDecoder(records)
-
-
-def _source_id(record: Any) -> Any:
-    return record.get("id") if type(record) is dict else None
+        return OpenHandsV1Decoder(options)
+    numbers = () if options.leaf is None else enumerate(records)
+    last = max((number for number, record in numbers if _accepts(record)), default=-1)
+    return OpenHandsV1Decoder(options, Branches(options.leaf, last))
 
 
 FORMAT = Format(
     name=NAME,
-    matches=matches,
-    accepts=accepts,
+    matches=_matches,
+    accepts=_accepts,
     decoder=_decoder,
     encoder=OpenHandsV1Encoder,
-    looks_ahead=True,
     live=True,
-    source_id=_source_id,
+    source_id=lambda record: record.get("id") if type(record) is dict else None,
 )

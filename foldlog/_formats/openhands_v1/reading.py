@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from foldlog._formats.calls import REJECTED, OpenCalls
-from foldlog._formats.format import Past
+from foldlog._formats.format import Options, Past, RecordDecoder
+from foldlog._formats.members import Members
 from foldlog._formats.openhands_v1.blocks import content_of, parts_of
-from foldlog._formats.openhands_v1.branches import Branches, Place, Trunk
-from foldlog._formats.openhands_v1.standing import StandingIds
+from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
@@ -47,28 +47,25 @@ _USUAL_SOURCE: dict[str, Source] = {
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
 _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
-_LOOKS_BACK = frozenset(("Condensation", PROMPT_UPDATE))
-"""Kinds of records that may refer to events of any age."""
 
 
-class OpenHandsV1Decoder:
+class OpenHandsV1Decoder(RecordDecoder):
     """Records of one history to events, one record after the other.
 
-    ``branches`` are those of a log that branches: see ``find_branches``.
+    Without ``branches`` all of them are on the active branch.
     """
 
-    def __init__(self, *, branches: Branches | None = None, first_id: int = 0, past: Past | None = None) -> None:
+    def __init__(self, options: Options, branches: Branches | None = None) -> None:
+        super().__init__(options)
         self._branches = branches
-        self._next_id = first_id
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._callers: Recent[str, int] = Recent(_CAUSES_MAX)
-        self._standing = StandingIds(keeps_notes=branches is not None)
         self._record_number = -1
-        self._calls = OpenCalls(past)
-        self._past = self._unread = past if first_id else None
-
-    def skip_to(self, next_id: int) -> None:
-        self._next_id = next_id
+        self._calls = OpenCalls(options.past)
+        self._past = past = options.past if options.first_id else None
+        self._shown = Members(None if past is None else partial(_earlier_members, past))
+        self._requested: bool | None = None if past is not None else False
+        """Whether a condensation is requested; None before the View was asked."""
 
     def events(self, record: Any) -> list[Event]:
         """Return the event of the next record. Before it may come a retraction of the branch that it leaves, and a
@@ -87,105 +84,83 @@ class OpenHandsV1Decoder:
         left = self._branches.before(record)
         switch = [] if left is None else self._gone_to(left)
         events = self._read(kind, record)
-        active = self._branches.after(record, self._record_number, self._next_id, self._standing)
+        here = Place(self.next_id, self._shown.newest, bool(self._requested))
+        active = self._branches.after(record, self._record_number, here)
         return [*switch, *events, *([] if active is None else self._gone_to(active))]
 
     def _gone_to(self, place: Place) -> list[Event]:
         """Return the retraction to a place on another branch. An open request on the branch that is left is declined
         first: otherwise it would stay open after the retraction.
         """
-        was_requested = self._standing.awaits_condensation
-        self._standing = StandingIds(place.notes_from_root, requested=place.requested)
+        was_requested = self._requested
+        self._shown.newest, self._requested = place.shown, place.requested
         origin = Origin(format=NAME)
-        events: list[Event] = [Retraction(id=self._next_id, version=place.version, origin=origin)]
-        if was_requested and not self._standing.awaits_condensation:
+        events: list[Event] = [Retraction(id=self.next_id, version=place.version, origin=origin)]
+        if was_requested and not place.requested:
             reason = "the source left the branch that requested it"
             events.append(
                 CondensationAction(
-                    id=self._next_id + 1,
+                    id=self.next_id + 1,
                     origin=Origin(format=NAME),
                     forgotten_event_ids=(),
                     metadata={"outcome": "declined", "reason": reason},
                 )
             )
-        self._next_id += len(events)
+        self.next_id += len(events)
         return events
 
     def _read(self, kind: str, record: dict[str, Any]) -> list[Event]:
         """Return the events of a record itself."""
-        if kind in _LOOKS_BACK:
-            self._look_back()
         replaced = self._replaced() if kind == PROMPT_UPDATE else []
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("id"), time=time)
         source = record.get("source")
         fields: dict[str, Any] = {
-            "id": self._next_id,
+            "id": self.next_id,
             "timestamp": timestamp,
             "origin": origin,
             "source": (_SOURCES.get(source) if type(source) is str else None) or _USUAL_SOURCE.get(kind, "environment"),
             "shown": True,
         }
         event = self._built(kind, record, fields)
-        self._next_id += 1
+        self.next_id += 1
         if type(origin.id) is str and type(event) is not Annotation:  # most events are bookkeeping
             self._event_ids[origin.id] = event.id
-        if event.shown and type(origin.id) is str:
-            self._standing.note("came", origin.id, event.id)
-        self._follow(event)
+        self._follow(event, origin.id)
         return [*replaced, event]
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: Event, source_id: Any) -> None:
+        if event.shown:
+            self._shown.add(event.id, _known(event, source_id))
         if isinstance(event, Action):
             if event.call_id is not None:
                 self._calls.open(event.call_id, event)
                 self._callers[event.call_id] = event.id
         elif isinstance(event, Observation):
-            if event.call_id is not None and event.shown:
-                self._standing.note("answered", event.call_id)
-                if event.cause is not None or self._callers.get(event.call_id) is not None:
-                    self._calls.close(event.call_id)
-        elif isinstance(event, SystemMessage) and event.shown:
-            self._standing.note("prompt", event_id=event.id)
-        elif isinstance(event, CondensationRequest):
-            self._standing.note("requested")
-        elif isinstance(event, CondensationAction):
-            self._standing.note("condensed")
-
-    def _look_back(self) -> None:
-        """Read from the View the events before the first record that a record may name."""
-        past, self._unread = self._unread, None
-        if past is None:
-            return
-        view, prompt, forgettable = past.view(), None, dict[str, list[int]]()
-        for event in view:
-            source_id = None if event.origin is None else event.origin.id
-            if event.id < 0:
-                source_id = past.source_id(summary_of(event.id))
-                source_id = source_id + SUMMARY if type(source_id) is str else None
-            if type(source_id) is str:
-                forgettable.setdefault(source_id, []).append(event.id)
-            if isinstance(event, SystemMessage):
-                prompt = event.id
-        self._standing.begin_with(forgettable, prompt)
-        if view.unhandled_condensation_request:
-            self._standing.awaits_condensation = True
+            call_id = event.call_id if event.shown else None
+            if call_id is not None and (event.cause is not None or self._callers.get(call_id) is not None):
+                self._calls.close(call_id)
+        elif isinstance(event, CondensationRequest | CondensationAction):
+            self._requested = isinstance(event, CondensationRequest)
 
     def _replaced(self) -> list[Event]:
         """Return the event that forgets the system prompt before an update: a model is shown only the last one.
 
         Return none while a request is open: a condensation would fulfil it.
         """
-        standing = self._standing
-        if standing.prompt is None or standing.awaits_condensation:
+        if self._requested is None and self._past is not None:
+            self._requested = self._past.view().unhandled_condensation_request
+        prompt = next((event_id for event_id, known in self._shown.newest_first() if known.is_prompt), None)
+        if prompt is None or self._requested:
             return []
         event = CondensationAction(
-            id=self._next_id,
+            id=self.next_id,
             origin=Origin(format=NAME),
-            forgotten_event_ids=(standing.prompt,),
+            forgotten_event_ids=(prompt,),
             metadata={"reason": "the system prompt was updated"},
         )
-        self._next_id += 1
+        self._shown.replace(member for member in self._shown.all() if member[0] != prompt)
+        self.next_id += 1
         return [event]
 
     def _built(self, kind: str, record: dict[str, Any], fields: dict[str, Any]) -> Event:
@@ -260,8 +235,9 @@ class OpenHandsV1Decoder:
         )
 
     def _is_answered(self, call_id: str) -> bool:
-        if self._callers.get(call_id) is not None or self._standing.is_answered(call_id):
-            return self._standing.is_answered(call_id)
+        for _, known in self._shown.newest_first():
+            if known.call_id == call_id:
+                return known.is_answer
         return isinstance(next(self._earlier(call_id), None), Observation)
 
     def _condensation(self, record: dict[str, Any], fields: dict[str, Any]) -> CondensationAction:
@@ -270,35 +246,35 @@ class OpenHandsV1Decoder:
         """
         forgotten = record.get("forgotten_event_ids")
         names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
-        ids = self._standing.forget(names)
+        named: dict[str, list[int]] = {name: [] for name in names}
+        members = self._shown.all()
+        for event_id, known in members:
+            if known.source_id in named:
+                named[known.source_id].append(event_id)
+        ids = [event_id for of_name in named.values() for event_id in of_name]
+        self._shown.replace(member for member in members if member[1].source_id not in named)
         summary, offset = record.get("summary"), record.get("summary_offset")
         if type(summary) is str and type(offset) is int:
             fields["summary"], fields["summary_offset"] = summary, offset
             if type(record.get("id")) is str:
-                self._standing.note("came", record["id"] + SUMMARY, summary_id(fields["id"]))
+                self._shown.add(summary_id(fields["id"]), ShownEvent(record["id"] + SUMMARY))
         return CondensationAction(forgotten_event_ids=tuple(ids), **fields)
 
 
-class WholeHistoryDecoder:
-    """The records of one history to events. As long as the log has one branch, nothing is kept of its branches: most
-    logs have one. At the first record of another branch, the records before it are read again, with their branches.
-    """
+def _earlier_members(past: Past) -> Iterator[tuple[int, ShownEvent]]:
+    """Yield what the View shows before the first record."""
+    for event in past.view():
+        source_id = None if event.origin is None else event.origin.id
+        if event.id < 0:
+            of_condensation = past.source_id(summary_of(event.id))
+            source_id = of_condensation + SUMMARY if type(of_condensation) is str else None
+        yield event.id, _known(event, source_id)
 
-    def __init__(self, records: Iterable[Any]) -> None:
-        self._records = records
-        self._decoder = OpenHandsV1Decoder()
-        self._trunk: Trunk | None = Trunk()
-        self._records_read = 0
 
-    def events(self, record: Any) -> list[Event]:
-        """Do what ``OpenHandsV1Decoder.events`` does."""
-        if self._trunk is not None and not self._trunk.takes(record):
-            self._trunk, self._decoder = None, OpenHandsV1Decoder(branches=Branches())
-            for earlier in islice(self._records, self._records_read):
-                with suppress(NotAnEvent):
-                    self._decoder.events(earlier)
-        self._records_read += 1
-        return self._decoder.events(record)
+def _known(event: Event, source_id: Any) -> ShownEvent:
+    call_id = event.call_id if isinstance(event, Action | Observation) else None
+    source_id = source_id if type(source_id) is str else None
+    return ShownEvent(source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage))
 
 
 def _answers(record: dict[str, Any]) -> str | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from foldlog._formats.format import name_left_out
+from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.blocks import blocks_of
 from foldlog._formats.record import time_text
-from foldlog._formats.source_ids import SourceIds
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -45,30 +43,23 @@ SUMMARY = "-summary"
 """The ending of the id of a condensation's summary, after the condensation's id."""
 
 
-class OpenHandsV1Encoder:
+class OpenHandsV1Encoder(RecordEncoder):
     """Events of one history to records, which get ids of their own."""
 
     def __init__(self) -> None:
-        self.left_out: Counter[str] = Counter()
-        self._source_ids = SourceIds()
+        self._source_ids: dict[int, Any] = {}
 
-    def records(self, event: Event) -> list[Any]:
-        """Return the record of ``event``; a retraction and changes of documents have no record."""
-        if (name := name_left_out(event)) is not None:
-            self.left_out[name] += 1
-            self._source_ids.add(event.id, None)
-            return []
+    def records(self, event: Event) -> list[Any] | None:
+        if isinstance(event, Retraction | Redaction | DocumentChanges):
+            return None
         record = self._written(event)
-        self._source_ids.add(event.id, record["id"])
+        self._source_ids[event.id] = record["id"]
         return [record]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         for event in events:
-            self._source_ids.add(event.id, None if event.origin is None else event.origin.id)
-
-    def end(self) -> list[Any]:
-        """Return nothing: each event is a record."""
-        return []
+            if event.origin is not None:
+                self._source_ids[event.id] = event.origin.id
 
     def _written(self, event: Event) -> dict[str, Any]:
         known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
@@ -111,7 +102,7 @@ class OpenHandsV1Encoder:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         if event.call_id is not None:
             record["tool_call_id"] = event.call_id
-        action_id = None if event.cause is None else self._source_ids[event.cause]
+        action_id = None if event.cause is None else self._source_ids.get(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
@@ -121,8 +112,8 @@ class OpenHandsV1Encoder:
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         """Return the ids of the source that a condensation made by foldlog forgets."""
         intervals, summaries = event.forgotten
-        ids = [self._source_ids[i] for first, last in intervals for i in range(first, last + 1)]
-        return [*ids, *(f"{self._source_ids[summary_of(i)]}{SUMMARY}" for i in summaries)]
+        ids = [self._source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
+        return [*ids, *(f"{self._source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
 
 
 def _write_action(event: Action, record: dict[str, Any]) -> None:

@@ -373,8 +373,8 @@ def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
     source = written(path, *one, *two)
     assert seen(source.events()) == ["c", "d"]
     assert [str(finding) for finding in source.findings] == [
-        f"{path}: holds several sessions: the View shows 's2'; the lines of 's1' are kept and not shown; "
-        f"import each from a file of its own"
+        f"{path}:3: begins the session 's2': from here on the View shows it, and the lines of 's1' are kept and not "
+        f"shown; import each from a file of its own"
     ]
     resumed = [asked("c", "b", sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
     for lines in ([*one, *resumed], [*one, asked("x", "a", "left", sessionId="s1"), *resumed], one):

@@ -31,6 +31,8 @@ from foldlog.formats import (
     Encoder,
     Format,
     NotAnEvent,
+    RecordDecoder,
+    RecordEncoder,
     UnusableFormat,
     decode,
     encode,
@@ -347,12 +349,9 @@ async def test_the_async_face_appends_records(anyio_backend):
 # -- formats of one's own ---------------------------------------------------------------------------------------------
 
 
-class ParrotDecoder:
+class ParrotDecoder(RecordDecoder):
     def __init__(self, records, options):
-        self.next_id = options.first_id
-
-    def skip_to(self, next_id):
-        self.next_id = next_id
+        super().__init__(options)
 
     def events(self, record):
         if type(record) is not dict or "parrot" not in record:
@@ -362,18 +361,9 @@ class ParrotDecoder:
         return [Message(id=self.next_id - 1, source="user", content=record["parrot"], origin=origin)]
 
 
-class ParrotEncoder:
-    def __init__(self):
-        self.left_out = {}
-
-    def follow(self, events, record):
-        pass
-
+class ParrotEncoder(RecordEncoder):
     def records(self, event):
         return [{"parrot": event.content}]
-
-    def end(self):
-        return []
 
 
 def parrot(name="parrot"):
@@ -417,21 +407,6 @@ def test_a_name_that_the_command_could_not_take_is_refused(own_registry, name):
     with pytest.raises(InvalidArgument, match=r"the registered format has the name .* is not 'auto'"):
         register(parrot(name))
     assert name not in foldlog.formats.FORMATS
-
-
-def test_a_plug_in_that_lacks_a_method_is_named_with_what_it_lacks(own_registry, histories):
-    class Mute:
-        def __init__(self, *given):
-            pass
-
-    register(replace(parrot("mute"), encoder=Mute, decoder=Mute))
-    with pytest.raises(UnusableFormat, match="the encoder of the format 'mute', of the class Mute, has no records and"):
-        Encoder("mute")
-    with pytest.raises(UnusableFormat, match=r"the decoder .* has no events and no skip_to; see .*\.RecordDecoder"):
-        histories["c1"].append_records([{"parrot": "a"}], format="mute")
-    register(replace(parrot("deaf"), decoder=Mute, live=False))
-    with pytest.raises(UnusableFormat, match="the decoder of the format 'deaf', of the class Mute, has no events; see"):
-        decode([{"parrot": "a"}], "deaf")
 
 
 BROUGHT = parrot("brought")
@@ -485,9 +460,6 @@ def test_a_live_decoder_that_numbers_from_0_is_told_so(own_registry, histories):
     class Forgetful(ParrotDecoder):
         def __init__(self, records, options):
             self.next_id = 0
-
-        def skip_to(self, next_id):
-            pass
 
     register(replace(parrot(), decoder=Forgetful))
     histories["c1"].append(Message(source="user", content="before"))

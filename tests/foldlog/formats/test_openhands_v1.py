@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from foldlog._formats.openhands_v1.branches import Branches, Trunk
-from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
@@ -336,31 +333,6 @@ def test_a_log_that_goes_on_from_its_leaf_has_one_branch():
     update = {"kind": "ConversationStateUpdateEvent", "id": "u", "parent_id": "a"}
     events = read(message("a"), update, message("b", parent_id="a"), message("c"), message("d", parent_id="c"))
     assert shown(events) == ["a", "b", "c", "d"]
-    assert all(map(Trunk().takes, encode(events, V1)))  # there is nothing to remember of it
-
-
-class Records(list):
-    """Records that count how often they are read."""
-
-    times = 0
-
-    def __iter__(self):
-        self.times += 1
-        return super().__iter__()
-
-
-def test_a_log_is_read_again_only_where_it_branches():
-    trunk = [message("a", parent_id=None), {"no": "event"}, message("b", parent_id="a"), message("c", parent_id="b")]
-    straight, branching = Records(trunk), Records([*trunk, message("d", parent_id="a"), message("e", parent_id="c")])
-    assert shown(decode(straight, V1, findings=[].append)) == ["a", "b", "c"]
-    found = []
-    events = list(decode(branching, V1, findings=found.append))
-    assert branching.times == straight.times + 1
-    assert [str(finding).partition(":")[0] for finding in found] == ["record 1"]
-    whole = OpenHandsV1Decoder(branches=Branches())
-    read = [event for record in branching if "kind" in record for event in whole.events(record)]
-    assert [replace(event, origin=None) for event in events] == [replace(event, origin=None) for event in read]
-    assert seen(events) == ["a", "b", "c", "e"]
 
 
 def test_a_new_root_leaves_everything_before_it():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,41 +13,29 @@ from hypothesis import strategies as st
 
 from foldlog._formats import registry
 from foldlog._formats.detection import recognize
-from foldlog._formats.format import Format
+from foldlog._formats.format import Format, RecordDecoder, RecordEncoder
 from foldlog.eventstore.events import Action, Message, Observation, Origin
 from foldlog.formats import FORMATS, decode, detect, encode, open_sources
 
 PLACE = Path(registry.__file__).parent
 
 
-class Decoder:
-    def __init__(self):
-        self.next_id = -1
-
+class Decoder(RecordDecoder):
     def events(self, record):
         self.next_id += 1
-        return [Message(id=self.next_id, source="user", content=record["says"], origin=Origin(format="parrot"))]
+        return [Message(id=self.next_id - 1, source="user", content=record["says"], origin=Origin(format="parrot"))]
 
 
-class Encoder:
-    def __init__(self):
-        self.left_out = Counter()
-
+class Encoder(RecordEncoder):
     def records(self, event):
         return [{"says": event.content}]
-
-    def follow(self, events, record):
-        pass
-
-    def end(self):
-        return []
 
 
 PARROT = Format(
     name="parrot",
     matches=lambda record: type(record) is dict and "says" in record,
     accepts=lambda record: type(record) is dict,
-    decoder=lambda records, options: Decoder(),
+    decoder=lambda records, options: Decoder(options),
     encoder=Encoder,
     conversation=lambda records: f"parrot-{sum(1 for _ in records)}",
 )

@@ -1,0 +1,80 @@
+"""The content of a View while records are read or written: what a condensation of a source forgets, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
+
+T = TypeVar("T")
+
+
+class Link(Generic[T]):
+    """The newest member, after those before it: the id of an event or of a summary, and what the format knows of it.
+
+    With ``read`` it stands for several members, which are read when they are needed.
+    """
+
+    __slots__ = ("before", "member", "read")
+
+    def __init__(self, before: Link[T] | None, member: tuple[int, T] | None) -> None:
+        self.before, self.member = before, member
+        self.read: Callable[[], Iterable[tuple[int, T]]] = tuple
+
+
+class Members(Generic[T]):
+    """The present content of a View, in order. It is as large as the View.
+
+    ``earlier`` returns the members before the first record. To remember the members, keep ``newest``: later changes
+    affect nothing before a link.
+    """
+
+    def __init__(self, earlier: Callable[[], Iterable[tuple[int, T]]] | None = None) -> None:
+        self.newest: Link[T] | None = None
+        if earlier is not None:
+            self.newest = Link(None, None)
+            self.newest.read = earlier
+        self._stages: list[tuple[int, Link[T] | None]] = []
+        """The members before each change that ``follow`` applied, by the id of its event."""
+
+    def add(self, event_id: int, known: T) -> None:
+        self.newest = Link(self.newest, (event_id, known))
+
+    def replace(self, members: Iterable[tuple[int, T]]) -> None:
+        """Replace all members."""
+        self.newest = None
+        for event_id, known in members:
+            self.add(event_id, known)
+
+    def newest_first(self) -> Iterator[tuple[int, T]]:
+        """Yield the members, the last one first."""
+        link = self.newest
+        while link is not None:
+            if link.member is not None:
+                yield link.member
+            else:
+                members = tuple(link.read())
+                link.read = members.__iter__
+                yield from reversed(members)
+            link = link.before
+
+    def all(self) -> list[tuple[int, T]]:
+        """Return the members in their order."""
+        return list(self.newest_first())[::-1]
+
+    def follow(self, event: Event, known: T) -> None:
+        """Add an event, or apply its change of the View: then ``known`` is of the summary that it brings."""
+        if isinstance(event, CondensationAction):
+            self._stages.append((event.id, self.newest))
+            gone = set(event.forgotten_event_ids or ())
+            members = [member for member in self.all() if member[0] not in gone]
+            if event.summary_offset is not None:
+                members.insert(max(event.summary_offset, 0), (summary_id(event.id), known))
+            self.replace(members)
+        elif isinstance(event, Retraction):
+            self._stages.append((event.id, self.newest))
+            self.newest = next(newest for event_id, newest in self._stages if event_id >= event.version)
+            self.replace(member for member in self.all() if member[0] < event.version)
+        elif event.shown:
+            self.add(event.id, known)
