@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import foldlog.eventstore as es
+from foldlog._reports.audit_database import update
 from foldlog._search import SearchRefused
 from foldlog.projections.audit import audit
 from tests.simulation import model
 from tests.simulation.findings import OPEN
 from tests.simulation.plain import expected, said
-from tests.simulation.world import NAMES, WORDS, Finding, Process
+from tests.simulation.world import NAMES, WORDS, Finding, Process, Site, figures
 
 Held = dict[str, dict[int, tuple[int, Any]]]
 """What a follower holds: for each conversation its events, with their positions; None for the redacted ones."""
@@ -295,6 +298,89 @@ def verified(process: Process) -> None:
         unfinished = {name for name, _ in process.site.unfinished}
         if verdict.conversation not in unfinished and not (verdict.conversation is None and unfinished):
             same("verify", [str(finding) for finding in verdict.findings], [], verdict.conversation)
+
+
+def served(process: Process, name: str, rng: random.Random) -> None:
+    """What the server reads: a page of a conversation, its texts, the list with its titles."""
+    site = process.site
+    found = site.model.living.get(name)
+    if found is None:
+        want = "ConversationErased" if site.model.tombs.get(name) else "ConversationNotFound"
+        same("page of one that is gone", error_of(lambda: process.pages.history(name)), want, name)
+    else:
+        _page(process, found, rng)
+    listed = process.served.list()
+    figures(process.served)
+    listed = process.served.list()
+    rows = {each.conversation: each.version for each in listed.conversations}
+    same("served list", rows, {each.name: each.version for each in site.model.living.values()})
+    told = [word for each in listed.conversations for word in split([each.title, each.attributes])]
+    same("what the served list says", erased(site).intersection(told), set())
+
+
+def _page(process: Process, found: model.Conversation, rng: random.Random) -> None:
+    name, now = found.name, found.version
+    since = rng.choice((0, rng.randrange(now + 1)))
+    page = process.pages.history(name, since)
+    same("page", (page["version"], page["since"]), (now, since), name)
+    lineage, each = [], found
+    while each.parent is not None:
+        lineage.insert(0, {"parent": each.parent.name, "parent_version": each.own_from})
+        each = each.parent
+    same("page's borders", page["borders"], lineage, name)
+    attributes = found.documents().get("attributes", {})
+    same("page's attributes", page["attributes"], attributes, name)
+    views = [set(found.shown(version).ids) for version in range(now + 1)]
+    left = []
+    for each_id in range(since, now):
+        shown = [version for version in range(each_id + 1, now + 1) if each_id in views[version]]
+        gone = [version for version in range(shown[0], now + 1) if each_id not in views[version]] if shown else [-1]
+        left.append(gone[0] if gone else 0)
+    same("page's column of what left", page["events"]["left"], left, f"{name} since {since}")
+    words = [_said_by(event) for event in found.events]
+    gists = process.pages.gists(name, 0, now)
+    for event, gist, said_by in zip(found.events, gists, words, strict=True):
+        told = {word for word in split(gist) if word.startswith("word")}
+        if not told <= said_by or (event["kind"] == "message" and told != said_by):
+            raise Finding("page's line", f"{name} {event['id']}: got {told}, expected {said_by}")
+    event_id = rng.randrange(now)
+    text = process.pages.event(name, event_id)
+    same("page's text", {w for w in split(text) if w.startswith("word")}, words[event_id], f"{name} {event_id}")
+    if words[event_id]:
+        word = min(words[event_id])
+        hits = [hit["id"] for hit in process.pages.find(name, word)]
+        same("page's find", hits, [number for number, some in enumerate(words) if word in some], f"{name} {word}")
+
+
+def erased(site: Site) -> set[str]:
+    """Return the words that were erased or redacted in a store, and that nothing there says."""
+    said = {word for each in site.model.living.values() for event in each.events for word in _said_by(event)}
+    return site.gone - said
+
+
+def _said_by(event: model.Event) -> set[str]:
+    return {word for word in split(event) if word.startswith("word")}
+
+
+def reported(process: Process) -> None:
+    """The audit file, brought up to date: its events, and no word that was erased."""
+    site = process.site
+    path = site.world.folder / f"{site.name}.audit"
+    update(process.store, path)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT conversation, id, text FROM events").fetchall()
+        conversations = connection.execute("SELECT id, version FROM conversations WHERE erased_at IS NULL").fetchall()
+    living = site.model.living
+    got = {(name, number): {word for word in split(text) if word.startswith("word")} for name, number, text in rows}
+    want = {(name, e["id"]): _said_by(e) for name, events in site.model.followed().items() for e in events}
+    same("audit file's events", sorted(got), sorted(want))
+    for key, words in want.items():
+        same("audit file's words", got[key], words, key)
+    same("audit file's conversations", dict(conversations), {each.name: each.version for each in living.values()})
+    data = path.read_bytes()
+    for word in erased(site):
+        if word.encode() in data:
+            raise Finding("audit file", f"it still says {word}")
 
 
 def everything(process: Process, rng: random.Random) -> None:

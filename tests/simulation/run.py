@@ -35,7 +35,7 @@ class Failure(NamedTuple):
 
 def play(seed: str, recorder: str, steps: Sequence[Step], database: Callable[[], str] | None = None) -> Failure | None:
     """Take these steps in a new world; return what failed first."""
-    folder = Path(tempfile.mkdtemp(prefix="foldlog-simulation-", dir=in_memory())) if recorder == "sqlite" else None
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-simulation-", dir=in_memory()))
     world = World(seed, recorder, folder, database)
     done = 0
     try:
@@ -56,8 +56,7 @@ def play(seed: str, recorder: str, steps: Sequence[Step], database: Callable[[],
         return Failure(seed, recorder, steps[:done], label, traceback.format_exc(), world.told)
     finally:
         world.close()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return None
 
 

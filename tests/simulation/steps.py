@@ -881,11 +881,10 @@ class Steps:
             same("vacuum: error", error in _STOPPED, True, error)
             return
         site.unfinished.clear()
-        said = _said(site.model.living.values())
-        files = [path for path in site.path.parent.iterdir() if path.name.startswith(site.path.name)]
-        for path in files:
-            data = path.read_bytes()
-            for word in site.gone - said:
+        words = checks.erased(site)
+        for path in site.path.parent.iterdir():
+            data = path.read_bytes() if path.name.startswith(f"{site.path.name}") else b""
+            for word in words:
                 if word.encode() in data:
                     raise Finding("bytes left", f"{word} in {path.name}")
 
@@ -908,6 +907,12 @@ class Steps:
 
     def audit(self, rng: random.Random, site: Site, process: Process) -> None:
         checks.audited(process, rng)
+
+    def serve(self, rng: random.Random, site: Site, process: Process) -> None:
+        checks.served(process, self.name(rng, site, living=False), rng)
+
+    def report(self, rng: random.Random, site: Site, process: Process) -> None:
+        checks.reported(process)
 
     def verify(self, rng: random.Random, site: Site, process: Process) -> None:
         try:
@@ -996,7 +1001,7 @@ WEIGHTS = {
     "append": 34, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5, "attributes": 4, "create": 3,
     "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4, "copy": 0.7, "back_up": 0.7,
     "restore": 0.7, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5, "search": 1, "recent": 2, "follow": 2, "audit": 1,
-    "verify": 0.5, "read": 2, "reopen": 2, "jump": 2,
+    "serve": 0.3, "report": 0.1, "verify": 0.5, "read": 2, "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {
     *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "interrupt"),

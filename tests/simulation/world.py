@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import foldlog._web.conversations
 import foldlog.eventstore.log.importing
 from foldlog import Histories, History
+from foldlog._web.conversations import ServedConversations
+from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.seal import WriteSettings
@@ -58,6 +63,32 @@ class _InThisThread:
         return future
 
 
+class _Idle(Exception):
+    """The thread of a server's figures has nothing to do."""
+
+
+class _InNoThread:
+    """A ``threading`` whose threads do not run: ``figures`` does their work, in the step that asks for it."""
+
+    Lock = threading.Lock
+
+    class Thread:
+        def __init__(self, **given: Any) -> None: ...
+
+        start = join = __init__
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if not self.is_set():
+                raise _Idle
+            return True
+
+
+def figures(served: ServedConversations) -> None:
+    with suppress(_Idle):
+        served._count()
+
+
 @contextmanager
 def sped_up() -> Iterator[None]:
     """Nothing sleeps or runs beside the steps, and long work takes several transactions with few events."""
@@ -71,6 +102,7 @@ def sped_up() -> Iterator[None]:
         (detach, "REST_S", 0),
         (reform, "REST_S", 0),
         (copy_store, "ThreadPoolExecutor", _InThisThread),
+        (foldlog._web.conversations, "threading", _InNoThread),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in settings]
     for owner, name, value in settings:
@@ -102,6 +134,14 @@ class Process:
     @property
     def store(self) -> Store:
         return self.histories.store
+
+    @cached_property
+    def pages(self) -> Pages:
+        return Pages(self.store)
+
+    @cached_property
+    def served(self) -> ServedConversations:
+        return ServedConversations(self.store)
 
     def close(self) -> None:
         self.held.clear()
@@ -155,9 +195,7 @@ class Site:
 class World:
     """Everything of one sequence of steps."""
 
-    def __init__(
-        self, seed: str, recorder: str, folder: Path | None, database: Callable[[], str] | None = None
-    ) -> None:
+    def __init__(self, seed: str, recorder: str, folder: Path, database: Callable[[], str] | None = None) -> None:
         draw = random.Random(seed)
         self.long = draw.choice((12, 24, 60))
         """A conversation of so many events is not appended to, but for what is left to do there."""
@@ -175,7 +213,6 @@ class World:
             if recorder == "memory":
                 site.shared = recorder_and_settings("memory:")[0]
             elif recorder == "sqlite":
-                assert folder is not None
                 site.path = folder / f"{name}.db"
                 site.url = f"sqlite:///{site.path}"
             else:
