@@ -62,7 +62,7 @@ batch = given if change is None else [*given, change]""",
         Instead(
             "rows 1",
             """if len(rows) > 1:
-    self._execute(_INSERT[rows[0].encoding == _PLAIN], (position, key, *rows[0]))
+    self._execute(_insert_together(1), (position, key, *rows[0]))
     self._execute("COMMIT")
     self._execute("BEGIN IMMEDIATE")
     rows, position = rows[1:], position + 1
@@ -147,7 +147,7 @@ execute("BEGIN IMMEDIATE")""",
     "log-and-fork": Protection(
         "… and so does a fork",
         "eventstore:SQLiteRecorder.rest",
-        Instead("_checkpoints", "checkpointed = True  # first"),
+        Instead("_checkpoints", "rested = True  # first"),
         "tests/eventstore/test_checkpoints.py -k a_fork_waits",
     ),
     "schema": Protection(

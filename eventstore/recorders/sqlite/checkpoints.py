@@ -16,7 +16,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Final
 
 from foldlog.eventstore.recorders.errors import RecorderError
@@ -36,9 +36,8 @@ class LogCheckpoints:
     def __init__(self, file: StoreFile, alone: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
         self._file = file
         self._alone = alone
-        self._connection: sqlite3.Connection | None = None
         self._next_at = AT
-        self._stopped = self._ending = False
+        self._stopped = False
         self._turn = threading.Lock()
         """The lock of the one thread that is at work."""
         self._beside_commits = threading.Lock()
@@ -48,10 +47,13 @@ class LogCheckpoints:
         """Have the log written back if it is long, and wait if it is too long. Call it after a commit, under the write
         lock, with the number of pages in the log; below ``AT`` the log is not long.
         """
-        if self._ending:
+        if self._stopped:
             return
         if pages >= self._next_at and not self._turn.locked():
-            self._start()
+            try:
+                threading.Thread(target=self._run, name=THREAD, daemon=False).start()
+            except RuntimeError:  # the program ends: the log stays as it is, or SQLite writes it back
+                self._stopped = True
         elif pages >= IN_COMMITS_AT:
             with self._beside_commits:  # as long as it is held, SQLite could not write back in a commit
                 pass
@@ -63,25 +65,15 @@ class LogCheckpoints:
             yield
 
     def stop(self, patience_s: float) -> bool:
-        """Begin no checkpoint until ``go_on``, and close the connection. Return False if one goes on for that time."""
+        """Begin no checkpoint until ``go_on``. Return False if one goes on for that time."""
         self._stopped = True
         if not self._turn.acquire(timeout=patience_s):
             return False
-        try:
-            self._disconnect()
-        finally:
-            self._turn.release()
+        self._turn.release()
         return True
 
     def go_on(self) -> None:
         self._stopped = False
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name=THREAD, daemon=False)
-        try:
-            thread.start()
-        except RuntimeError:  # the program ends: the log stays as it is, or SQLite writes it back
-            self._ending = True
 
     def _run(self) -> None:
         if not self._turn.acquire(blocking=False):
@@ -93,22 +85,13 @@ class LogCheckpoints:
             # Who commits next meets the same trouble, if it lasts, and is told. The log is complete.
             self._next_at += AT
         finally:
-            if self._stopped:
-                self._disconnect()
             self._turn.release()
 
     def _write_back(self) -> int:
         """Write the log back. Return the length at which to write it back next."""
-        connection = self._connection = self._connection or self._file.connect(to_write=True)
-        self._file.check()
-        with self._beside_commits:
+        with closing(self._file.connect(to_write=True)) as connection, self._beside_commits:
             frames, done = maintenance.write_back(connection)
         if frames - done >= AT:  # a reader needs it, or another process is at it
             return int(frames) + AT
         with self._alone() as writer:
             return AT if maintenance.restart_log(writer) else int(frames) + AT
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()

@@ -57,12 +57,12 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
     """Return the recorder error for an error of SQLite or the system, which is its cause; return any other as it is."""
     if isinstance(error, OSError):
         kind: type[RecorderError] | None = OperationalError
+    elif isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+        kind = DatabaseError  # a table that is missing does not come back by waiting
     else:
         kind = error_class(error) if isinstance(error, Exception) else None
     if kind is None:
         return error
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
-        kind = DatabaseError  # a table that is missing does not come back by waiting
     translated = kind(f"cannot {doing}: {_said(error)}{outcome}")
     translated.__cause__ = error
     return translated
@@ -75,19 +75,15 @@ def translated(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+    except Exception as error:
         raise_translated(error, doing)
         raise
 
 
 def raise_translated(error: BaseException, doing: str) -> None:
     """Raise the translation of an error, if it is one of our own statements."""
-    if not isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError) or not is_ours(error):
-        return
-    if isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
-        advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
-        raise DatabaseError(f"cannot {doing}: a column of text holds bytes that are not text; {advice}") from error
-    raise translate(error, doing) from error
+    if isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError) and is_ours(error):
+        raise translate(error, doing) from error
 
 
 def is_ours(error: BaseException) -> bool:
@@ -122,6 +118,8 @@ def is_of_disk(error: BaseException) -> bool:
 def _said(error: BaseException) -> str:
     if isinstance(error, OSError):
         problem, advice = error.strerror or str(error), _ADVICE_OF_THE_SYSTEM.get(error.errno or 0)
+    elif isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
+        problem, advice = "a column of text holds bytes that are not text", _IS_DAMAGED
     else:
         problem, advice = str(error), _ADVICE.get(_code(error))
     return f"{problem}; {advice}" if advice else problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from operator import itemgetter
@@ -41,15 +41,10 @@ _ROWS: Final[dict[Only, str]] = {"all": SQL["rows"], "structural": SQL["structur
 
 
 class SQLiteReader:
-    """The questions that one transaction can ask. Each one walks an index to the rows that it returns.
+    """The questions that one transaction can ask. Each one walks an index to the rows that it returns."""
 
-    ``check_file`` is called before positions are followed, because a follower on a file that was replaced would wait
-    for ever.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, check_file: Callable[[], object] | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
-        self._check_file = check_file
         self._ids: dict[int, str] = {}
 
     def era(self, cache: object) -> int | None:
@@ -130,8 +125,6 @@ class SQLiteReader:
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows with their positions; those of imported rows follow from where the import was published."""
-        if self._check_file is not None:
-            self._check_file()
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._publication(after_position)
@@ -281,5 +274,5 @@ def json_text(value: Sequence[object]) -> str:
 
 
 def as_text(stored: object) -> str:
-    # In a damaged file a column may be of any type. What the row then is not, the guard finds.
+    """Return a stored text; an empty one where the column of a damaged file is of another type."""
     return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""

@@ -85,11 +85,11 @@ class SQLiteRecorder:
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
         with ReadConnection(self._readers) as connection:
-            yield SQLiteReader(connection, self._file.check)
+            yield SQLiteReader(connection)
 
     def query(self, work: Callable[[Reader], T]) -> T:
         with ReadConnection(self._readers) as connection:
-            return work(SQLiteReader(connection, self._file.check))
+            return work(SQLiteReader(connection))
 
     def value(self, name: str) -> str:
         if name not in ("era", "data_version"):

@@ -34,7 +34,8 @@ def copy_of(path: str, into: str) -> None:
     """
     with translated(f"read {path}"), closing(StoreFile(path, writable=False).open()) as reader:
         reader.execute("BEGIN")
-        schema.check_is_store(reader, path)
+        if schema.checked_number(reader, path) == 0:
+            raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
         with translated(f"copy {path} to {into}"):
             maintenance.copy(reader, into, lambda done, of: None)
 

@@ -26,12 +26,6 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
         connection.rollback()
 
 
-def check_is_store(connection: sqlite3.Connection, path: str) -> None:
-    """Raise ``DatabaseError`` if the file is empty, not a store of ours, or of a newer schema."""
-    if checked_number(connection, path) == 0:
-        raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
-
-
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
     """Check within a transaction that no newer version has migrated the file since it was opened. Takes under 1 µs."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:

@@ -28,8 +28,6 @@ from foldlog.eventstore.recorders.types import (
 )
 
 _PLAIN = 0
-_INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
-"""The statement for one event: one for a body that is stored as text, one for other bodies."""
 _TOGETHER = 20
 _eras = count(1)
 _body = attrgetter("body")
@@ -261,7 +259,7 @@ class SQLiteTransaction(SQLiteReader):
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
             row = rows[0]
-            self._execute(_INSERT[row.encoding == _PLAIN], (position, key, *row))
+            self._execute(_insert_together(1), (position, key, *row))
             if type(row.body) is Body:
                 self._attach(key, rows)
             return
