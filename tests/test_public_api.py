@@ -6,7 +6,6 @@ import pkgutil
 import pydoc
 import re
 import types
-from pathlib import Path
 
 import pytest
 
@@ -62,12 +61,6 @@ def test_every_public_class_and_function_says_its_contract(package):
 def test_the_first_two_screens_of_help_name_everything():
     page = pydoc.plain(pydoc.render_doc(foldlog)).splitlines()[:80]  # the rest is each class with its methods
     assert [name for name in foldlog.__all__ if not any(name in line for line in page) and name != "ANY_VERSION"] == []
-
-
-def test_type_checkers_see_every_public_name():
-    source = Path(foldlog.condensers.__file__).read_text()
-    shown = set(re.findall(r"\b([A-Za-z]\w+) as \1,?$", source, re.MULTILINE))
-    assert shown == set(foldlog.condensers.__all__)
 
 
 def test_what_a_signature_of_the_face_or_its_raises_names_can_be_imported():

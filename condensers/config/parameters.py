@@ -17,13 +17,12 @@ from foldlog.condensers.models.agents_model import AGENTS_MODEL, AgentsModel
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import Model, Models
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
 from foldlog.condensers.strategies.noop import NoOpCondenser
-from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.recent import RecentEventsCondenser
 from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser

@@ -21,8 +21,7 @@ from foldlog.condensers.base import setting
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest_facts import Section, facts, subject_of
-from foldlog.condensers.strategies.summaries import Summary
-from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
 from foldlog.eventstore import CondensationSummary, Event
 
 _LENGTH_MIN = 500

@@ -12,8 +12,7 @@ from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, useless
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
-from foldlog.condensers.strategies.summaries import Summary
-from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
 from foldlog.eventstore import Event
 
 TOOL_NAME = "create_state_summary"

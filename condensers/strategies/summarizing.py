@@ -9,9 +9,9 @@ never made  a condensation that forgets too little or saves no tokens; any at al
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
@@ -22,7 +22,6 @@ from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import IndexSpan, after_system_prompt, forget, last_cut, middle, next_cut, real
-from foldlog.condensers.strategies.summaries import Summary, summarize_in_pieces
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
@@ -33,6 +32,19 @@ much as fits the limit beside a summary. The first one condenses rarely, the sec
 
 MAX_SIZE = 100
 """The default of ``max_size`` if no token limit is known."""
+
+
+_PIECES_MAX = 8
+"""The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost."""
+
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    reports: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +112,7 @@ class SummarizingCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
         try:
-            summary = summarize_in_pieces(self.summarize, view[span.start : span.stop], self.max_event_length)
+            summary = _summarize_in_pieces(self.summarize, view[span.start : span.stop], self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
@@ -117,7 +129,7 @@ class SummarizingCondenser(RollingCondenser):
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
-                summary = summarize_in_pieces(self.summarize, view[span.start : span.stop], limit)
+                summary = _summarize_in_pieces(self.summarize, view[span.start : span.stop], limit)
             except ModelCallFailed as error:
                 failures.append(error)
                 if error.failure == "rejected" or is_connection_refused(error):
@@ -246,6 +258,35 @@ class SummarizingCondenser(RollingCondenser):
             if less is None:
                 return text, tokens
             text = less
+
+
+def _summarize_in_pieces(
+    summarize: Callable[[Sequence[Event], int | None], Summary],
+    events: Sequence[Event],
+    limit: int | None,
+    pieces: int = _PIECES_MAX,
+) -> Summary:
+    """Call ``summarize`` with ``events`` and ``limit``. If the events exceed the model's context, summarize the first
+    half, then that summary with the second half; and so on with halves of halves, down to ``pieces``.
+
+    Raises ``ModelCallFailed``.
+    """
+    try:
+        return summarize(events, limit)
+    except ModelCallFailed as error:
+        if error.failure != "context_window" or len(events) < 2 or pieces < 2:
+            raise
+        reports = error.reports
+    half = len(events) // 2
+    try:
+        first = _summarize_in_pieces(summarize, events[:half], limit, pieces // 2)
+        reports += first.reports
+        goes_before = CondensationSummary(content=first.text)
+        second = _summarize_in_pieces(summarize, (goes_before, *events[half:]), limit, pieces // 2)
+    except ModelCallFailed as error:
+        before = (*reports, *error.reports[:-1])
+        raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
+    return replace(second, reports=(*reports, *second.reports))
 
 
 def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:

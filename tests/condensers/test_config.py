@@ -24,9 +24,9 @@ from foldlog.condensers.config.registry import (
 from foldlog.condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.llm_config import LLMConfig
-from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.noop import NoOpCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.summarizing import MAX_SIZE

@@ -13,8 +13,8 @@ from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import ObservationMaskingCondenser
 from foldlog.condensers.strategies.noop import NoOpCondenser
-from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.recent import RecentEventsCondenser
 from foldlog.eventstore import (

@@ -14,13 +14,12 @@ from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.rolling import RollingCondenser
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
 from foldlog.condensers.strategies.noop import NoOpCondenser
-from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.recent import RecentEventsCondenser
 from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser

@@ -8,13 +8,11 @@ from foldlog.condensers.base import Condensation, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
 from foldlog.condensers.strategies.digest import default_condenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
-from foldlog.condensers.strategies.masking import is_masked
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from foldlog.condensers.strategies.noop import NoOpCondenser
-from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.recent import RecentEventsCondenser
 from tests.condensers.made import REQUEST, SYSTEM, after, ids, message, messages, pair, plan, shown, viewed

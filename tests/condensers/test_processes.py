@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Event as Flag
 from pathlib import Path
 
 from foldlog.condensers import CondenseHandler, DigestCondenser, NoCondensationAvailable
-from foldlog.condensers.strategies.summaries import Summary
+from foldlog.condensers.strategies.summarizing import Summary
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,

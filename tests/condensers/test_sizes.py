@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.structured_summary import StructuredSummaryCondenser
 from foldlog.eventstore.events import CondensationSummary

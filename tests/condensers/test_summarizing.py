@@ -13,8 +13,7 @@ from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncated
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
-from foldlog.condensers.strategies.summaries import Summary
-from foldlog.condensers.strategies.summarizing import SummarizingCondenser
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
 from foldlog.eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (
     REQUEST,

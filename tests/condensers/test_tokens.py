@@ -18,7 +18,7 @@ from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.budget import TokenBudget
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
-from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
+from foldlog.condensers.strategies.masking import ObservationMaskingCondenser
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from foldlog.projections import View

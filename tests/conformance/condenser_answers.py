@@ -15,13 +15,11 @@ from foldlog.condensers.prompts.rendering import plain_text
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.rolling import RollingCondenser
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
 from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser
-from foldlog.condensers.strategies.masking import is_masked
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from foldlog.condensers.strategies.noop import NoOpCondenser
-from foldlog.condensers.strategies.observation_masking import ObservationMaskingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser as CondenserPipeline
 from foldlog.condensers.strategies.recent import RecentEventsCondenser
 from foldlog.condensers.strategies.structured_summary import TOOL_NAME

@@ -1,0 +1,64 @@
+"""The public names of condensers, for type checkers; ``__init__.py`` reads here where each is."""
+
+from foldlog.condensers.base import AgentModel as AgentModel
+from foldlog.condensers.base import Condensation as Condensation
+from foldlog.condensers.base import Condenser as Condenser
+from foldlog.condensers.base import Reason as Reason
+from foldlog.condensers.base import Reply as Reply
+from foldlog.condensers.base import ReportingCondenser as ReportingCondenser
+from foldlog.condensers.base import Requirement as Requirement
+from foldlog.condensers.base import Step as Step
+from foldlog.condensers.base import Summarizer as Summarizer
+from foldlog.condensers.base import ToolCall as ToolCall
+from foldlog.condensers.compat import condensed_history as condensed_history
+from foldlog.condensers.config.parameters import Strategy as Strategy
+from foldlog.condensers.config.parameters import list_strategies as list_strategies
+from foldlog.condensers.config.registry import CondenserConfig as CondenserConfig
+from foldlog.condensers.config.registry import condenser_from_config as condenser_from_config
+from foldlog.condensers.config.registry import register_config as register_config
+from foldlog.condensers.config.toml import load_condenser as load_condenser
+from foldlog.condensers.config.toml import load_condenser_config as load_condenser_config
+from foldlog.condensers.errors import CondenserError as CondenserError
+from foldlog.condensers.errors import InvalidCondenser as InvalidCondenser
+from foldlog.condensers.errors import ModelCallFailed as ModelCallFailed
+from foldlog.condensers.errors import NoCondensationAvailable as NoCondensationAvailable
+from foldlog.condensers.errors import TokensUnknown as TokensUnknown
+from foldlog.condensers.handler import CondenseHandler as CondenseHandler
+from foldlog.condensers.models.agents_model import request_condensation_tool as request_condensation_tool
+from foldlog.condensers.models.client import LLM as LLM
+from foldlog.condensers.models.estimate import ESTIMATE as ESTIMATE
+from foldlog.condensers.models.estimate import CountedTokens as CountedTokens
+from foldlog.condensers.models.estimate import CountsTokens as CountsTokens
+from foldlog.condensers.models.estimate import event_tokens as event_tokens
+from foldlog.condensers.models.estimate import view_tokens as view_tokens
+from foldlog.condensers.models.failures import is_context_window_error as is_context_window_error
+from foldlog.condensers.models.llm_config import LLMConfig as LLMConfig
+from foldlog.condensers.replays import Replay as Replay
+from foldlog.condensers.replays import Replaying as Replaying
+from foldlog.condensers.replays import replay as replay
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
+from foldlog.condensers.reports import Report as Report
+from foldlog.condensers.reports import Usage as Usage
+from foldlog.condensers.reports import model_of as model_of
+from foldlog.condensers.reports import on_a_model as on_a_model
+from foldlog.condensers.reports import reports_of as reports_of
+from foldlog.condensers.rolling import RollingCondenser as RollingCondenser
+from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+from foldlog.condensers.strategies.conversation_window import (
+    ConversationWindowCondenser as ConversationWindowCondenser,
+)
+from foldlog.condensers.strategies.digest import DigestCondenser as DigestCondenser
+from foldlog.condensers.strategies.digest import default_condenser as default_condenser
+from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
+from foldlog.condensers.strategies.llm_summary import LLMSummarizingCondenser as LLMSummarizingCondenser
+from foldlog.condensers.strategies.masking import BrowserOutputCondenser as BrowserOutputCondenser
+from foldlog.condensers.strategies.masking import (
+    ObservationMaskingCondenser as ObservationMaskingCondenser,
+)
+from foldlog.condensers.strategies.masking import is_masked as is_masked
+from foldlog.condensers.strategies.noop import NoOpCondenser as NoOpCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser as PipelineCondenser
+from foldlog.condensers.strategies.recent import RecentEventsCondenser as RecentEventsCondenser
+from foldlog.condensers.strategies.structured_summary import (
+    StructuredSummaryCondenser as StructuredSummaryCondenser,
+)
