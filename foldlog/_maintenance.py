@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from foldlog._search.index import remove_index
 from foldlog.eventstore import Store
-from foldlog.eventstore.maintenance import backup, copy_store, redact, rekey, verify
+from foldlog.eventstore.maintenance import backup, copy, redact, rekey, verify
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
-Moved = copy_store.Moved
-UnequalConversation = copy_store.UnequalConversation
+Moved = copy.Moved
+UnequalConversation = copy.UnequalConversation
 RedactionReceipt = redact.RedactionReceipt
 Rekeyed = rekey.Rekeyed
 Published = verify.Published
@@ -50,10 +50,10 @@ class Maintenance:
         """Reclaim disk space, and remove the remains of interrupted imports. See ``maintenance.backup.vacuum``."""
         return backup.vacuum(self._store)
 
-    def copy_from(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
-        """Copy every history of another store into this one. See ``maintenance.copy_store.copy_store``."""
-        return copy_store.copy_store(source, self._store, jobs=jobs)
+    def copy_from(self, source: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
+        """Copy every history of another store into this one, or those named. See ``maintenance.copy.copy_store``."""
+        return copy.copy_store(source, self._store, *conversations, jobs=jobs)
 
-    def differences_from(self, source: Store) -> Iterator[UnequalConversation]:
-        """Yield the histories of another store that do not have the same head here."""
-        return copy_store.compare_stores(source, self._store)
+    def differences_from(self, source: Store, *conversations: str) -> Iterator[UnequalConversation]:
+        """Yield the histories of another store, or those named, that do not have the same head here."""
+        return copy.compare_stores(source, self._store, *conversations)

@@ -202,23 +202,23 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
     return writer.added, last.version
 
 
-def stored_rows(database: Database, found: Conversation) -> Iterator[Row]:
-    """Yield all rows of a conversation, a page at a time. Raises ``CorruptEvent`` at a missing or unreadable one,
-    ``ConversationErased`` if it is erased by then.
+def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iterator[Row]:
+    """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises ``CorruptEvent`` at a missing
+    or unreadable one, ``ConversationErased`` if it is erased by then.
     """
 
     def page(reader: Reader, start: int) -> Sequence[Row]:
         return find_again(database, reader, found).rows(start, found.version, CHUNK)
 
-    version = 0
-    for start in range(0, found.version, CHUNK):
-        stop = min(start + CHUNK, found.version)
+    version = start
+    for first in range(start, found.version, CHUNK):
+        stop = min(first + CHUNK, found.version)
         try:
-            rows = database.recorder.query(partial(page, start=start))
+            rows = database.recorder.query(partial(page, start=first))
         except RecorderError as error:
             if not is_damage(error):
                 raise
-            raise CorruptEvent(found.id, start, f"this event, or one up to {stop - 1}, cannot be read") from error
+            raise CorruptEvent(found.id, first, f"this event, or one up to {stop - 1}, cannot be read") from error
         for row in rows:
             if row.id != version:
                 break

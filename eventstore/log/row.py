@@ -32,7 +32,7 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter, itemgetter
 from os import urandom
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
@@ -167,41 +167,6 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
     if are_sound(seed, rows):
         return []
     return [place for place, row in enumerate(rows) if not are_sound(seed, (row,))]
-
-
-class Chain(NamedTuple):
-    """The values that the next row must match: the head before it, its id, and its counts of earlier events."""
-
-    head: bytes
-    next_id: int
-    shown: int
-    structural: int
-
-
-def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Sequence[Row]) -> tuple[int, Chain]:
-    """Count the plain rows, from the first, that are unchanged and in their places. Return this number and the chain
-    after these rows. A redacted row needs other checks, so the count ends before it. Cost: a link and a checksum each.
-    """
-    head, expected, shown_count, structural_count = chain
-    try:
-        for row in rows:
-            if (
-                not are_sound(seed, (row,))
-                or row.id != expected
-                or row.encoding
-                or row.shown_before != shown_count
-                or row.structural_before != structural_count
-                or is_redacted(row.proof)
-                or link_of(head, salt, row) != row.head
-            ):
-                break
-            head = row.head
-            expected += 1
-            shown_count += row.shown
-            structural_count += row.structural
-    except ValueError:
-        pass  # its proof cannot be one
-    return expected - chain.next_id, Chain(head, expected, shown_count, structural_count)
 
 
 def record_checksum(

@@ -33,12 +33,14 @@ __all__ = [
     "WriteTransaction",
     "begin_new",
     "check_plain",
+    "forget_records",
     "project",
 ]
 
 T = TypeVar("T")
 
 _body = attrgetter("body")
+_PROJECTIONS_MAX = 1_000
 
 
 class WriteTransaction(ReadTransaction):
@@ -193,6 +195,7 @@ class WriteTransaction(ReadTransaction):
         if found.version == found.begins:
             mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
         self._reader.change(found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key))
+        forget_records(self._reader, found.key)  # they are plain
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self._database.now())
         self.found = past_under(self._reader, renewed, None, data_key)
@@ -221,6 +224,13 @@ def begin_new(
     check_plain(transaction, database, conversation)
     salt = new_salt() if salt is None else salt
     return transaction.begin(Beginning(conversation, now, salt, staged, fork, replaces))
+
+
+def forget_records(transaction: Transaction, key: int, *, but: str | None = None) -> None:
+    """Delete the records of all projections ``but`` one of a conversation: they are made again from its events."""
+    for newest in transaction.records(key, None, 0, _PROJECTIONS_MAX):
+        if newest.projection != but:
+            transaction.change(key, changes.NewRecords(newest.projection, (), replace_all=True))
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:

@@ -1,9 +1,9 @@
 """The tasks of an administrator.
 
-verify, row_checks, damage               check heads, checksums and indices; name what is damaged
-copy, copy_store                         copy conversations between stores, and compare their heads
+verify, check, damage                    check heads, checksums and indices; name what is damaged
+copy                                     copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone
-redact, redaction_receipts               erase the content of one event; check that each receipt has its event
+redact                                   erase the content of one event
 rekey, reform                            re-encrypt and re-compress with the current settings, a conversation at a time
 unfinished                               what operations of several transactions left: finish it first
 new_file                                 make a file that only its owner can read, under a random name

@@ -1,28 +1,43 @@
-"""Copy conversations from one store to another with their ids, times, salts and heads.
+"""Copy conversations from one store to another while the first is in use. Copying again adds only what is new.
 
-Positions and the records of projections are not copied: projections are made again from the events.
+A copy follows its source. Every event keeps its id, its time and its place in the hash chain; every conversation keeps
+its salt, its idempotency keys and its tombstone. So heads are equal in both stores; those of copied events are computed
+again. What the source redacted is redacted in the copy. A conversation that went on by itself in the target, and now
+differs, is left as it is and named.
+
+Positions are new: followers of the target begin at 0. The records of projections are not copied: projections are made
+again from the events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from foldlog.eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged
-from foldlog.eventstore.events import RedactionCopied
-from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.errors import (
+    ConversationErased,
+    ConversationNotFound,
+    CorruptEvent,
+    HistoryDiverged,
+    VersionConflict,
+)
+from foldlog.eventstore.events import Event, RedactionCopied
+from foldlog.eventstore.log.database import Database, paged, start_after, translated
 from foldlog.eventstore.log.generation import tombstones_before
-from foldlog.eventstore.log.importing import CHUNK as CHUNK
-from foldlog.eventstore.log.importing import StagedWriter, chunked, stored_rows
+from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, follows, links_of
 from foldlog.eventstore.log.reading import ReadTransaction, find_again
 from foldlog.eventstore.log.row import (
     PLAIN,
     checksum_seed,
+    commitment_of,
     from_microseconds,
     is_redacted,
     link_of,
@@ -34,107 +49,182 @@ from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import forks_that_share, redact_rows
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Erasure, RecalledKey, Row
+from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Erasure, RecalledKey, Row
+from foldlog.eventstore.store import Store
 
-_name = itemgetter(0)
-
-RememberedKey = tuple[str, int, int]
-"""An idempotency key, the first id that it stands for, and the number of ids."""
-
-
-class CopiedConversation(NamedTuple):
-    """A conversation to copy, without its rows and keys; for an erased conversation, its tombstone.
-
-    ``replaces`` is the tombstone of the erased conversation whose id it uses again.
-    """
-
-    id: str
-    created_at: int
-    salt: bytes
-    version: int
-    head: bytes | None
-    erasure: Erasure | None
-    past: tuple[Link, ...] = ()
-    """For a fork: the names and salts under which the shared events were recorded. These events are copied with it."""
-    replaces: Erasure | None = None
-    redactions: int | None = None
-    """What the source counts; None where that is not known: then redacted events are counted."""
+_JOBS_MAX = 64
+"""The most conversations that may be copied at the same time."""
 
 
-class Copied(NamedTuple):
-    """The outcome of a copy: how many events and tombstones were added, and the version of the conversation now.
-    ``erased``: the copy is a tombstone, of ``version`` events.
+class Moved(NamedTuple):
+    """The outcome for one conversation: how many events and tombstones were copied, and its version now; or its
+    problem.
     """
 
     conversation: str
     added: int
     version: int
+    problem: str | None = None
     tombstones: int = 0
-    erased: bool = False
 
 
-def copy_conversation(source: Database, target: Database, conversation: str) -> Copied:
+class UnequalConversation(NamedTuple):
+    """A difference between the two stores in one conversation. ``behind``: copying again makes them equal."""
+
+    conversation: str
+    problem: str
+    behind: bool
+
+
+def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
+    """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time. Each appears whole in the
+    target or not at all, or grows by its tail.
+
+    A conversation that is damaged or cannot be read, or that differs in the target, is yielded with its problem, and
+    the others go on. Raises ``ConversationNotFound`` for a name, ``KeyUnavailable`` where a key is not given, and what
+    the target raises where it cannot be written. Cost: one row of every conversation on both sides, and the events that
+    the target does not have.
+    """
+    whole("jobs", jobs, 1, _JOBS_MAX)
+    with translated():
+        yield from _copied(source.database, target.database, conversations, jobs)
+
+
+def _copied(source: Database, target: Database, names: Sequence[str], jobs: int) -> Iterator[Moved]:
+    conversations = _conversations(source, names)
+    with ThreadPoolExecutor(jobs) as pool:
+        running: set[Future[Moved]] = set()
+        try:
+            while True:
+                room = 2 * jobs - len(running)
+                running |= {pool.submit(_move, source, target, found) for found in islice(conversations, room)}
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+        finally:
+            for each in running:
+                each.cancel()
+
+
+def compare_stores(source: Store, target: Store, *conversations: str) -> Iterator[UnequalConversation]:
+    """Yield every conversation of ``source``, or of those named, that ``target`` does not have with the same head and
+    the same redactions. Conversations that only the target has are ignored. Cost: one row of each on both sides.
+    """
+    with translated():
+        for found in _conversations(source.database, conversations):
+            there = _find(target.database, found.id)
+            if there is None:
+                problem = f"{_measure(found)} in the source, missing in the target"
+                yield UnequalConversation(found.id, problem, behind=True)
+            elif not _same(found, there):
+                lives = there.erasure is None and found.erasure is None
+                behind = lives and (there.version < found.version or there.end == found.end)
+                problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
+                yield UnequalConversation(found.id, problem, behind=behind)
+
+
+def _move(source: Database, target: Database, found: Conversation) -> Moved:
+    there = _find(target, found.id)
+    version = 0 if there is None else there.end[0]
+    if there is not None and _same(found, there):
+        return Moved(found.id, 0, version)
+    try:
+        return copy_conversation(source, target, found.id)
+    except ConversationErased as error:
+        return Moved(found.id, 0, version, error.problem)
+    except (CorruptEvent, HistoryDiverged, VersionConflict) as error:
+        return Moved(found.id, 0, version, str(error))
+    except RecorderError as error:
+        if not is_damage(error):
+            raise
+        return Moved(found.id, 0, version, str(error))
+
+
+def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation]:
+    """Yield these conversations, or all that have events or a tombstone. Cost: a page at a time."""
+    for name in names:
+        found = _find(database, name)
+        if found is None:
+            raise ConversationNotFound(name)
+        yield found
+
+    def page(after: str | None) -> Sequence[Conversation]:
+        return database.recorder.query(lambda reader: database.listed(reader, after, CHUNK))
+
+    if not names:
+        yield from (found for found in paged(page, attrgetter("id"), CHUNK) if found.version or found.erasure)
+
+
+def _find(database: Database, conversation: str) -> Conversation | None:
+    return database.recorder.query(lambda reader: database.find(reader, conversation))
+
+
+def _same(one: Conversation, other: Conversation) -> bool:
+    return (one.end, one.erasure is None, one.redactions) == (other.end, other.erasure is None, other.redactions)
+
+
+def _measure(found: Conversation) -> str:
+    version, head = found.end
+    return f"{version} events with head {(head or b'').hex()[:12]}…{'' if found.erasure is None else ', erased'}"
+
+
+# -- one conversation -------------------------------------------------------------------------------------------------
+
+
+def copy_conversation(source: Database, target: Database, conversation: str) -> Moved:
     """Copy one conversation, or the tail that the target does not have yet.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged; ``HistoryDiverged`` where the target
-    has other events, and ``ConversationErased`` where the target erased the conversation. A new conversation appears
-    whole or not at all. Cost: its events, in small transactions; memory for one of them.
+    has other events, and ``ConversationErased`` where the target erased it: then nothing of it is changed. A new
+    conversation appears whole or not at all. Cost: the events to copy, in small transactions; where events were
+    redacted since, all of them.
     """
-    earlier = 0
-    for tombstone in tombstones(source, conversation):
-        earlier += copy_tombstone(target, tombstone).tombstones
-    what, rows, keys = read_for_copy(source, conversation)
-    if what.erasure is not None:
-        copied = copy_tombstone(target, what)
-    else:
-        with CopyTarget(target, what) as copying:
-            for chunk in chunked(rows):
-                copying.copy(chunk)
-            copying.remember(keys)
-            copied = copying.end()
-    return copied._replace(tombstones=earlier + copied.tombstones)
-
-
-def read_for_copy(
-    source: Database, conversation: str
-) -> tuple[CopiedConversation, Iterator[Row], Iterator[RememberedKey]]:
-    """Return the conversation to copy, its rows in order, and its idempotency keys. Rows and keys are read lazily."""
-    found, links, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
-    if found is None:
-        raise ConversationNotFound(conversation)
-    replaces = earlier[-1].erasure if earlier else None
+    found, links, earlier = source.recorder.query(partial(_with_links, source, conversation))
+    before, tombstones = copy_tombstones(target, (*earlier, *([] if found.erasure is None else [found])))
     if found.erasure is not None:
-        return _tombstone(found, replaces), iter(()), iter(())
+        return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    what = CopiedConversation(
-        found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces, found.redactions
-    )
-    return what, stored_rows(source, found), remembered_keys(source, found)
+    with CopyWriter(target, found, links, before) as writer:
+        there = writer.there
+        if there is not None:
+            _check_same(source, found, target, there)
+        for chunk in chunked(stored_rows(source, found, writer.end.version)):
+            writer.copy(chunk)
+        if there is not None and there.version <= found.version and there.redactions != found.redactions:
+            redacted = (row for row in stored_rows(source, found) if is_redacted(row.proof))
+            for chunk in chunked(row for row in redacted if row.id < there.version):
+                writer.transact(partial(_redact_too, database=target, there=there, gone=chunk))
+        writer.finish(keys_of(source, found), found.redactions)
+    return Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
 
 
-def _found_with_links(
+def _with_links(
     source: Database, conversation: str, reader: Reader
-) -> tuple[Conversation | None, tuple[Link, ...], Sequence[Conversation]]:
+) -> tuple[Conversation, tuple[Link, ...], Sequence[Conversation]]:
+    """Return the conversation, under which names its events before its own were recorded, and earlier tombstones."""
     found = source.find(reader, conversation)
     if found is None:
-        return None, (), ()
+        raise ConversationNotFound(conversation)
     return found, () if found.erasure is not None else links_of(source, reader, found), tombstones_before(reader, found)
 
 
-def tombstones(source: Database, conversation: str) -> list[CopiedConversation]:
-    """Return the tombstones of the erased conversations that had this id before."""
-    _, _, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
-    before = [None, *(one.erasure for one in earlier)]
-    return [_tombstone(one, replaces) for one, replaces in zip(earlier, before, strict=False)]
+def _check_same(source: Database, found: Conversation, target: Database, there: Conversation) -> None:
+    """Raise ``HistoryDiverged`` unless one of the two is the beginning of the other."""
+
+    def differ(version: int) -> bool:
+        ours = source.recorder.query(lambda reader: find_again(source, reader, found).head_at(version))
+        return ours != target.recorder.query(lambda reader: find_again(target, reader, there).head_at(version))
+
+    both = min(found.version, there.version)
+    if differ(both):  # as all versions from the first one on at which they differ
+        raise HistoryDiverged(there.id, bisect_left(range(1, both), True, key=differ), there.version)
 
 
-def _tombstone(found: Conversation, replaces: Erasure | None) -> CopiedConversation:
-    erasure = found.erasure
-    assert erasure is not None
-    return CopiedConversation(found.id, found.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces)
-
-
-def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | None = None) -> Iterator[RememberedKey]:
+def keys_of(
+    source: Database, found: Conversation, sound_by: RowCodec | None = None
+) -> Iterator[tuple[str, RecalledKey]]:
     """Yield its idempotency keys lazily. A key that was changed without the key of the conversation is skipped where
     ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
@@ -145,153 +235,102 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
             ReadTransaction(reader, found, source).check_proofs(page)
         return page
 
-    for name, recalled in paged(lambda after: source.recorder.query(partial(some, after=after)), _name, CHUNK):
-        key = name, recalled.first_id, recalled.events
-        # A key of an event after those that are copied now is copied with that event.
-        if stands_for_events(key, found.version) and (sound_by is None or sound_by.is_proved(name, recalled)):
-            yield key
+    for name, recalled in paged(lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK):
+        if sound_by is None or sound_by.is_proved(name, recalled):
+            yield name, recalled
 
 
-def stands_for_events(key: RememberedKey, version: int) -> bool:
-    """Return whether an idempotency key names events that a history of this length has."""
-    _, first, events = key
-    return type(first) is int and type(events) is int and first >= 0 < events and first + events <= version
+class CopyWriter(StagedWriter):
+    """One conversation that is being copied into a store. ``end`` is the conversation up to the last event that the
+    store has; rows are added behind it, and the head of each is computed.
 
-
-class CopyTarget(StagedWriter):
-    """One conversation that is being copied into a store: rows are compared by their heads, and each head is computed.
-
-    Its constructor raises ``ConversationErased`` if the target erased the conversation, ``HistoryDiverged`` where the
-    conversation there is another one.
+    Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that is the tombstone
+    ``before`` it, and ``HistoryDiverged`` where the conversation there is another one.
     """
 
-    def __init__(self, target: Database, what: CopiedConversation) -> None:
-        found = target.recorder.query(lambda reader: target.find(reader, what.id))
-        replaces = found.key if found is not None and _is_tombstone(found, what.replaces) else None
+    def __init__(
+        self, target: Database, new: Conversation, links: Sequence[Link] = (), before: Erasure | None = None
+    ) -> None:
+        found = _find(target, new.id)
+        replaces = found.key if found is not None and _is_tombstone(found, before) else None
         there = None if replaces is not None else not_erased(found)
-        if there is not None and there.salt != what.salt:
-            raise HistoryDiverged(what.id, 0, there.version)
-        self._what = what
-        self._copied = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
-        """The conversation up to the last copied event. Each head was checked."""
-        self._redacted = 0
-        super().__init__(target, self._copied, there, replaces=replaces, past=what.past)
+        if there is not None and there.salt != new.salt:
+            raise HistoryDiverged(new.id, 0, there.version)
+        self.end = there or Conversation(0, new.id, new.created_at, new.salt, 0, None, None)
+        super().__init__(target, self.end, there, replaces=replaces, past=links)
 
     def copy(self, rows: Sequence[Row]) -> None:
-        """Add the next rows, plain, at most some thousand, as far as the store does not have them.
+        """Add the next rows, plain, at most some thousand.
 
-        Raises ``CorruptEvent`` at a row that does not follow the one before it, ``HistoryDiverged`` where the store has
-        another event, ``VersionConflict`` if another writer appends to the conversation during the copy.
+        Raises ``CorruptEvent`` at a row that does not follow the one before it, ``VersionConflict`` if another writer
+        appends to the conversation during the copy.
         """
-        rows = _sound(self._copied, rows, self._what.past)
-        self._copied = self._copied.grown(rows[-1])
-        new = rows if self.there is None else self._behind(self.there, rows)
-        gone = {row.id: row for row in rows if is_redacted(row.proof)}
-        self._redacted += len(gone)
-        if gone and self.there is not None:
-            self.transact(partial(_redact_too, there=self.there, gone=gone, database=self.database))
-        if new:
-            self.add(new, lambda writing: None)
+        rows = _sound(self.end, rows, self._past)
+        self.end = self.end.grown(rows[-1])
+        self.add(rows, lambda writing: None)
 
-    def remember(self, keys: Iterable[RememberedKey]) -> None:
-        """Add its idempotency keys, after all rows and before the conversation becomes visible."""
-        copied = (key for key in keys if key[1] + key[2] <= self._copied.version)
-        while self.key is not None and (some := list(islice(copied, CHUNK))):
-            self.transact(partial(_remember, database=self.database, key=self.key, some=some))
-
-    def end(self, *, is_end_known: bool = True) -> Copied:
-        """Make the conversation visible. Raises ``CorruptEvent`` where rows are missing; without ``is_end_known``, only
-        where all are.
-        """
-        what, copied = self._what, self._copied
-        if is_end_known and (copied.version, copied.head) != (what.version, what.head):
-            announced = f"{what.version} events were announced, and this one is missing"
-            raise CorruptEvent(what.id, copied.version, announced)
-        if self.there is None and not copied.version:
-            raise CorruptEvent(what.id, 0, "it is missing, and so is the whole conversation")
-        version = max(copied.version, 0 if self.there is None else self.there.version)
-        if self.key is not None:
-            count = self._redacted if what.redactions is None else what.redactions
-            self.transact(partial(_count_redactions, database=self.database, key=self.key, count=count))
-        self.publish(version)
-        return Copied(what.id, self.added, version)
-
-    def _behind(self, there: Conversation, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows that the store does not have. Raise unless the rows that it has end in the same head."""
-        version = self._copied.version
-        if version <= there.version:
-            own = self.database.recorder.query(lambda reader: find_again(self.database, reader, there).head_at(version))
-            if own != self._copied.head:
-                raise HistoryDiverged(there.id, rows[0].id, there.version)
-            return ()
-        first = there.version - rows[0].id
-        if first > 0 and rows[first - 1].head != there.head:
-            raise HistoryDiverged(there.id, rows[0].id, there.version)
-        return rows[max(first, 0) :]
+    def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int) -> None:
+        """Add idempotency keys, and the count of redactions, after all rows; then make the conversation visible."""
+        there = ((name, each) for name, each in keys if _stands_for_events(each, self.end.version))
+        while some := list(islice(there, CHUNK)):
+            self.transact(partial(_write_beside, database=self.database, key=self.key or 0, keys=some))
+        if redactions:
+            self.transact(partial(_write_beside, database=self.database, key=self.key or 0, redactions=redactions))
+        self.publish(self.end.version)
 
 
-def copy_tombstone(target: Database, what: CopiedConversation) -> Copied:
-    """Add a tombstone, unless the target has it. Raises ``ConversationErased`` where the conversation lives there."""
-    erasure = what.erasure
-    assert erasure is not None
-
-    def add(transaction: Transaction) -> bool:
-        found = target.find(transaction, what.id)
-        if found is not None and any(
-            _is_tombstone(one, erasure) for one in (*tombstones_before(transaction, found), found)
-        ):
-            return False
-        replaces = found.key if found is not None and _is_tombstone(found, what.replaces) else None
-        if found is None or replaces is not None:
-            begun = transaction.begin(Beginning(what.id, what.created_at, b"", replaces=replaces))
-            enter_erasure(transaction, begun, erasure)
-            return True
-        if found.erasure is None:
-            when = from_microseconds(erasure.erased_at).isoformat()
-            reason = f"{erasure.reason}; the source erased it, and the target did not: erase it in the target too"
-            raise ConversationErased(what.id, when, reason)
-        return False
-
-    return Copied(what.id, 0, what.version, int(target.recorder.transact(add)), erased=True)
-
-
-def _remember(transaction: Transaction, database: Database, key: int, some: Sequence[RememberedKey]) -> None:
+def _write_beside(
+    transaction: Transaction,
+    database: Database,
+    key: int,
+    keys: Sequence[tuple[str, RecalledKey]] = (),
+    redactions: int = 0,
+) -> None:
+    """Write idempotency keys, and the number of redactions, beside the events of the conversation with this key."""
     found = not_erased(database.find_key(transaction, key))
     if found is None:
         return  # a staged copy was discarded: its publication says so
     writing = WriteTransaction(transaction, found, database)
-    for name, first, events in some:
+    for name, recalled in keys:
         if writing.recalled(name) is None:
-            writing.remember(name, RecalledKey(first, events))
+            writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
+    if found.redactions < redactions:  # where the numbers are equal, both show the same content
+        writing.count_redactions(redactions - found.redactions)
     writing.end()
 
 
-def _redact_too(transaction: Transaction, there: Conversation, gone: Mapping[int, Row], database: Database) -> None:
-    """Redact events of the target that the source has redacted since they were copied."""
-    found = not_erased(database.find_key(transaction, there.key))
-    if found is None:
-        raise ConversationNotFound(there.id)
-    writing = WriteTransaction(transaction, found, database)
-    has_content = [
-        (stored_event_of(found.id, row), gone[row.id])
-        for first in gone
-        for row in writing.rows(first, first + 1, 1)
-        if not is_redacted(row.proof)
-    ]
-    if has_content:
-        forks = forks_that_share(database, transaction, found.key, has_content[0][0].id)
-        redact_rows(transaction, writing, has_content, [*forks])
-        copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
-        enter(transaction, writing.found, copied, max(database.now(), found.updated_at or 0))
+def _stands_for_events(key: RecalledKey, version: int) -> bool:
+    """Return whether an idempotency key names events that a history of this length has."""
+    return key.first_id >= 0 < key.events and key.first_id + key.events <= version
 
 
-def _count_redactions(transaction: Transaction, database: Database, key: int, count: int) -> None:
-    """Count as many redactions as the source: where the numbers are equal, both show the same content."""
-    found = not_erased(database.find_key(transaction, key))
-    if found is not None and found.redactions != count:
-        writing = WriteTransaction(transaction, found, database)
-        writing.count_redactions(count - found.redactions)
-        writing.end()
+def copy_tombstones(target: Database, tombstones: Sequence[Conversation]) -> tuple[Erasure | None, int]:
+    """Add tombstones of one id, the first one first, which the target does not have. Return the last of them, and how
+    many were added. Raises ``ConversationErased`` where the conversation lives there.
+    """
+    before, added = None, 0
+    for one in tombstones:
+        added += target.recorder.transact(partial(_copy_tombstone, target=target, one=one, before=before))
+        before = one.erasure
+    return before, added
+
+
+def _copy_tombstone(transaction: Transaction, target: Database, one: Conversation, before: Erasure | None) -> bool:
+    erasure, found = one.erasure, target.find(transaction, one.id)
+    assert erasure is not None
+    there = [] if found is None else [*tombstones_before(transaction, found), found]
+    if any(_is_tombstone(each, erasure) for each in there):
+        return False
+    replaces = found.key if found is not None and _is_tombstone(found, before) else None
+    if found is None or replaces is not None:
+        begun = transaction.begin(Beginning(one.id, one.created_at, b"", replaces=replaces))
+        enter_erasure(transaction, begun, erasure)
+        return True
+    if found.erasure is None:
+        when = from_microseconds(erasure.erased_at).isoformat()
+        reason = f"{erasure.reason}; the source erased it, and the target did not: erase it in the target too"
+        raise ConversationErased(one.id, when, reason)
+    return False
 
 
 def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
@@ -300,22 +339,38 @@ def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
     return own is not None and erasure is not None and (own.events, own.head) == (erasure.events, erasure.head)
 
 
-def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
-    """Return the rows with their counts and checksums, after checking that each fits its head."""
-    head = copied.head
-    expected, shown, structural = copied.version, copied.shown, copied.structural
+def _redact_too(transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]) -> None:
+    """Redact events of the target that the source has redacted since they were copied."""
+    writing = WriteTransaction(transaction, find_again(database, transaction, there).found, database)
+    has_content: list[tuple[Event, Row]] = []
+    for redacted in with_checksums(checksum_seed(there.id), gone):
+        for row in writing.rows(redacted.id, redacted.id + 1, 1):
+            if is_redacted(row.proof):
+                continue
+            if redacted.head != row.head or redacted.proof[HEAD_BYTES:] != commitment_of(row.proof, row.body):
+                raise CorruptEvent(there.id, row.id, "the source redacted another event: one of the two was changed")
+            has_content.append((stored_event_of(there.id, row), redacted))
+    if has_content:
+        forks = forks_that_share(database, transaction, there.key, has_content[0][0].id)
+        redact_rows(transaction, writing, has_content, [*forks])
+        copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
+        enter(transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0))
+
+
+def _sound(end: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
+    """Return the rows that follow a conversation's end, with counts and checksums. Check that each fits its head."""
+    head = end.head
+    expected, shown, structural = end.version, end.shown, end.structural
     sound = []
     for row in rows:
         if row.encoding != PLAIN:
-            raise CorruptEvent(copied.id, row.id, row.body.decode(errors="replace"))
+            raise CorruptEvent(end.id, row.id, row.body.decode(errors="replace"))
         if row.id != expected:
-            raise CorruptEvent(copied.id, expected, "it is missing")
-        before, salt = follows(copied.id, copied.salt, links, row.id, head)
+            raise CorruptEvent(end.id, expected, "it is missing")
+        before, salt = follows(end.id, end.salt, links, row.id, head)
         head = link_of(before, salt, row)
         if head != row.head:
-            raise CorruptEvent(
-                copied.id, row.id, "its head is not the head of the copied event: one of the two was changed"
-            )
+            raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
         sound.append(row._replace(shown_before=shown, structural_before=structural))
         expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural
-    return with_checksums(checksum_seed(copied.id), sound)
+    return with_checksums(checksum_seed(end.id), sound)

@@ -16,13 +16,12 @@ from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
 from foldlog.eventstore.log.staging import DETACH, REST_S
-from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.unfinished import Met, on_finished
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left
 
 _CHUNK = 1_000
-_PROJECTIONS_MAX = 1_000
 
 
 def detach(database: Database, fork: str) -> None:
@@ -54,12 +53,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str) -> bool:
         transaction.change(found.key, Left(DETACH, str(stop)))
         writing.end()
         return True
-    for part in writing.past:
-        for newest in transaction.records(part.key, None, 0, _PROJECTIONS_MAX):
-            if newest.projection == ATTRIBUTES:
-                continue  # lists keep one record, that of the fork
-            shared = [record for record in writing.records(newest.projection) if record.version <= begins]
-            writing.put_records(newest.projection, shared)
+    forget_records(transaction, found.key, but=ATTRIBUTES)  # they build on those of the parent
     writing.keep_past(links_of(database, transaction, found), begins)
     writing.place_past(begins)
     transaction.change(found.key, Finished())

@@ -41,7 +41,7 @@ from foldlog.eventstore.log.row import (
     sound,
     stored_event_of,
 )
-from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.erase import living_forks, purge
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Transaction
@@ -50,7 +50,6 @@ from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
 _PATIENCE_S = 60.0
-_PROJECTIONS_MAX = 1_000
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
@@ -380,8 +379,6 @@ def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, e
     """
     for event in events:
         _keep_source_key(writing, event)
-    for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
-        if newest.projection != ATTRIBUTES:
-            writing.delete_records(newest.projection)
+    forget_records(transaction, writing.key, but=ATTRIBUTES)
     if any(isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed for event in events):
         list_again(writing, newest_value(writing, ATTRIBUTES))

@@ -1,8 +1,8 @@
 """Change the form in which one conversation is stored: its key, its compression.
 
 Each transaction reads the state of the change, changes a part, and leaves the state (``maintenance.unfinished``): first
-the key, so that new events are encrypted, then the rows, then the records and idempotency keys beside them. Until the
-end, the conversation's mark says which rows may still be in the old form. Heads do not change.
+the key, so that new events are encrypted, then the rows, then the idempotency keys. Until the end, the conversation's
+mark says which rows may still be in the old form. Heads do not change. Projections make their records again.
 
 Before a row is changed, it is compared with its place in the hash chain, and its new form with its former one: a row
 that would not read the same is never replaced.
@@ -23,12 +23,14 @@ from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.compression import Compression
 from foldlog.eventstore.log.database import Database, encrypted, start_after
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import decode_past, past_under
+from foldlog.eventstore.log.past import decode_past, follows, past_under
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.row import border, link_of
 from foldlog.eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.staging import REKEY, REST_S
-from foldlog.eventstore.maintenance.row_checks import HashChain, salt_of, start_of
+from foldlog.eventstore.log.writing import forget_records
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, NewRecords, RememberedKey
+from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, RememberedKey
 from foldlog.eventstore.recorders.types import Conversation, Row
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
@@ -38,14 +40,14 @@ _KEYS = 500
 
 
 class _State(msgspec.Struct, frozen=True):
-    """How far the change is: in ``part`` up to the row or record ``next``, of the projection or key ``name``. Rows are
-    changed up to ``until``. ``sound``: none of them was damaged.
+    """How far the change is: in ``part`` up to the row ``next``, or the idempotency key ``name``. Rows are changed up
+    to ``until``. ``sound``: none of them was damaged.
     """
 
     decrypt: bool
     compression: Compression | None
     until: int
-    part: Literal["rows", "records", "keys", "end"] = "rows"
+    part: Literal["rows", "keys", "end"] = "rows"
     next: int = 0
     name: str = ""
     sound: bool = True
@@ -90,6 +92,8 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
         mark = mark._replace(pending_from=0, pending_until=found.version)
     if changed:
         transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key))
+        if codec.data_key is None:
+            forget_records(transaction, found.key)  # they are plain
         found = past_under(transaction, found, codec.data_key, data_key)
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
     if data_key is not None and mark != codec.mark:
@@ -149,19 +153,19 @@ class _Change:
         self._transaction, self._database, self._found, self._state = transaction, database, found, state
         self._codec = codec = database.codec_of(found)
         self._target = RowCodec(codec.conversation, None if state.decrypt else codec.data_key)
+        self._salt = found.salt if codec.data_key is None else codec.data_key.salt
+        self._links = decode_past(found.past, codec.data_key)
 
     def step(self, size: int) -> _Done:
         match self._state.part:
             case "rows":
                 return self._rows(size)
-            case "records":
-                return _Done(self._records())
             case "keys":
                 return _Done(self._keys())
             case "end":
                 return self._end()
 
-    def _at(self, part: Literal["rows", "records", "keys", "end"], next: int = 0, name: str = "") -> _State:
+    def _at(self, part: Literal["rows", "keys", "end"], next: int = 0, name: str = "") -> _State:
         return msgspec.structs.replace(self._state, part=part, next=next, name=name)
 
     def _set_mark(self, mark: Mark) -> None:
@@ -175,9 +179,9 @@ class _Change:
         start, stop = state.next, min(state.next + size, state.until)
         if start >= stop:
             goes_on = self._codec.data_key is not None and mark.pending_until and state.sound
-            return _Done(self._at("records", -1) if goes_on else None)
+            return _Done(self._at("keys") if goes_on else None)
         rows = self._transaction.rows(found.key, start, stop, stop - start)
-        chain = self._chain(start)
+        head = self._head_before(start)
         changed: list[tuple[Row, Row]] = []
         damaged: list[int] = []
         there = start
@@ -185,10 +189,11 @@ class _Change:
             if stored.id != there:
                 break
             there += 1
-            if plain.encoding == DAMAGED or not chain.take(plain):
+            if plain.encoding == DAMAGED or not self._follows(head, plain):
                 damaged.append(stored.id)
-                chain.head = None
+                head = None
                 continue
+            head = plain.head
             new = self._encoded(stored, plain, state.compression)
             if new is not stored:
                 changed.append((plain, new))
@@ -201,17 +206,22 @@ class _Change:
         after = msgspec.structs.replace(state, next=stop, sound=sound)
         return _Done(after, len(changed), tuple(damaged), sum(size_of(row.body) for row in rows))
 
-    def _chain(self, start: int) -> HashChain:
-        """Return the chain before the row ``start``. After a damaged row it is unknown, and the next row is trusted."""
-        found, salt = self._found, salt_of(self._found, self._codec)
-        links = decode_past(found.past, self._codec.data_key)
-        if start == found.begins:
-            head = start_of(self._transaction, found, salt, links).head
-        else:
-            rows = self._transaction.rows(found.key, start - 1, start, 1)
-            before = self._codec.decoded(rows)
-            head = before[0].head if before and before[0].encoding != DAMAGED else None
-        return HashChain(found.id, salt, links, head)
+    def _head_before(self, start: int) -> bytes | None:
+        """Return the head before a row; None where it is unknown, as after a damaged row: then the next is trusted."""
+        if start == 0:
+            return b""  # event 0 needs none
+        reading = ReadTransaction(self._transaction, self._found, self._database, self._codec)
+        rows = reading.rows(start - 1, start, 1)
+        if not rows or rows[0].encoding == DAMAGED:
+            return None
+        is_border = self._found.parent is not None and start == self._found.begins
+        return border(self._found.id, self._salt, start, rows[0].head) if is_border else rows[0].head
+
+    def _follows(self, head: bytes | None, row: Row) -> bool:
+        if head is None or not self._salt:
+            return True
+        before, salt = follows(self._found.id, self._salt, self._links, row.id, head)
+        return link_of(before, salt, row) == row.head
 
     def _encoded(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
         return self._target.encoded_again(stored, plain, self._codec, compression)
@@ -231,19 +241,7 @@ class _Change:
         if changed:
             self._transaction.change(self._found.key, NewForm([new for _, new in changed]))
 
-    # -- records and keys beside them ---------------------------------------------------------------------------------
-
-    def _records(self) -> _State:
-        key, state = self._found.key, self._state
-        names = [record.projection for record in self._transaction.records(key, None, 0, _ROWS_MAX)]
-        name = min((each for each in names if each >= state.name), default=None)
-        if name is None:
-            return self._at("keys")
-        page = self._transaction.records(key, name, state.next if name == state.name else -1, _ROWS_MAX)
-        decoded = [self._codec.decoded_record(name, record) for record in page]
-        sound = [self._target.encoded_record(name, record) for record in decoded if record is not None]
-        self._transaction.change(key, NewRecords(name, sound))
-        return self._at("records", page[-1].version, name) if page else self._at("records", -1, start_after(name))
+    # -- keys beside them ---------------------------------------------------------------------------------------------
 
     def _keys(self) -> _State:
         found, mark = self._found, self._codec.mark
@@ -281,5 +279,6 @@ class _Change:
         past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
         transaction.change(found.key, NewMark(None))
+        forget_records(transaction, found.key)  # they are encrypted
         enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
         return _Done(None, len(new), key=True)

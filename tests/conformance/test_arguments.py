@@ -21,7 +21,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log import row as rows_module
 from foldlog.eventstore.log.row import new_salt
-from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.status import lost_after
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Beginning

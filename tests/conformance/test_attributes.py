@@ -25,7 +25,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify

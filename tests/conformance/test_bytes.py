@@ -32,7 +32,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec_json import attachments_of
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.detach import detach
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.detach import detach
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact

@@ -25,7 +25,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
+from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row, as_rows
 
 from .conftest import OpenRecorder
 
@@ -132,8 +132,9 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     store.append("c1", said("private"), expected_version=0)
     key = key_of(recorder, "c1")
     erase(store, "c1", reason="asked to")
+    keys = [("private", RecalledKey(0, 1))]
     with pytest.raises(ConversationErased):
-        recorder.transact(lambda transaction: copy._remember(transaction, store.database, key, [("private", 0, 1)]))
+        recorder.transact(lambda transaction: copy._write_beside(transaction, store.database, key, keys))
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
 
 

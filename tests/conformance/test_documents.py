@@ -24,7 +24,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.documents.values import CHAIN_MAX
-from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify

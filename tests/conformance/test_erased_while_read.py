@@ -10,9 +10,10 @@ from foldlog import Histories
 from foldlog.eventstore import ConversationErased, Event, Message, Store
 from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance import verify as verification
+from foldlog.eventstore.maintenance.check import Check
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.row_checks import Pass
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import Row
 
 EVENTS = 2_500
 HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]
@@ -55,12 +56,12 @@ def test_importing_again_says_that_it_was_erased(filled: Store):
 
 
 def test_verifying_finds_no_damage(filled: Store, monkeypatch: pytest.MonkeyPatch):
-    class ErasesFirst(Pass):
-        def over(self, *where: object) -> None:
+    class ErasesFirst(Check):
+        def rows(self) -> Iterator[Row]:
             erase(filled, "c", reason="asked for", complete=False)
-            super().over(*where)  # type: ignore[arg-type]
+            return super().rows()
 
-    monkeypatch.setattr(verification, "Pass", ErasesFirst)
+    monkeypatch.setattr(verification, "Check", ErasesFirst)
     (verdict,) = [each for each in verify(filled, "c") if each.conversation == "c"]
     assert verdict.findings == ()
     assert verdict.erasure is not None

@@ -22,7 +22,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.generation import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as erasing
-from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, verify

@@ -149,7 +149,7 @@ def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(record
 
 
 def test_a_copy_knows_the_ids_too(store: Store, tmp_path):
-    from foldlog.eventstore.maintenance.copy_store import copy_store
+    from foldlog.eventstore.maintenance.copy import copy_store
 
     add(store, said("a"), said("b"))
     with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as other:

@@ -32,7 +32,7 @@ from foldlog.eventstore.documents.changes import Documents
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.detach import detach
 from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
 from foldlog.eventstore.maintenance.rekey import rekey

@@ -517,8 +517,8 @@ if self._is_staged:
     ),
     "redacted-copies": Protection(
         "… in a copy of the conversation too",
-        "eventstore:CopyTarget.end",
-        Gone("_count_redactions"),
+        "eventstore:_write_beside",
+        Gone("count_redactions"),
         "tests/conformance/test_redaction.py -k carry_it and plain-sqlite-None",
     ),
     "redacted-source-id": Protection(
@@ -547,26 +547,26 @@ if self._is_staged:
     ),
     "receipt-missing": Protection(
         "verify accepts a redacted event only with a receipt in the chain",
-        "eventstore:_of_receipts",
-        Instead("without_receipt", "for each in ():"),
+        "eventstore:Check._match_receipts",
+        Instead("_without_receipt", "for each in ():"),
         "tests/eventstore/test_redaction.py -k looks_redacted",
     ),
     "receipt-of-another": Protection(
         "… that is for what was there",
-        "eventstore:Receipts.take",
-        Never("hash"),
+        "eventstore:Check._note_redaction",
+        Never("own"),
         "tests/eventstore/test_redaction.py -k looks_redacted",
     ),
     "receipt-with-content": Protection(
         "… and without content",
-        "eventstore:Receipts.take",
+        "eventstore:Check._note_redaction",
         Part("without_content"),
         "tests/eventstore/test_redaction.py -k any_content",
     ),
     "receipt-content-back": Protection(
         "a content that was put back after its redaction is reported",
-        "eventstore:_of_receipts",
-        Instead("without_redaction", "for each in ():"),
+        "eventstore:Check._match_receipts",
+        Instead("_receipts _redacted", "for each in ():"),
         "tests/eventstore/test_redaction.py -k put_back",
     ),
     "search-redacted": Protection(

@@ -42,7 +42,7 @@ from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.log.staging import staged as staged_in
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
-from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.base import Transaction

@@ -173,6 +173,8 @@ def test_a_fork_finds_the_records_of_an_ancestor_that_got_another_key(tmp_path: 
         assert store.query("f", lambda read: read.record_at("mine")) is not None
         list(rekey(other, decrypt=True))
         list(rekey(other))
+        assert store.query("f", lambda read: read.record_at("mine")) is None
+        project(other, "c", lambda writing: writing.put_records("mine", [Record(3, 1, None, b"of version 3")]))
         assert store.query("f", lambda read: read.record_at("mine")) is not None
         assert store.query("f", lambda read: [record.version for record in read.records("mine")]) == [3]
         assert [event.content for event in store.events("f")] == ["c0", "c1", "c2", "c3"]

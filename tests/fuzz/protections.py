@@ -61,14 +61,14 @@ PROTECTIONS = {
     ),
     "heads": Protection(
         "verify compares heads",
-        "eventstore:sound_rows",
-        Part("link_of"),
+        "eventstore:Check._take",
+        Never("_follows"),
         _VERIFICATION,
     ),
     "published": Protection(
         "… with those that were published",
-        "eventstore:_of_heads",
-        Never("findings"),
+        "eventstore:_of_rows",
+        Instead("published", "for version, head in ():"),
         _VERIFICATION,
     ),
     "cut": Protection(
@@ -79,14 +79,14 @@ PROTECTIONS = {
     ),
     "salt": Protection(
         "a changed salt is told from changed events",
-        "eventstore:_findings",
-        Never("stray"),
+        "eventstore:Check._prove",
+        Never("is_tested"),
         _VERIFICATION,
     ),
     "impossible-keys": Protection(
         "a key stands for events that can be",
         "eventstore:_beside",
-        Instead("first type", "if type(first) is not int or type(count) is not int:"),
+        Never("first count"),
         _VERIFICATION,
     ),
     "hidden": Protection(
@@ -213,7 +213,7 @@ PROTECTIONS = {
     "rekey-chain": Protection(
         "only what its head is of is encrypted",
         "eventstore:_Change._rows",
-        Part("take"),
+        Part("_follows"),
         f"{_REKEY} -k not_what_its_head and memory",
     ),
     "rekey-ends": Protection(
@@ -314,8 +314,8 @@ PROTECTIONS = {
     ),
     "lost": Protection(
         "salvage takes no event that verify does not believe",
-        "eventstore:_Filling._sound",
-        Part("_is_lost"),
+        "eventstore:Check.rows",
+        Part("is_sound"),
         _SALVAGE,
     ),
     "named-ends": Protection(

@@ -83,7 +83,7 @@ raise""",
     ),
     "copied-keys": Protection(
         "a copy leaves no idempotency keys in an erased conversation",
-        "eventstore:_remember",
+        "eventstore:_write_beside",
         Instead("not_erased", "found = database.find_key(transaction, key)"),
         "tests/conformance/test_data_keys.py -k idempotency_keys_do_not",
     ),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from foldlog.eventstore import CondensationAction, Message, Store, open_store
-from foldlog.eventstore.maintenance.copy_store import copy_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views

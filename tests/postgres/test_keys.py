@@ -8,7 +8,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,14 +16,11 @@ from pydantic import SecretStr
 
 from foldlog.eventstore import (
     ANY_VERSION,
-    CondensationRequest,
     KeyRing,
     Message,
-    Record,
     Store,
     open_store,
 )
-from foldlog.eventstore.log.writing import project
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance import reform as rekeying
 from foldlog.eventstore.maintenance.erase import erase
@@ -251,35 +247,6 @@ def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_ser
 
 def blocked(server: Server) -> int:
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
-
-
-def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, postgres_server: Server):
-    plain.append("c1", CondensationRequest(), expected_version=1)
-    project(plain, "c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
-    with open_store(url, keys=KeyRing([NEW])) as encrypting:
-        database = encrypting.database
-        key = _key_of(encrypting, "c1")
-        database.recorder.transact(lambda transaction: rekeying.begin(transaction, database, key, decrypt=False))
-        step = partial(rekeying._step, database=database, key=key, size=9)
-        while (state := database.recorder.transact(step).state) is not None and state.part == "rows":
-            pass
-        with contextlib.ExitStack() as end:
-
-            def encrypt_slowly(transaction: Any) -> None:
-                make = transaction.change
-
-                def put_late(*records: Any) -> None:
-                    transaction.change = make
-                    erasing = end.enter_context(in_thread(lambda: erase_rows(plain, key)))
-                    until(lambda: waiters(postgres_server) or not erasing.is_alive())
-                    make(*records)
-
-                transaction.change = put_late
-                step(transaction)
-
-            database.recorder.transact(encrypt_slowly)
-        with database.recorder.read() as reader:
-            assert [each.projection for each in reader.records(key, None, 0, 99)] == []
 
 
 def erase_rows(store: Store, key: int) -> None:

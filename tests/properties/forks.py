@@ -35,7 +35,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.maintenance.copy_store import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.opening import open_store

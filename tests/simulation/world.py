@@ -21,7 +21,7 @@ from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import copy_store, detach, reform
+from foldlog.eventstore.maintenance import copy, detach, reform
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
 from tests.simulation import model
@@ -101,7 +101,7 @@ def sped_up() -> Iterator[None]:
         (staging, "REST_S", 0),
         (detach, "REST_S", 0),
         (reform, "REST_S", 0),
-        (copy_store, "ThreadPoolExecutor", _InThisThread),
+        (copy, "ThreadPoolExecutor", _InThisThread),
         (foldlog._web.conversations, "threading", _InNoThread),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in settings]

@@ -1,4 +1,4 @@
-"""``foldlog copy``: copy a whole store to another one, also of another kind."""
+"""``foldlog copy``: copy a store, or some of its conversations, to another one, also of another kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foldlog._cli.borders import tell_of_forks
 from foldlog._cli.hints import use_store
 from foldlog._cli.options import AsJson, new_file
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import events_total, open_existing, open_or_create
+from foldlog._cli.stores import events_total, open_existing, open_or_create, resolved
 from foldlog._documents import CopiedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
@@ -25,10 +25,13 @@ def run(
     target: Annotated[
         str, typer.Argument(metavar="TO", callback=new_file, help="The target; it is made if it does not exist.")
     ],
+    conversations: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="The conversations to copy.", show_default="all of them")
+    ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")] = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Copy every conversation from one store to another, for example from SQLite to PostgreSQL.
+    """Copy conversations from one store to another, for example from SQLite to PostgreSQL.
 
     Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
     command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
@@ -46,9 +49,10 @@ def run(
     ):
         use_store(source)
         target_care = Maintenance(theirs)
+        names = [resolved(ours, name) for name in conversations or ()]
         with terminal.progress() as bars:
-            bar = bars.add_task("copying", unit="events", total=events_total(ours))
-            for moved in target_care.copy_from(ours, jobs=jobs):
+            bar = bars.add_task("copying", unit="events", total=events_total(ours, names))
+            for moved in target_care.copy_from(ours, *names, jobs=jobs):
                 histories += 1
                 already += moved.added == moved.tombstones == 0 and moved.problem is None
                 events += moved.added
@@ -56,7 +60,7 @@ def run(
                 bars.update(bar, advance=moved.version, description=f"copying, {histories:,} conversations")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
-        differences = list(target_care.differences_from(ours))
+        differences = list(target_care.differences_from(ours, *names))
         tell_of_forks(ours)
     behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
     problems += [

@@ -1,0 +1,77 @@
+"""A copy follows its source: what it cannot apply whole, it does not apply at all, and says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foldlog.eventstore import ANY_VERSION, ConversationNotFound, Message, Store, open_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.verify import verify
+from tests.eventstore.test_salvage import without_page
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def problems(source: Store, target: Store, *names: str) -> dict[str, str | None]:
+    return {moved.conversation: moved.problem for moved in copy_store(source, target, *names, jobs=1)}
+
+
+def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", [said("secret"), said("two"), said("three")], expected_version=0)
+        source.append("b", said("another"), expected_version=0)
+        list(copy_store(source, target))
+        redact(source, "a", 0, reason="asked for", by="tests")
+        target.append("a", said("of its own"), expected_version=ANY_VERSION)
+        told = problems(source, target)
+        assert told["b"] is None
+        assert "conversation 'a' has 4 events, and the given history differs from event 3 on" in (told["a"] or "")
+        assert [event.content for event in target.events("a", 0, 1) if isinstance(event, Message)] == ["secret"]
+        assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
+        assert [each.conversation for each in compare_stores(source, target)] == ["a"]
+
+
+def test_what_the_source_redacted_is_redacted_where_nothing_was_added():
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", [said("secret"), said("two")], expected_version=0)
+        source.fork("a", 2, "fork")
+        list(copy_store(source, target))
+        redact(source, "a", 0, reason="asked for", by="tests")
+        assert set(problems(source, target).values()) == {None}
+        assert [next(target.events(name)).redacted is not None for name in ("a", "fork")] == [True, True]
+        assert list(compare_stores(source, target)) == []
+        target.append("fork", said("of its own"), expected_version=ANY_VERSION)
+        redact(source, "a", 1, reason="asked for", by="tests")
+        problems(source, target)
+        assert [event.redacted is None for event in target.events("fork")] == [False, True, True]
+        assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
+
+
+def test_some_conversations_are_copied_alone():
+    with open_store("memory:") as source, open_store("memory:") as target:
+        for name in ("a", "b", "c"):
+            source.append(name, said(name), expected_version=0)
+        assert problems(source, target, "c", "a") == {"a": None, "c": None}
+        assert [row.id for row in target.iter_conversations()] == ["a", "c"]
+        assert list(compare_stores(source, target, "a", "c")) == []
+        with pytest.raises(ConversationNotFound):
+            list(copy_store(source, target, "none"))
+
+
+def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        for name in ("a", "b", "c"):
+            store.append(name, [said(f"{name} number {n} " + "x" * 300) for n in range(200)], expected_version=0)
+    without_page(path, lambda page: b"b number 100 " in page)
+    with open_store(f"sqlite:///{path}") as source, open_store("memory:") as target:
+        told = problems(source, target)
+        assert (told["a"], told["c"]) == (None, None)
+        assert "conversation 'b', event 0: this event, or one up to 199, cannot be read" in (told["b"] or "")
+        assert [row.id for row in target.iter_conversations()] == ["a", "c"]
+        assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
