@@ -24,7 +24,7 @@ from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
 
 _ATTEMPTS = 5
-"""How often a conversation with findings is checked again because it has changed meanwhile."""
+"""How often a conversation with findings is checked again because it has changed since it was found."""
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
 
