@@ -165,7 +165,7 @@ class Format:
                       white space, does not begin with ``-``, and is not ``auto``
     ``matches``       whether a JSON value is most likely a record of this format
     ``accepts``       whether a JSON value can pass for a record where the user names this format
-    ``decoder``       the decoder of a history; it may look through the records first, any number of times
+    ``decoder``       the decoder of a history; it may look through the records first, once
     ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None
     ``looks_ahead``   whether ``decoder`` reads the records

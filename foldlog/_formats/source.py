@@ -7,7 +7,6 @@ from typing import Any
 
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found
-from foldlog._formats.files.readers import Located, RecordReader
 from foldlog._formats.format import Options
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, NotAnEvent
@@ -69,7 +68,8 @@ class Source:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        decoder = self._format.decoder(_Values(records), options)
+        readable = (located.value for located in records if located.problem is None)  # a decoder counts only these
+        decoder = self._format.decoder(readable, options)
         self._find_all(str(self.path), options)
         for located in records:
             if located.problem is not None:
@@ -94,13 +94,3 @@ class Source:
         self.findings_count += 1
         if len(self.findings) < _FINDINGS_MAX:
             self.findings.append(ImportFinding(place, problem))
-
-
-class _Values:
-    """The number of records that could be read: a decoder counts only these."""
-
-    def __init__(self, records: RecordReader | list[Located]) -> None:
-        self._records = records
-
-    def __iter__(self) -> Iterator[Any]:
-        return (located.value for located in self._records if located.problem is None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from foldlog._formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of
+from foldlog._formats.in_parts.parts import bytes_of_image, image_of_bytes, in_parts, text_of
 from foldlog._formats.record import NotAnEvent, described
 from foldlog.eventstore import (
     Action,
@@ -145,11 +145,11 @@ def _part(event: Event) -> dict[str, Any]:
     return {}
 
 
-FORMAT = InParts(
-    name=NAME,
+FORMAT = in_parts(
+    NAME,
     accepts=accepts,
     matches=lambda record: accepts(record) and type(record.get("actions")) is dict,
     events=_events,
     written=_written,
     source_id=lambda record: record.get("id") if type(record) is dict else None,
-).format()
+)

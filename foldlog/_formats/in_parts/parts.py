@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
@@ -17,47 +16,41 @@ from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
 from foldlog.eventstore import Event
 
 
-@dataclass(frozen=True)
-class InParts:
-    """The properties of one format whose records are made of parts.
-
-    ``name``       the name of the format
-    ``accepts``    whether a JSON value can pass for a record, and ``matches``, whether it most likely is one
-    ``events``     the events of a record, with ids from the second argument on. Raises ``NotAnEvent``
-    ``written``    the record of an event that was not imported
-    ``source_id``  the id that the source gave a record
+def in_parts(
+    name: str,
+    *,
+    accepts: Callable[[Any], bool],
+    matches: Callable[[Any], bool],
+    events: Callable[[Any, int], list[Event]],
+    written: Callable[[Event], dict[str, Any]],
+    source_id: Callable[[Any], Any],
+) -> Format:
+    """Return the format ``name``. ``events`` are those of a record, with ids from the second argument on; it raises
+    ``NotAnEvent``. ``written`` is the record of an event that was not imported.
     """
-
-    name: str
-    accepts: Callable[[Any], bool]
-    matches: Callable[[Any], bool]
-    events: Callable[[Any, int], list[Event]]
-    written: Callable[[Event], dict[str, Any]]
-    source_id: Callable[[Any], Any]
-
-    def format(self) -> Format:
-        """Return the format."""
-        return Format(
-            name=self.name,
-            matches=self.matches,
-            accepts=self.accepts,
-            decoder=lambda records, options: _Decoder(self, options),
-            encoder=lambda: EachAlone(lambda event: [self.written(event)]),
-            live=True,
-            source_id=self.source_id,
-        )
+    return Format(
+        name=name,
+        matches=matches,
+        accepts=accepts,
+        decoder=lambda records, options: _Decoder(options, events, source_id),
+        encoder=lambda: EachAlone(lambda event: [written(event)]),
+        live=True,
+        source_id=source_id,
+    )
 
 
 class _Decoder(RecordDecoder):
-    def __init__(self, format: InParts, options: Options) -> None:
+    def __init__(
+        self, options: Options, events: Callable[[Any, int], list[Event]], source_id: Callable[[Any], Any]
+    ) -> None:
         super().__init__(options)
-        self._format = format
+        self._events, self._source_id = events, source_id
 
     def events(self, record: Any) -> list[Event]:
-        events = self._format.events(record, self.next_id)
+        events = self._events(record, self.next_id)
         first = events[0].origin
         if first is not None:
-            origin = replace(first, id=self._format.source_id(record))
+            origin = replace(first, id=self._source_id(record))
             force_setattr(events[0], "origin", origin)  # no other code has it before it is returned
         self.next_id += len(events)
         return events

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import InParts, bytes_of_image, image_of_bytes, text_of
+from foldlog._formats.in_parts.parts import bytes_of_image, image_of_bytes, in_parts, text_of
 from foldlog._formats.record import NotAnEvent, described, joined_text, read_time, time_text
 from foldlog.eventstore import (
     Action,
@@ -176,11 +176,11 @@ def _item(part: dict[str, Any]) -> Any:
     return {"url": url, "force_download": False, "vendor_metadata": None, "kind": "image-url"}
 
 
-FORMAT = InParts(
-    name=NAME,
+FORMAT = in_parts(
+    NAME,
     accepts=accepts,
     matches=lambda record: accepts(record) and bool(record["parts"]),
     events=_events,
     written=_written,
     source_id=lambda record: record.get("entry_id") if type(record) is dict else None,
-).format()
+)

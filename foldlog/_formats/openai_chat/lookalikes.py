@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._formats import openai_responses
 from foldlog._formats.format import Lookalike
 
 _ANTHROPIC_BLOCKS = frozenset(
@@ -21,14 +22,6 @@ _GOOSE_BLOCKS = frozenset(
     (
         *("toolRequest", "toolResponse", "toolConfirmationRequest", "frontendToolRequest", "redactedThinking"),
         *("contextLengthExceeded", "summarizationRequested", "conversationCompacted", "systemNotification"),
-    )
-)
-_RESPONSES_PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
-_RESPONSES_ITEMS = frozenset(
-    (
-        *("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "item_reference"),
-        *("local_shell_call", "local_shell_call_output", "web_search_call", "file_search_call", "computer_call"),
-        *("computer_call_output", "code_interpreter_call", "image_generation_call", "mcp_call", "mcp_list_tools"),
     )
 )
 
@@ -64,23 +57,12 @@ def _is_goose(message: Any) -> bool:
     )
 
 
-def _is_responses_item(item: Any) -> bool:
-    if type(item) is not dict:
-        return False
-    kind = item.get("type")
-    if kind == "reasoning":
-        return type(item.get("summary")) is list
-    return (type(kind) is str and kind in _RESPONSES_ITEMS) or (
-        _is_said(item) and not _blocks(item).isdisjoint(_RESPONSES_PARTS)
-    )
-
-
 LOOKALIKES = (
     Lookalike("Goose", _is_goose),
     Lookalike("Anthropic's Messages API", _is_anthropic, "; convert it to OpenAI's chat messages"),
     Lookalike(
         "items of OpenAI's Responses API",
-        _is_responses_item,
+        openai_responses.matches,
         " as a chat; name the format: --format openai-responses, or codex if Codex wrote it",
         "openai-responses",
     ),

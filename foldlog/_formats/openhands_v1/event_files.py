@@ -6,18 +6,15 @@ before an event that continues another branch, a retraction returns the View to 
 
 from __future__ import annotations
 
-import json
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from foldlog._formats.json_text import parse
 from foldlog._formats.live import recorded
 from foldlog._formats.openhands_v1.writing import NAME
-from foldlog._formats.packing import events_of, place_of
+from foldlog._formats.packing import events_of, json_of, place_of
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
 
 if TYPE_CHECKING:
@@ -179,12 +176,7 @@ def parsed(text: str) -> Any:
 
 def json_text(value: Any) -> str:
     """Return the JSON text of a record, as the SDK writes it; a text as it is."""
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.encode(value).decode()
-    except (ValueError, OverflowError, RecursionError):
-        return json.dumps(value, separators=(",", ":"))  # long numbers, and texts that are not Unicode
+    return value if isinstance(value, str) else json_of(value).decode()
 
 
 def normal_path(path: str) -> str:
