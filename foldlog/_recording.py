@@ -84,7 +84,6 @@ class Recording:
 
 
 def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:
-    """Return the events of the records, and the problems of the records."""
     events: list[Event] = []
     findings: list[str] = []
     for place, record in enumerate(records):

@@ -129,7 +129,6 @@ class ThreadPool:
                 self._idle += count
 
     def _waiting(self) -> Iterator[_Call[Any]]:
-        """Take the calls that wait for a thread."""
         while True:
             try:
                 call = self._calls.get_nowait()
@@ -170,7 +169,6 @@ def _wake_all(wakes: Sequence[Callable[[], object]], then: Callable[[], object])
 
 
 def _after_turns(turns: int, post: _Post, work: Callable[[], object]) -> None:
-    """Call ``work`` after a number of turns of this loop."""
     if turns == 0:
         work()
     else:
@@ -255,6 +253,5 @@ async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcom
 
 
 def _raise(cancelled: BaseException, call: _Call[Any]) -> NoReturn:
-    """Raise the cancellation with the outcome of the call."""
     cancelled.outcome = call.outcome  # type: ignore[attr-defined]
     raise cancelled

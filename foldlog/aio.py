@@ -108,7 +108,6 @@ def _append(
 
 
 def _described(call: C, method: Callable[..., Any]) -> C:
-    """Return the async form of a method with its name, docstring and signature."""
     update_wrapper(call, method, assigned=("__name__", "__doc__"))
     call.__qualname__ = f"Async{method.__qualname__}" if "." in method.__qualname__ else method.__qualname__
     return call

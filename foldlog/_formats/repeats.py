@@ -34,7 +34,6 @@ def records_with(store: Store, conversation: str, event_id: int) -> list[int]:
 
 
 def _names(event: Event) -> set[str | None]:
-    """Return the ids of the call and the response of an event."""
     if isinstance(event, Action):
         return {event.call_id, event.response_id} - {None}
     return {event.call_id} - {None} if isinstance(event, Observation) else set()

@@ -39,7 +39,6 @@ class _Dialect(OpenAI):
 
     @property
     def _before(self) -> dict[str, Any]:
-        """The message before the next one."""
         past, self._past = self._past, None
         if past is not None and not self._last:
             self._last = next((record for record, _ in past.newest_records()), {})

@@ -263,7 +263,6 @@ class AuditTables:
         self.was_rebuilt = self._to_confirm = True
 
     def _add(self, rows: list[Recorded]) -> None:
-        """Add events to the transaction, and forget them."""
         self.condensations += add_events(self._database, rows)
         self.events += len(rows)
         rows.clear()
@@ -274,7 +273,6 @@ class AuditTables:
         self.damaged.append(lost)
 
     def _remove(self, conversation: str) -> None:
-        """Remove the events of a conversation, and what was made of them."""
         for table in _OF_CONVERSATIONS:
             done = self._database.execute(f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)])
             if done.rowcount:

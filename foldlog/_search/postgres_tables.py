@@ -228,7 +228,6 @@ _QUERIES = {False: "phraseto_tsquery(%s::regconfig, %s)", True: "to_tsquery(%s::
 
 
 def _as_query(term: Term) -> str:
-    """Return the parameters of a term in a query."""
     words = _plain(term.text).split()
     return " <-> ".join([f"'{word}'" for word in words]) + ":*" if term.prefix and words else " ".join(words)
 

@@ -48,7 +48,6 @@ def _matches(record: Any) -> bool:
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type."""
     return type(record) is dict and type(record.get("type")) is str
 
 

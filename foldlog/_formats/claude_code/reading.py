@@ -94,7 +94,6 @@ class ClaudeCodeDecoder(RecordDecoder):
         self._session = session
 
     def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
-        """Return the thinking of a response in lines before the first one."""
         return ()
 
     def _earlier_prompt(self) -> Any:
@@ -102,7 +101,6 @@ class ClaudeCodeDecoder(RecordDecoder):
         return None
 
     def _read(self, kind: str, record: dict[str, Any], shown: bool) -> list[Event]:
-        """Return the events of a line itself."""
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("uuid"), time=time)
         line = _Line(kind, record, {"timestamp": timestamp, "shown": shown}, origin, self.next_id)
@@ -142,7 +140,6 @@ class ClaudeCodeDecoder(RecordDecoder):
             line.add(SystemMessage, content=text, tools=tools, hidden=prompt == before)  # one may repeat the last one
 
     def _read_blocks(self, line: _Line, blocks: list[Any]) -> None:
-        """Read the blocks of a user or a tool."""
         parts: list[Any] = []
         for block in blocks:
             part = part_of(block)

@@ -47,7 +47,6 @@ def _matches(record: Any) -> bool:
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` can be a line of a rollout."""
     return type(record) is dict and line_of(record) is not None
 
 

@@ -209,7 +209,6 @@ class _File:
                 yield self._history_in(located, number)
 
     def _of_records(self, reader: RecordReader, records: Iterable[Any]) -> Iterator[Found]:
-        """Yield the one history of a file, whose records ``reader`` reads."""
         format = supported(self._path, self._recognize(records))
         if format is not None:
             name = self._names.of({}, conversation=format.conversation(it.value for it in reader))

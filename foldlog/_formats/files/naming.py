@@ -93,7 +93,6 @@ class Names:
 
 
 def _conversation_in(container: Mapping[str, Any]) -> str | None:
-    """Return the name that an object gives the conversation in it."""
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
         for key in _CONVERSATION:

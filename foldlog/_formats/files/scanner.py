@@ -212,7 +212,6 @@ class Scanner:
         return not self._ended
 
     def _drop(self) -> None:
-        """Drop the text that was taken."""
         self._offset += len(self._text[: self._at].encode())
         self._count_lines()
         self._text = self._text[self._at :]

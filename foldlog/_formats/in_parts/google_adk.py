@@ -110,7 +110,6 @@ def _event(part: dict[str, Any], common: dict[str, Any], source: Any, response_i
 
 
 def _written(event: Event) -> dict[str, Any]:
-    """Return the ADK event of an event."""
     is_agent = getattr(event, "source", None) == "agent" and not isinstance(event, SystemMessage)
     record: dict[str, Any] = {
         "content": {"parts": [_part(event)], "role": "model" if is_agent else "user"},

@@ -135,7 +135,6 @@ def _shown_item(item: Any) -> dict[str, Any]:
 
 
 def _written(event: Event) -> dict[str, Any]:
-    """Return the message of an event."""
     is_response = getattr(event, "source", None) == "agent" and not isinstance(event, SystemMessage)
     record = {"parts": [_part(event)], **_AFTER_PARTS["response" if is_response else "request"]}
     if is_response:

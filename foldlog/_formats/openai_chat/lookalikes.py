@@ -27,7 +27,6 @@ _GOOSE_BLOCKS = frozenset(
 
 
 def _blocks(message: Any) -> set[str]:
-    """Return the types of the blocks in the content of a message."""
     content = message.get("content") if type(message) is dict else None
     blocks = content if type(content) is list else ()
     types = (block.get("type") for block in blocks if type(block) is dict)

@@ -125,7 +125,6 @@ class OpenAIChatDecoder(RecordDecoder):
 
 
 def _called(function: dict[str, Any]) -> dict[str, Any]:
-    """Return the tool and the arguments of a call."""
     arguments = function.get("arguments")
     return {
         "tool": text_or_empty(function.get("name")),

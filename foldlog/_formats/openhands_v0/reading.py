@@ -110,7 +110,6 @@ class OpenHandsV0Decoder(RecordDecoder):
         self._last_action = None
 
     def _is_outside(self, record: Any) -> bool:
-        """Return whether a record is outside the agent's history."""
         if not self._is_live:
             return not self._as_history and self._record_number in self._outside
         if self._delegations is None:

@@ -36,7 +36,6 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` has a kind."""
     return type(record) is dict and type(record.get("kind")) is str
 
 

@@ -110,7 +110,6 @@ class OpenHandsV1Decoder(RecordDecoder):
         return events
 
     def _read(self, kind: str, record: dict[str, Any]) -> list[Event]:
-        """Return the events of a record itself."""
         replaced = self._replaced() if kind == PROMPT_UPDATE else []
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("id"), time=time)
@@ -205,7 +204,6 @@ class OpenHandsV1Decoder(RecordDecoder):
         return Observation(content=content, extras=extras, is_error=observation.get("is_error") is True, **fields)
 
     def _caller(self, call_id: str | None) -> int | None:
-        """Return the last action with this call id."""
         caller = None if call_id is None else self._callers.get(call_id)
         if caller is not None or call_id is None:
             return caller
@@ -262,7 +260,6 @@ class OpenHandsV1Decoder(RecordDecoder):
 
 
 def _earlier_members(past: Past) -> Iterator[tuple[int, ShownEvent]]:
-    """Yield what the View shows before the first record."""
     for event in past.view():
         source_id = None if event.origin is None else event.origin.id
         if event.id < 0:
@@ -278,7 +275,6 @@ def _known(event: Event, source_id: Any) -> ShownEvent:
 
 
 def _answers(record: dict[str, Any]) -> str | None:
-    """Return the id of the call that a message answers."""
     said = record.get("llm_message")
     call_id = said.get("tool_call_id") if type(said) is dict and said.get("role") == "tool" else None
     return call_id if type(call_id) is str else None

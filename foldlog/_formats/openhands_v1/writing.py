@@ -110,7 +110,6 @@ class OpenHandsV1Encoder(RecordEncoder):
             record["observation"]["is_error"] = True
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
-        """Return the ids of the source that a condensation made by foldlog forgets."""
         intervals, summaries = event.forgotten
         ids = [self._source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
         return [*ids, *(f"{self._source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
