@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import shutil
 import signal
@@ -13,11 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import settings
 
 from tests.how_many import WHOLE, examples
 from tests.in_memory import in_memory
+from tests.postgres.empty_stores import EmptyStores
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
@@ -93,7 +94,8 @@ def postgres_server() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="foldlog-"))  # short: the path of a socket may have 107 bytes
     folder.chmod(0o755)
     try:
-        server = new_primary(folder / "primary")
+        # Each connection copies the table of the pages of shared memory.
+        server = new_primary(folder / "primary", {"shared_buffers": "16MB", "max_wal_size": "8GB"})
     except ServerUnavailable as error:
         pytest.skip(str(error))
     yield server
@@ -116,7 +118,26 @@ def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(postgres_front: Server | Pooler) -> Callable[[], str]:
-    """Makes the URL of a new, empty store each time it is called: another schema of the same database."""
-    number = itertools.count()
-    return lambda: postgres_front.url(schema=f"store_{next(number)}", patience_s="10")
+def postgres_stores(postgres_server: Server) -> Iterator[EmptyStores]:
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        yield EmptyStores(connection)
+
+
+@pytest.fixture
+def postgres_url(
+    postgres_front: Server | Pooler, postgres_stores: EmptyStores, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], str]]:
+    """Makes the URL of an empty store each time it is called: another schema of the same database.
+
+    It is one that another test has used, emptied, unless this test is about PostgreSQL itself.
+    """
+    of_postgres = "tests/postgres/" in request.node.nodeid
+    given: list[str] = []
+
+    def url() -> str:
+        given.append(postgres_stores.new() if of_postgres else postgres_stores.take())
+        return postgres_front.url(schema=given[-1], patience_s="10")
+
+    yield url
+    if not of_postgres:
+        postgres_stores.used += given

@@ -1,0 +1,51 @@
+"""Schemas for empty stores. To make one costs the server more than most tests do, so used ones are emptied."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import psycopg
+
+from foldlog.eventstore.recorders.statements import migrations
+from foldlog.eventstore.recorders.types import new_store_uuid
+
+__all__ = ["EmptyStores"]
+
+_TABLES = set(re.findall(r"CREATE TABLE \{schema\}\.(\w+)", migrations("postgresql")[1]))
+
+
+class EmptyStores:
+    """The names of schemas of one database. ``used`` are those whose tests have ended."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.used: list[str] = []
+        self._connection = connection
+        self._numbers = itertools.count()
+
+    def new(self) -> str:
+        return f"store_{next(self._numbers)}"
+
+    def take(self) -> str:
+        while self.used:
+            schema = self.used.pop()
+            if self._is_emptied(schema):
+                return schema
+        return self.new()
+
+    def _is_emptied(self, schema: str) -> bool:
+        """Empty a store that nobody has in use, and that has no other tables and was never large."""
+        query = """SELECT tablename::text, pg_relation_size(format('%%I.%%I', schemaname, tablename)::regclass)
+            FROM pg_tables WHERE schemaname = %s"""
+        sizes: dict[str, int] = dict(self._connection.execute(query, [schema]).fetchall())
+        if set(sizes) != _TABLES or max(sizes.values()) > 1 << 20:
+            return False
+        emptied = [f"DELETE FROM {schema}.{table}" for table in sorted(_TABLES - {"store", "epoch"})]
+        others = f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'schema', 'readable_by')"
+        identity = f"UPDATE {schema}.store SET value = '{new_store_uuid()}' WHERE name = 'uuid'"
+        try:
+            self._connection.execute("; ".join(["SET lock_timeout = '1s'", *emptied, others, identity]).encode())
+        except psycopg.errors.LockNotAvailable:
+            return False
+        return True
