@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     where files are only in memory: a process that is killed leaves the page cache whole, and disks that fail, or whose
     power is cut, are those of ``faults.c``. A sync of a real one only costs time, and there are thousands.
     """
+    gc.disable()  # until all tests are collected
     if config.getoption("--all"):
         os.environ[WHOLE] = "1"
     # No test measures time: a machine that is busy with other work fails none.
@@ -64,6 +65,7 @@ def pytest_collection_finish() -> None:
     """Leave what the tests themselves consist of out of each collection of garbage: it is most of this process."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

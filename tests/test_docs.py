@@ -125,6 +125,7 @@ UNTYPED = {"COMING_FROM_OPENHANDS.md"}
 """Its examples stand each for itself: ``tests/ported`` checks their types, one by one."""
 
 
+@pytest.mark.long
 def test_the_examples_have_types_that_a_strict_checker_accepts(tmp_path):
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         name = page.stem.lower().replace("-", "_")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.adapters import protections as adapters
 from tests.attack import protections as attack
 from tests.crash import protections as crash
+from tests.crash.scenarios import SCENARIOS
 from tests.fuzz import protections as fuzz
 from tests.postgres import protections as postgres
 from tests.protections import ROOT, Protection, is_sql, places, sql_blocks
 
+PARAMETERS = ("memory", "sqlite", "plain", *SCENARIOS)
+"""Of fixtures that several files share."""
 TABLES = {
     f"{table.__name__.split('.')[1]}-{name}": protection
     for table in (adapters, attack, crash, fuzz, postgres)
@@ -21,8 +26,19 @@ def _places(protection: Protection) -> int:
 
 
 def _has_test(protection: Protection) -> bool:
-    test = protection.test.removeprefix("-m tests.crash ").split()[0]  # a command of its own
-    return test == "writers" or (ROOT / test).exists()
+    """Whether its file has a test of each name after ``-k``; a part that is in no name is a parameter."""
+    if protection.test.startswith("-m "):
+        return True  # a command of its own
+    file, _, chosen = protection.test.partition(" -k ")
+    if not (ROOT / file).exists():
+        return False
+    text = (ROOT / file).read_text()
+    tests = re.findall(r"def (test_\w+)", text)
+    parts = [part for part in chosen.split(" and ") if part and not part.startswith("not ")]
+    named = [part for part in parts if part not in PARAMETERS and any(part in test for test in tests)]
+    others = [word for part in parts if part not in named for word in part.split("-")]
+    known = all(word in text or word in PARAMETERS for word in others)
+    return known and any(all(part in test for part in named) for test in tests)
 
 
 def test_each_protection_names_one_place_and_a_test():

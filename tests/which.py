@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from foldlog._cli.application import COMMANDS, module_of
@@ -37,10 +37,11 @@ def covering(asked: str) -> list[str]:
     return sorted({*_importing(module, _defined(path)), *run})
 
 
-def _files() -> Iterator[tuple[str, str]]:
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        if path.relative_to(ROOT).parts[1] not in ("adapters", "browser"):
-            yield str(path.relative_to(ROOT)), path.read_text()
+@cache
+def _files() -> list[tuple[str, str]]:
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    ours = [path.relative_to(ROOT) for path in files if path.relative_to(ROOT).parts[1] not in ("adapters", "browser")]
+    return [(str(path), (ROOT / path).read_text()) for path in ours]
 
 
 def _running(command: str) -> list[str]:
@@ -65,6 +66,11 @@ def _defined(path: Path) -> set[str]:
     }
 
 
+@cache
+def _imports(text: str) -> list[ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+
+
 def _importing(module: str, names: set[str]) -> list[str]:
     parent, _, own = module.rpartition(".")
     found = []
@@ -72,8 +78,9 @@ def _importing(module: str, names: set[str]) -> list[str]:
         if module in text or Path(path).stem == f"test_{own}":
             found.append(path)
             continue
-        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-        for node in imports:
+        if not any(name in text for name in {own, *names}):
+            continue
+        for node in _imports(text):
             taken = {alias.name for alias in node.names}
             if (node.module == parent and own in taken) or (module.startswith(f"{node.module}.") and names & taken):
                 found.append(path)

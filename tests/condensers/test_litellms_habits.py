@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.condensers.openai_server import OpenAIServer, ToolCall
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,7 @@ print(json.dumps({"asked": asked, "early": early, "environment": new}))
 """
 
 
+@pytest.mark.long  # shorter: test_imports.py, test_no_module_of_ours_imports_litellm_until_a_model_is_called
 def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_prints_nothing(tmp_path):
     (tmp_path / ".env").write_text("OPENAI_API_KEY=from-the-env-file\nFOLDLOG_DB=sqlite:///elsewhere.db\n")
     with OpenAIServer(ToolCall("f")) as server:

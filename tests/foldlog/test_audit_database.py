@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -339,11 +340,12 @@ def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_a
 
 
 def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_they_are_still_there(
-    store: Store, tmp_path: Path
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     audit = tmp_path / "audit.db"
     update(store, audit)
     erase(store, "tidewatch", reason="asked to")
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
     with closing(sqlite3.connect(audit, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()

@@ -405,7 +405,7 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
             store.append("c0", said("first"), expected_version=0)
             there = url.replace(f":{postgres_server.port}/", f":{standby.port}/")
             with pytest.raises(StoreUnavailable):
-                open_store(there)
+                open_store(there.replace("patience_s=10", "patience_s=2"))
             wait_for_standby(postgres_server)
             with open_store(there + "&mode=ro") as followed:
                 follower = Follower(followed)
