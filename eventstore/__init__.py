@@ -83,7 +83,7 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
-from foldlog.eventstore.maintenance.status import confirm, lost_after
+from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.opening import open_store, restore_store
 from foldlog.eventstore.recorders.types import Conversation, Outcome, RecalledKey
 from foldlog.eventstore.recorders.urls import as_url, without_password
@@ -173,7 +173,6 @@ __all__ = [
     "from_microseconds",
     "install_command",
     "is_structural",
-    "lost_after",
     "newest_value",
     "newest_values",
     "open_store",

@@ -82,7 +82,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
 
     Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
     it again. The previous file is kept beside it. The restored store gives no position a second time, so
-    followers go on; ``maintenance.status.lost_after`` tells them which events they have read that are no longer in it.
+    followers go on: after the next write they read a ``StoreRestored``, which says what the store has lost.
 
     ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of the environment are
     used. Raises ``StoreUnavailable`` where a file cannot be read or written now, ``StoreUnusable`` where the backup is

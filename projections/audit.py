@@ -20,9 +20,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The outcome of the audit of one conversation. ``missing`` counts revisions that are not stored yet: a writer
-    without the projection appended their events, or an earlier version of foldlog stored them in its own form. They are
-    not findings, because the next reader stores them.
+    """The outcome of the audit of one conversation. ``missing`` counts revisions that are not stored: a writer without
+    the projection appended or copied their events, they were deleted with what was redacted, or an earlier version of
+    foldlog stored them in its own form. They are not findings: who needs one makes it.
     """
 
     conversation: str
@@ -46,7 +46,6 @@ def _audit(reading: ReadTransaction, progress: Progress | None) -> Audit:
     made = {record.version: record for record in records}
     stored = {record.version: record for record in reading.records(PROJECTION)}
     damaged = set(reading.damaged_records(PROJECTION))
-    newest = max(stored, default=0)
     missing, findings = 0, list[Finding]()
     for version in sorted({*made, *stored, *damaged}):
         one, other = made.get(version), stored.get(version)
@@ -56,8 +55,6 @@ def _audit(reading: ReadTransaction, progress: Progress | None) -> Audit:
             findings.append(Finding(version, "the log has no structural event with this version"))
         elif other is None or other.code < CODE:
             missing += 1  # one of an earlier version of foldlog is replaced by the next reader
-            if other is None and version < newest:
-                findings.append(Finding(version, "it is missing, and later ones are stored"))
         elif problem := _problem(other, one):
             findings.append(Finding(version, problem))
     return Audit(reading.conversation, reading.version, len(stored), missing, tuple(findings))

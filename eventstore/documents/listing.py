@@ -104,26 +104,22 @@ def recent_conversations(
 def _up_to_date(database: Database, age_max_s: float) -> int:
     """Bring the list up to date if it is too old. Return its moment."""
     now = database.now()
-    position, at = _last_listed(database.recorder.value(_FACT))
-    recorder = database.recorder
-    if at and now - at <= age_max_s * 1_000_000 and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
+    recorder, until = database.recorder, database.last_position
+    position, _, then = recorder.value(_FACT).partition(" ")
+    after, at = int(position or 0), int(then or 0)
+    is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
+    if is_young and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
         return at
-    until = int(database.recorder.value("last_position"))
-    if not database.recorder.writable:
-        return now if until == position else at
+    if not recorder.writable:
+        return now if until == after else at
     least = _AGAIN if database.settings.keys is None else _WITH_KEY
-    touched = database.recorder.query(lambda reader: sorted(reader.touched(position, until, least)))
+    touched = recorder.query(lambda reader: sorted(reader.touched(after, until, least)))
     for start in range(0, len(touched), _AT_ONCE):
         some = touched[start : start + _AT_ONCE]
-        database.recorder.transact(lambda transaction, some=some: _list_some(transaction, database, some))  # type: ignore[misc]
-    if touched or until != position or not at:
-        database.recorder.transact(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
+        recorder.transact(lambda transaction, some=some: _list_some(transaction, database, some))  # type: ignore[misc]
+    if touched or until != after or not at:
+        recorder.transact(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
     return now
-
-
-def _last_listed(fact: str) -> tuple[int, int]:
-    position, _, at = fact.partition(" ")
-    return (int(position), int(at)) if position.isdecimal() and at.isdecimal() else (0, 0)
 
 
 def _list_some(transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]) -> None:

@@ -59,6 +59,12 @@ class Database:
             return self.recorder.value("uuid")
 
     @property
+    def last_position(self) -> int:
+        """The highest position that this store has given. Who has followed further has read what the store lost."""
+        with translated():
+            return int(self.recorder.value("last_position"))
+
+    @property
     def bytes_pending(self) -> bool:
         """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
         with translated():

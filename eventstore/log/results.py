@@ -62,6 +62,7 @@ class ConversationRow(NamedTuple):
     ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum`` removes them
     ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this version
     ``generation``     the number of erased conversations that had its id before
+    ``redactions``     the number of its redacted events, of a fork also the shared ones that were redacted since
     ``unconfirmed``    the read models that have not come to the position of its erasure: they may still hold its events
     """
 
@@ -77,6 +78,7 @@ class ConversationRow(NamedTuple):
     parent_version: int | None = None
     generation: int = 0
     unconfirmed: tuple[str, ...] = ()
+    redactions: int = 0
 
 
 class Ingested(NamedTuple):
@@ -110,4 +112,5 @@ def listed(
         parent_version=None if found.parent is None else found.parent_version,
         generation=generation,
         unconfirmed=tuple(unconfirmed),
+        redactions=found.redactions,
     )

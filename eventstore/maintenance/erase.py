@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from uuid import uuid4
 
 from foldlog.eventstore.arguments import reason_text, text
 from foldlog.eventstore.errors import (
@@ -172,7 +171,6 @@ def _mark(
     if forks := living_forks(transaction, found.key):
         raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
-    transaction.set_value("removals", uuid4().hex)
     transaction.change(found.key, Left(ERASE))
     return enter_erasure(transaction, found, erasure)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
-from uuid import uuid4
 
 from foldlog.eventstore.arguments import reason_text, text, whole
 from foldlog.eventstore.codec import Encoded, encode
@@ -231,7 +230,6 @@ def _redact(
             announced.append(encode(receipt_of, ours=True))
     place, _ = writing.append(announced, now)
     redact_rows(transaction, writing, [(event, row) for event, _, row in gone], forks)
-    transaction.set_value("removals", uuid4().hex)
     return done._replace(place=place)
 
 

@@ -6,23 +6,23 @@ import contextlib
 import glob
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
-from foldlog.eventstore.log.database import Database, paged, start_after, translated
+from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.new_file import held, is_abandoned, made_beside, parts_beside, sync
 from foldlog.eventstore.maintenance.verify import verdicts
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import PlacedRow
 
 _PAGE = 1_000
+_GONE = ("erased", "redaction", "redaction_copied")
 
 
 class Restored(NamedTuple):
@@ -64,19 +64,16 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     try:
         with _errors_named(backup, path), held(Path(part)):
             copy_of(backup, part)
-            conversations, events, names = _verified(part, backup, settings)
+            conversations, events, names, last = _verified(part, backup, settings)
             check_replaceable(path)
-            before = list(_conversations_of(path))
-            erased_since = tuple(found.id for found in before if _is_erased(found) and found.id in names)
-            redactions = {found.id: found.redactions for found in _conversations_of(part)}
-            redacted_since = tuple(
-                found.id for found in before if found.id in names and found.redactions > redactions.get(found.id, 0)
-            )
+            since = [(each.conversation, each.row.kind) for each in _entered_since(path, last)]
+            erased_since = sorted({name for name, kind in since if kind == "erased" and name in names})
+            redacted_since = sorted({name for name, kind in since if kind != "erased" and name in names})
             sync(part)
             former = replace(path, part, kept)
     finally:
         _remove(part)
-    return Restored(path, former, conversations, events, erased_since, redacted_since)
+    return Restored(path, former, conversations, events, tuple(erased_since), tuple(redacted_since))
 
 
 def _remove(part: str) -> None:
@@ -85,15 +82,16 @@ def _remove(part: str) -> None:
             os.unlink(f"{part}{suffix}")
 
 
-def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str]]:
-    """Return the number of conversations and of events in a copy, and the ids of conversations that are not erased.
-    Migrate a copy of an older schema.
+def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str], int]:
+    """Return the number of conversations and of events in a copy, the ids of conversations that are not erased, and the
+    last position. Migrate a copy of an older schema.
     """
     SQLiteRecorder(part, create=False).close()
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     with contextlib.closing(SQLiteRecorder(part, writable=False)) as copy:
         made = list(verdicts(Database(copy, settings)))
+        last = int(copy.value("last_position"))
     findings = [(verdict.conversation, finding) for verdict in made for finding in verdict.findings]
     damage = [(conversation, finding) for conversation, finding in findings if not finding.needs_key]
     if findings and not damage:
@@ -109,23 +107,18 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
         )
     named = [verdict for verdict in made if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
-    return len(named), sum(verdict.version for verdict in living), {str(verdict.conversation) for verdict in living}
+    names = {str(verdict.conversation) for verdict in living}
+    return len(named), sum(verdict.version for verdict in living), names, last
 
 
-def _is_erased(found: Conversation) -> bool:
-    return found.erasure is not None or found.replaces is not None
-
-
-def _conversations_of(path: str) -> Iterator[Conversation]:
-    """Yield the conversations of a store that were erased or have redacted events, as far as it can be read."""
+def _entered_since(path: str, position: int) -> Iterator[PlacedRow]:
+    """Yield the erasures and receipts of redactions after a position of a store, as far as it can be read."""
     if not os.path.exists(path):
         return
     with suppress(EventStoreError), translated(), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
-
-        def page(after: str | None) -> Sequence[Conversation]:
-            return old.query(lambda reader: reader.conversations(start_after(after), _PAGE))
-
-        yield from (each for each in paged(page, attrgetter("id"), _PAGE) if _is_erased(each) or each.redactions)
+        while page := old.query(lambda reader: reader.placed_rows(position, _PAGE)):  # noqa: B023
+            yield from (each for each in page if each.row.kind in _GONE)
+            position = page[-1].position
 
 
 def _name_for_the_old(path: str) -> str:

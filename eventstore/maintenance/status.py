@@ -1,6 +1,4 @@
-"""Ask about a store as a whole: who holds its followers back, which read models have confirmed, and what a restored
-backup has lost.
-"""
+"""Ask about a store as a whole: who holds its followers back, and which read models have confirmed."""
 
 from __future__ import annotations
 
@@ -42,21 +40,3 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     name, value = f"tracking {read_model}", "" if position is None else str(whole("position", position, 0))
     with translated(), suppress(IntegrityError):
         store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))
-
-
-def lost_after(store: Store, position: int) -> int | None:
-    """Return the last position at or before ``position`` that the store still has, where the store was restored from a
-    backup that was made before ``position`` was given; None where no event up to it was lost.
-
-    A follower that gets a number has read events that are no longer in the store. It drops what it derived from them,
-    and resumes after its own position: no position is given twice. On a PostgreSQL server: None.
-    """
-    whole("position", position)
-    if not position or store.path is None:
-        return None
-    epochs, newest = store.database.query(lambda reader: (reader.value("epochs"), int(reader.value("last_position"))))
-    numbers = list(map(int, epochs.split()))
-    for first, last_before in zip(numbers[::2], numbers[1::2], strict=True):
-        if last_before < position < first:  # another file gave it, after the copy
-            return last_before
-    return newest if position > newest else None

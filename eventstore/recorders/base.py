@@ -213,8 +213,6 @@ class Recorder(Protocol):
         names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``, the position of a
         projection of the eventsourcing library; ``trackings``, the names and positions of all, as a JSON list of pairs.
 
-        Of a file: ``epochs``, for each epoch its first position and the last one before it (``sqlite.epochs``).
-
         Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap
         to poll; and ``era``, the era of write transactions (``Reader.era``) as the last commit of this process left it.
         It is not known where a transaction is in progress or another connection has committed since, and where that is

@@ -37,7 +37,6 @@ from foldlog.eventstore import (
     StoreUnavailable,
     StoreUnusable,
     confirm,
-    lost_after,
 )
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.maintenance import erase
@@ -127,7 +126,7 @@ class AuditTables:
         self._to_confirm = True
         """Whether something was removed from the store before the present position, and that is not confirmed."""
         self._database = open_database(store, path)
-        if lost_after(store, self._newest()) is not None:
+        if self._newest() > store.database.last_position:  # the store was restored, and not written to since
             self._begin_again()
 
     @property
@@ -190,7 +189,7 @@ class AuditTables:
             with self._transaction():
                 if row is not None and row[0] != self._state(name):
                     self._remove(name)
-                self._follow(_SOME, int(self._store.database.recorder.value("last_position")))
+                self._follow(_SOME, self._store.database.last_position)
             entries = _missing(self._store, self._database, name)
             while chunk := list(islice(entries, _CHUNK)):
                 with self._transaction():

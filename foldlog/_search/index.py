@@ -27,7 +27,6 @@ from foldlog.eventstore import (
     RedactionCopied,
     Store,
     StoreRestored,
-    lost_after,
 )
 from foldlog.eventstore.arguments import text, to_microseconds, whole
 
@@ -74,7 +73,7 @@ class SearchIndex:
         try:
             made_of = tables.value("store"), tables.value("code")  # empty for a new index
             is_ours = made_of == (self._store.database.uuid, _CODE)
-            if rebuild or not is_ours or lost_after(self._store, tables.position()) is not None:
+            if rebuild or not is_ours or tables.position() > self._store.database.last_position:
                 self.rebuild()
         except BaseException:
             tables.close()

@@ -42,10 +42,10 @@ class ServedConversations:
         self._count_tokens: Callable[[Event], int] = event_tokens if model is None else CountedTokens(model)
         self._lock = threading.Lock()
         self._rows: dict[str, ConversationRow] = {}
-        self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._figures: dict[str, tuple[ConversationRow, dict[str, Any]]] = {}
+        """The figures of each conversation, and its row when they were counted."""
         self._sizes: dict[str, dict[int, int]] = {}
         self._seen = -1
-        self._removals = ""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -110,23 +110,25 @@ class ServedConversations:
         version = self._store.database.data_version()
         if version == self._seen:
             return
-        removals = self._store.database.recorder.value("removals")
         rows = {row.id: row for row in self._store.iter_conversations() if row.erased_at is None}
         with self._lock:
-            if removals != self._removals:  # titles may be words of a redacted event, also of one that a fork shares
-                self._figures.clear()
-                self._sizes.clear()
-            self._seen, self._rows, self._removals = version, rows, removals
-            for gone in self._figures.keys() - rows.keys():
-                del self._figures[gone]
-                self._sizes.pop(gone, None)
+            self._seen, self._rows = version, rows
+            for row, _ in [*self._figures.values()]:
+                if not self._has_content_of(row):
+                    del self._figures[row.id]
+                    self._sizes.pop(row.id, None)
         self._wanted.set()
 
     def _is_counted(self, row: ConversationRow) -> bool:
-        return row.id in self._figures and self._figures[row.id][0] == row.version
+        return row.id in self._figures and self._figures[row.id][0].head == row.head
+
+    def _has_content_of(self, row: ConversationRow) -> bool:
+        """Return whether a conversation still has what it had: titles may be words that are erased or redacted now."""
+        now = self._rows.get(row.id)
+        return now is not None and (now.generation, now.redactions) == (row.generation, row.redactions)
 
     def _document(self, row: ConversationRow) -> ServedConversationDocument:
-        _, figures = self._figures.get(row.id, (0, {}))
+        _, figures = self._figures.get(row.id, (row, {}))
         counted = {name: value for name, value in figures.items() if name != "condensed"}
         return ServedConversationDocument(**row_fields(row), **{"title": None, **counted})
 
@@ -136,7 +138,6 @@ class ServedConversations:
             self._wanted.clear()
             while not self._ended:
                 with self._lock:
-                    removals = self._removals
                     rows = [row for row in self._rows.values() if not self._is_counted(row)]
                 if not rows:
                     break
@@ -145,8 +146,8 @@ class ServedConversations:
                     sizes = self._sizes.get(row.id, {})
                 figures, sizes = _figures(self._store, row, sizes, self._count_tokens)
                 with self._lock:
-                    if removals == self._removals:  # else they may be of what was removed while they were counted
-                        self._figures[row.id] = row.version, figures
+                    if self._has_content_of(row):
+                        self._figures[row.id] = row, figures
                         self._sizes[row.id] = sizes
 
 

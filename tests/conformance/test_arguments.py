@@ -22,7 +22,6 @@ from foldlog.eventstore.log import appending
 from foldlog.eventstore.log import row as rows_module
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.status import lost_after
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Beginning
 from foldlog.projections import Views
@@ -44,7 +43,6 @@ CALLS: dict[str, Callable[[Store, int], object]] = {
     "conversations, limit": lambda store, n: store.conversations(limit=n),
     "follow": lambda store, n: store.follow(n),
     "follow, limit": lambda store, n: store.follow(0, n),
-    "lost_after": lambda store, n: lost_after(store, n),
     "event_bytes_max": lambda store, n: Store(store._recorder, event_bytes_max=n),
     "bring, jobs": lambda store, n: list(copy_store(store, store, jobs=n)),
     "snapshot.head_at": on_snapshot(lambda snapshot, n: snapshot.head_at(n)),

@@ -461,7 +461,7 @@ if self._is_staged:
     "ahead": Protection(
         "an audit database that knows lost events is made again",
         "foldlog:AuditTables.__init__",
-        Never("lost_after"),
+        Never("last_position"),
         "tests/foldlog/test_audit_database.py -k knows_more",
     ),
     "bytes-pending": Protection(

@@ -202,7 +202,6 @@ class World:
         self.recorder, self.folder, self.database = recorder, folder, database
         self.seed = seed
         self.now = 0
-        self.ran_back = False
         self.tokens = 0
         self.sources: list[list[model.Event]] = []
         self.heads: dict[int, str] = {}

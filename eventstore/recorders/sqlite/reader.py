@@ -60,8 +60,6 @@ class SQLiteReader:
             return str(self._last_position())
         if name == "trackings":
             return json.dumps([(as_text(name), position) for name, position in self._execute(SQL["trackings"])])
-        if name == "epochs":
-            return " ".join([f"{first} {last}" for first, last in self._execute(SQL["epochs"])])
         if name == "key_ids":
             # A damaged one names a key too: that none is in use would let plain text be written.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._execute(SQL["key_ids"]))

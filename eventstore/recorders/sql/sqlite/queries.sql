@@ -83,9 +83,6 @@ SELECT value FROM store WHERE name = 'file'
 -- name: set_file
 INSERT OR REPLACE INTO store (name, value) VALUES ('file', CAST(? AS TEXT))
 
--- name: epochs
-SELECT position, body ->> 'after' FROM events WHERE conversation = 0 ORDER BY id
-
 -- name: leave_out_positions
 INSERT INTO store (name, value) VALUES ('positions_left_out', CAST(? AS TEXT))
 ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + CAST(excluded.value AS INTEGER) AS TEXT)
@@ -254,7 +251,7 @@ GROUP BY e.conversation
 
 -- name: without_position
 SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversation
-WHERE e.position <= 0 AND c.visible AND e.id >= coalesce(c.parent_version, 0)
+WHERE e.position <= 0 AND c.visible AND c.erased_at IS NULL AND e.id >= coalesce(c.parent_version, 0)
     AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
 
 -- What is imported in stages has negative positions until it is published, and is counted when it is.
