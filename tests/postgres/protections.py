@@ -18,7 +18,7 @@ _KEYS = "tests/postgres/test_keys.py"
 _FOLLOWERS = "tests/postgres/test_followers.py"
 _POSITIONS = "tests/postgres/test_positions.py"
 _EPOCHS = "eventstore/recorders/sql/postgresql/0001_first.sql"
-_SESSIONS = f"{_POSTGRES}/sessions.py"
+_SESSIONS = f"{_POSTGRES}/reading.py"
 _INTERRUPTIONS = "tests/postgres/test_interruptions.py"
 _RECORDERS = "tests/conformance/test_recorders.py"
 

@@ -1,4 +1,4 @@
-"""A write transaction on a connection, from its begin to its commit.
+"""A write transaction on a connection, from its begin to its commit; and one call over all its attempts.
 
 Writes are queued and sent with the next question, or with the commit. So an append costs two round trips: one to ask
 how the conversation ends, and one to write and commit. It costs one if this process wrote to the conversation last.
@@ -7,17 +7,19 @@ how the conversation ends, and one to write and commit. It costs one if this pro
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from psycopg.pq.abc import PGresult
 
-from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, RecorderError
+from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, OperationalError, RecorderError
+from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, bigint
-from foldlog.eventstore.recorders.postgres.faults import ConnectionLost
 from foldlog.eventstore.recorders.postgres.positions import Positions
-from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire
+
+T = TypeVar("T")
 
 OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""
@@ -192,3 +194,97 @@ class OpenTransaction:
         number = int.from_bytes(digest, signed=True)
         if number not in self.locks:
             self.lock(number)
+
+
+class Call(Generic[T]):
+    """One call of ``transact`` over all its attempts."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self._doubt: tuple[T, OpenTransaction] | None = None
+        """The result of a commit without an answer, and the transaction that can find out the outcome."""
+        self._is_in_doubt = False
+        self._newest: OpenTransaction | None = None
+        self._too_slow: TooSlow | None = None
+        self._met = False
+        self._locks: Sequence[int] = ()
+        """The locks of an attempt that was rolled back. The next attempt takes all of them first, in one order, so that
+        two calls that need each other's locks do not deadlock again.
+        """
+
+    @property
+    def outcome(self) -> str:
+        if self._doubt is None:
+            return "nothing was written"
+        return "whether it was written is not known: write it again with the same idempotency key to find out"
+
+    def note_on(self, error: BaseException) -> None:
+        """Add to an exception from outside that ended the call, such as a timeout, whether the writes of the call are
+        stored. Our own errors say so themselves.
+        """
+        if isinstance(error, RecorderError):
+            return
+        stands = False if self._newest is None else self._newest.stands
+        if stands:
+            note_committed(error)
+        elif stands is None or self._is_in_doubt:
+            error.add_note(
+                "foldlog: this interrupted a commit, and whether its events are written is not known; "
+                "append them again with the same idempotency key, or read the conversation"
+            )
+
+    def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
+        """Run the work in a transaction that ``begin`` makes and that may assume what the work expects; if that was
+        wrong, run it again in one that assumes nothing.
+        """
+        if self._doubt is not None:
+            result, earlier = self._doubt
+            transaction = begin(False)
+            if transaction.finds(earlier):
+                self._newest = earlier
+                transaction.commit()
+                earlier.stands = True
+                return result
+            self._is_in_doubt, self._newest = False, None
+            if self._too_slow is not None:
+                raise _not_written(self._too_slow)
+            return self._run(transaction)
+        transaction = begin(True)
+        try:
+            return self._run(transaction)
+        except (ConnectionLost, TryAgain):
+            raise
+        except Exception:
+            # Any error, also a conflict that the work found: it may be caused by a wrong guess.
+            if not transaction.assumes:
+                raise
+        return self._run(begin(False))
+
+    def _run(self, transaction: OpenTransaction) -> T:
+        for number in sorted(set(self._locks).difference(transaction.locks)):
+            transaction.lock(number)
+        self._newest = transaction
+        try:
+            result = self._work(transaction)
+            try:
+                transaction.commit()
+            except CommitInDoubt as error:
+                self._doubt, self._is_in_doubt = (result, transaction), True
+                if isinstance(error.__cause__, TooSlow):
+                    self._too_slow = error.__cause__
+                raise
+        except TryAgain as error:
+            self._locks = error.locks = transaction.locks
+            raise
+        except TooSlow as error:
+            raise _not_written(error) from error  # the next attempt would be as slow
+        return result
+
+    def may_have_met_itself(self) -> bool:
+        """Return whether an earlier attempt, which ended only now, may be the reason why this attempt was refused."""
+        met, self._met = self._met, self._doubt is not None
+        return self._met and not met
+
+
+def _not_written(error: TooSlow) -> OperationalError:
+    return OperationalError(f"{error}; nothing was written")

@@ -1,16 +1,28 @@
-"""The queries of one transaction. Each walks an index to its rows and costs one round trip."""
+"""The queries of one transaction, and a read transaction.
+
+Followers read only what the server will not lose. A commit is visible when a standby has confirmed it. There is one
+exception: a primary that crashed shows, after its recovery, commits that no standby ever confirmed. If it then fails
+for good, a standby without them is promoted, and gives their positions to other events; a follower that has passed
+these positions would miss the other events. So before a follower reads on a new connection, it commits a message and
+waits until it is confirmed: then everything before it is confirmed too. A connection does not outlive a crash, so one
+message for each connection is enough.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from foldlog.eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
 from foldlog.eventstore.recorders.base import Only
+from foldlog.eventstore.recorders.errors import InterfaceError, RecorderError
 from foldlog.eventstore.recorders.postgres.columns import (
     BYTEA,
     Columns,
+    Parameter,
     array,
     bigint,
     bigints,
@@ -21,6 +33,7 @@ from foldlog.eventstore.recorders.postgres.columns import (
     smallint,
     to_text,
 )
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire
 from foldlog.eventstore.recorders.types import (
     Ancestor,
     Conversation,
@@ -35,6 +48,14 @@ from foldlog.eventstore.recorders.types import (
 
 _NO_POSITION: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows"}
+_OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
+_WHY: Final = (
+    "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "
+    "(synchronous_standby_names)"
+)
+_READ_AGAIN: Final = (
+    "it broke within a read transaction, and another connection shows another moment: read again (Store.query does)"
+)
 
 
 class PostgresReader:
@@ -194,3 +215,79 @@ def _listed(found: Columns) -> ListedConversation:
     key, name, created_at, is_encrypted, at, version, *attributes = found
     record = None if attributes[0] is None else record_of(tuple(attributes))
     return ListedConversation(key, to_text(name), created_at, is_encrypted, at, version, record)
+
+
+class ReadSession:
+    """A read transaction, on a connection that is taken at the first question. Until the first answer, a broken
+    connection is replaced by another one. Later, another connection would show another moment, so ``ConnectionLost`` is
+    raised.
+
+    ``recover`` waits before the next attempt, or raises ``OperationalError`` when the patience has ended.
+    """
+
+    def __init__(
+        self, take_wire: Callable[[], AbstractContextManager[Wire]], recover: Callable[[RecorderError], None]
+    ) -> None:
+        self._take_wire = take_wire
+        self._recover = recover
+        self._held = contextlib.ExitStack()
+        self._wire: Wire | None = None
+        self._is_confirmed = False
+
+    def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        if self._wire is None:
+            return self._first(statement, parameters)
+        if statement in _OF_FOLLOWERS and not self._is_confirmed:
+            raise InterfaceError(f"{statement} is not the first question of this read transaction; ask it first")
+        self._wire.queue(statement, *parameters)
+        try:
+            return self._wire.rows(self._wire.ask()[-1])
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{error}; {_READ_AGAIN}") from error
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.leave("commit")
+            self._wire = None
+        self._held.close()
+
+    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
+        while True:
+            try:
+                with contextlib.ExitStack() as held:
+                    wire = held.enter_context(self._take_wire())
+                    if statement in _OF_FOLLOWERS:
+                        result = _confirmed(wire, statement, parameters)
+                        self._is_confirmed = True
+                    else:
+                        wire.queue("begin_reading")
+                        wire.queue(statement, *parameters)
+                        result = wire.rows(wire.ask()[-1])
+                    self._wire, self._held = wire, held.pop_all()
+                    return result
+            except (ConnectionLost, TryAgain) as error:
+                self._recover(error)
+
+
+def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
+    """Begin to read after what is confirmed. All statements go out together, so also behind a pooler the same server
+    confirms and is read. A hot standby cannot be asked to confirm: it is asked each time whether it was promoted.
+    """
+    is_confirmed = wire.is_confirmed
+    if not is_confirmed:
+        for each in ("begin_confirming", "confirm_durably", "confirm", "commit"):
+            wire.queue(each)
+    wire.queue("begin_reading")
+    wire.queue(statement, *parameters)
+    try:
+        answers = wire.ask()
+    except ConnectionLost as error:
+        if is_confirmed:
+            raise
+        wire.cancel()
+        raise ConnectionLost(f"{error} ({_WHY})") from error
+    if not is_confirmed:
+        if wire.warned:
+            raise ConnectionLost(f"the server was told not to wait for its standby ({_WHY})")
+        wire.is_confirmed = wire.keeps_its_server and wire.rows(answers[2]) != [(None,)]
+    return wire.rows(answers[-1])

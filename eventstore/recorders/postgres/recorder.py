@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,12 +27,10 @@ from foldlog.eventstore.recorders.errors import (
 )
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
-from foldlog.eventstore.recorders.postgres.calls import Call, Patience
-from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
+from foldlog.eventstore.recorders.postgres.open_transaction import Call
 from foldlog.eventstore.recorders.postgres.pool import Pool
-from foldlog.eventstore.recorders.postgres.reading import PostgresReader
-from foldlog.eventstore.recorders.postgres.sessions import ReadSession
-from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire, of_driver
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import Outcome
@@ -43,6 +42,8 @@ _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""
 _VACUUM_PAUSE_S: Final = 1.0
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
@@ -56,6 +57,28 @@ _IDLE_IN_TRANSACTION: Final = "5s"
 """The server cannot see that a client is gone, and the client may hold the lock of a conversation. A client that lives
 is never idle for long.
 """
+
+
+class Patience:
+    """Wait for a server that is unreachable: a little longer each time, at random, until ``total_s`` have passed since
+    the first wait.
+    """
+
+    def __init__(self, total_s: float) -> None:
+        self.total_s = total_s
+        self._ends: float | None = None
+        self._pause_s = _PAUSE_FIRST_S
+
+    def wait(self) -> bool:
+        """Return False at once when the time is over."""
+        now = time.monotonic()
+        if self._ends is None:
+            self._ends = now + self.total_s
+        if now >= self._ends:
+            return False
+        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self._ends - now))
+        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+        return True
 
 
 class PostgresRecorder:
@@ -147,16 +170,16 @@ class PostgresRecorder:
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
     def _transact(self, call: Call[T]) -> T:
-        patience = Patience(self._patience_s)
+        def attempt(_: Patience) -> T:
+            with self._pool.wire() as wire:
+                return call.attempt(partial(self._begin, wire))
+
         while True:
             try:
-                with self._pool.wire() as wire:
-                    return call.attempt(partial(self._begin, wire))
+                return self._retried(attempt, lambda: call.outcome)
             except IntegrityError:
                 if not call.may_have_met_itself():
                     raise
-            except (ConnectionLost, TryAgain) as error:
-                self._recover(error, patience, call.outcome)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
@@ -211,7 +234,6 @@ class PostgresRecorder:
         self._writer()
         self._closed = True
         self._pool.close()
-        self._close_beside()
 
     def _writer(self) -> Writer:
         return outside(f"{self._server}, port {self._parameters.get('port', '')}", self._server)
@@ -220,12 +242,11 @@ class PostgresRecorder:
 
     def _open_pool(self) -> None:
         self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
-        self._beside: list[psycopg.Connection[Any]] = []
 
     def _after_fork_in_child(self) -> None:
         # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
         # garbage collector.
-        self._inherited = self._pool, self._beside
+        self._inherited = self._pool
         self._open_pool()
 
     @contextlib.contextmanager
@@ -241,39 +262,24 @@ class PostgresRecorder:
             return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Run ``work`` on a connection of psycopg's, for tables beside the store's and for rare tasks. It is run again
-        on another connection where that one breaks, so what it does twice must have no other effect.
+        """Run ``work`` on a connection as psycopg's own, for tables beside the store's and for rare tasks. It is run
+        again on another connection where that one breaks, so what it does twice must have no other effect.
         """
 
         def attempt(_: Patience) -> T:
             self._check_open()
-            with contextlib.ExitStack() as until_it_is_known_to_work:
-                try:
-                    connection = self._beside.pop()
-                except IndexError:
-                    connection = self._new_connection()
-                until_it_is_known_to_work.callback(connection.close)
-                with self._translated():
-                    result = work(connection)
-                if not self._closed:
-                    self._beside.append(connection)
-                    until_it_is_known_to_work.pop_all()
-                return result
+            with self._pool.wire() as wire, self._translated(), wire.plain() as connection:
+                return work(connection)
 
         return self._retried(attempt)
 
-    def _close_beside(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                self._beside.pop().close()
-
-    def _retried(self, attempt: Callable[[Patience], T]) -> T:
+    def _retried(self, attempt: Callable[[Patience], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
         patience = Patience(self._patience_s)
         while True:
             try:
                 return attempt(patience)
             except (ConnectionLost, TryAgain) as error:
-                self._recover(error, patience, "nothing was read")
+                self._recover(error, patience, outcome())
 
     def _connect(self) -> Wire:
         connection = self._new_connection()
@@ -321,13 +327,12 @@ class PostgresRecorder:
 
     def _read_session(self, patience: Patience) -> ReadSession:
         self._check_open()
-        return ReadSession(self._pool.wire, self._recover, patience)
+        return ReadSession(self._pool.wire, lambda error: self._recover(error, patience, "nothing was read"))
 
     def _recover(self, error: RecorderError, patience: Patience, outcome: str) -> None:
         """Wait before the next attempt. Raises ``OperationalError`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
-            self._close_beside()
         if not patience.wait():
             holder = self._holder(error.locks) if isinstance(error, TryAgain) and error.locks else ""
             raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}{holder}") from error

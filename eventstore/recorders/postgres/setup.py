@@ -10,8 +10,7 @@ from psycopg import sql
 
 from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError, ProgrammingError
 from foldlog.eventstore.recorders.postgres.columns import to_text
-from foldlog.eventstore.recorders.postgres.faults import ConnectionLost
-from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 

@@ -1,4 +1,5 @@
-"""One connection to PostgreSQL. Statements are queued and then sent together, in one round trip.
+"""One connection to PostgreSQL. Statements are queued and then sent together, in one round trip. The driver's errors
+are sorted by what a recorder does next.
 
 This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of this code, which is
 more than the rest of an append takes.
@@ -7,18 +8,20 @@ more than the rest of an append takes.
 from __future__ import annotations
 
 import contextlib
+import re
 import select
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import psycopg
 from psycopg import capabilities
 from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from foldlog.eventstore.recorders.errors import OperationalError, RecorderError, error_class
 from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter
-from foldlog.eventstore.recorders.postgres.faults import ConnectionLost, of_driver, of_result
 
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
@@ -26,6 +29,70 @@ _EMPTY_MAX: Final = 3
 """After each result comes one that is empty. Several empty results in a row mean that no more results follow."""
 _PREPARE: Final = "+"
 """In the list of sent statements: the next name is that of a statement that was prepared."""
+
+
+class ConnectionLost(OperationalError):
+    """The server is gone, cannot be reached, or is not the primary any more: try again on another connection."""
+
+
+class TryAgain(OperationalError):
+    """The transaction was rolled back for an outside reason (a deadlock, a lock that is not free): run it again."""
+
+    locks: Sequence[int] = ()
+    """The advisory locks that the transaction held or waited for."""
+
+
+_BROKEN: Final = "08000"
+_REFUSALS: Final = re.compile(
+    r"database \S+ does not exist|role \S+ does not exist|authentication failed|no pg_hba\.conf entry|"
+    r"permission denied for database|is not permitted to log in|no password supplied|invalid port number"
+)
+"""A new connection is refused without a state code, only by a message. Errors that waiting cannot cure are raised at
+once. A message in another language counts as a server that is unreachable.
+"""
+_NO_NUMBER: Final = "22P02"
+"""Our statements that check something return a number, or fail because a text is not a number."""
+_NO_RIGHT: Final = "42501"
+_LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
+"""Broken connections, a server that shuts down, starts or became a standby, and a session that the server ended."""
+_AGAIN: Final = ("40", "55P03", "53300")
+"""Deadlock, serialization failure, lock timeout, and too many clients at the moment."""
+
+
+def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
+    """Return the error of a statement that failed, with the driver's error as its cause."""
+    state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+    if (statement, state) == ("number", _NO_NUMBER):
+        return ConnectionLost(f"{server}: it was promoted or restored since this connection was made")
+    return of_driver(error_from_result(result), server, state)
+
+
+def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:
+    """Return our error for the driver's. One without a state is of the driver itself, for a broken connection."""
+    state = state or _BROKEN
+    text = f"{server}: {' '.join(str(error).split())}"
+    if state == _NO_RIGHT:
+        problem = error.diag.message_primary or str(error)
+        text = f"{server}: {problem}; the owner of the store has to grant this role its rights: see docs/POSTGRESQL.md"
+    fault: RecorderError
+    if "unsupported startup parameter" in text or "prepared statement" in text:
+        text += " (through a pooler, the URL needs pooler=transaction)"
+    if state == _BROKEN and _is_refusal(text):
+        fault = OperationalError(text)
+    elif state.startswith(_LOST):
+        fault = ConnectionLost(text)
+    elif state.startswith(_AGAIN):
+        fault = TryAgain(text)
+    else:
+        fault = (error_class(error) or RecorderError)(text)
+    fault.__cause__ = error
+    return fault
+
+
+def _is_refusal(text: str) -> bool:
+    """Return whether every server that was tried refuses this user, database or URL: then waiting does not help."""
+    tried = text.split("connection to server at")
+    return all(_REFUSALS.search(answer) for answer in tried[1:] or tried)
 
 
 class Wire:
@@ -71,6 +138,7 @@ class Wire:
         """Whether the server warned of anything during the last round trip."""
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
+        self._notices_of_driver = self._pg.notice_handler
         self._pg.notice_handler = self._notice
         self._socket = select.poll()
         self._socket.register(self._pg.socket, select.POLLIN)
@@ -146,6 +214,19 @@ class Wire:
         self._queued = []
         if not self._broken and not self._unread and self._pg.transaction_status != TransactionStatus.IDLE:
             self.leave("rollback")
+
+    @contextlib.contextmanager
+    def plain(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend the connection to code that uses it as psycopg's own. Where that fails, it is not used again."""
+        if self._unread:
+            self.ask()  # takes answers that no caller waited for
+        self._broken = True
+        self._pg.exit_pipeline_mode()
+        self._pg.notice_handler = self._notices_of_driver
+        yield self._connection
+        self._pg.notice_handler = self._notice
+        self._pg.enter_pipeline_mode()
+        self._broken = False
 
     # -- its state ----------------------------------------------------------------------------------------------------
 

@@ -23,10 +23,9 @@ from foldlog.eventstore.recorders.postgres.columns import (
     row_columns,
     smallint,
 )
-from foldlog.eventstore.recorders.postgres.faults import TryAgain
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
-from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.postgres.wire import TryAgain, Wire
 from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
