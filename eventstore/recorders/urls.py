@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 from foldlog.eventstore.errors import InvalidOption
 
@@ -15,21 +15,13 @@ _EXAMPLES = (
     "history.db or ./history (files), sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), "
     "postgresql://user@host/database, memory:"
 )
-_POSTGRESQL_OPTIONS = {
-    "mode": ("rwc", "rw", "ro"),
-    "durability": ("full", "relaxed"),
-    "plain": ("allowed",),
-    "pooler": ("none", "transaction"),
-    "schema": None,
-    "connections_max": None,
-    "patience_s": None,
-}
 _SQLITE_OPTIONS = {
     "mode": ("rwc", "rw", "ro"),
     "durability": ("full", "relaxed"),
     "plain": ("allowed",),
     "patience_s": None,
 }
+_POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {"pooler": ("none", "transaction"), "schema": None, "connections_max": None}
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
 _SQLITE_MEMORY = ":memory:"
@@ -71,21 +63,26 @@ def parse(url: str) -> Location:
     """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if it names none."""
     if url == MEMORY:
         return Location("memory", "", {})
-    scheme, _, rest = url.partition(":")
+    address, _, query = url.partition("?")
+    scheme, _, rest = address.partition(":")
     if scheme in ("postgresql", "postgres"):
-        return _postgresql(url)
+        options, others = _options("the URL", query, _POSTGRESQL_OPTIONS)  # libpq checks the rest; it may be a password
+        return Location("postgresql", f"{address}?{'&'.join(others)}" if others else address, options)
     if scheme != "sqlite":
         raise InvalidOption(f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}")
-    address, _, query = rest.partition("?")
-    path = unquote(address.removeprefix("///"))
-    if not address.startswith("///") or not path or "\0" in path:
+    path = unquote(rest.removeprefix("///"))
+    if not rest.startswith("///") or not path or "\0" in path:
         raise InvalidOption(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
     if path == _SQLITE_MEMORY:
         raise InvalidOption(
             f"{url!r} names a file called {path!r}; for a store in memory, which ends with the process, "
             f"use {MEMORY!r}, and for this file './{path}'"
         )
-    return Location("sqlite", path, _options(url, query) if query else {})
+    options, others = _options(repr(url), query, _SQLITE_OPTIONS)
+    if others:
+        unknown, known = others[0].partition("=")[0], ", ".join(sorted(_SQLITE_OPTIONS))
+        raise InvalidOption(f"{url!r} has an unknown option {unknown!r}; there are {known}")
+    return Location("sqlite", path, options)
 
 
 def absolute_hint(path: str) -> str:
@@ -102,37 +99,23 @@ def without_password(url: str) -> str:
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
 
-def _postgresql(url: str) -> Location:
-    """Take out our options; libpq checks the rest. No message shows the URL, because it may have a password."""
-    address, _, query = url.partition("?")
+def _options(url: str, query: str, ours: Mapping[str, Sequence[str] | None]) -> tuple[dict[str, str], Sequence[str]]:
+    """Return our options in a query, checked, and what else is in it. ``ours`` has the values that each option can
+    have; None for a text or a number. ``url`` is what messages call the URL.
+    """
     options: dict[str, str] = {}
-    left = []
+    others = []
     for part in filter(None, query.split("&")):
-        key, _, value = part.partition("=")
-        if key not in _POSTGRESQL_OPTIONS:
-            left.append(part)
+        key, _, quoted = part.partition("=")
+        if key not in ours:
+            others.append(part)
             continue
-        _add(options, "the URL", key, unquote(value), _POSTGRESQL_OPTIONS[key])
-    return Location("postgresql", f"{address}?{'&'.join(left)}" if left else address, options)
-
-
-def _options(url: str, query: str) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in _SQLITE_OPTIONS:
-            raise InvalidOption(
-                f"{url!r} has an unknown option {key!r}; there are {', '.join(sorted(_SQLITE_OPTIONS))}"
-            )
-        _add(options, repr(url), key, value, _SQLITE_OPTIONS[key])
-    return options
-
-
-def _add(options: dict[str, str], url: str, key: str, value: str, allowed: Sequence[str] | None) -> None:
-    """Add an option after checking it. ``allowed`` are its values; None for a text or a number."""
-    if key in options:
-        raise InvalidOption(f"{url} sets {key} twice; leave one of the two out")
-    if allowed is not None and value not in allowed:
-        raise InvalidOption(f"{url} sets {key} to {value!r}; it can be {', '.join(allowed)}")
-    if key in _NUMBERS and not _NUMBER.fullmatch(value):
-        raise InvalidOption(f"{url} sets {key} to {value!r}; use a whole number from 1 to 999999")
-    options[key] = value
+        value, allowed = unquote(quoted), ours[key]
+        if key in options:
+            raise InvalidOption(f"{url} sets {key} twice; leave one of the two out")
+        if allowed is not None and value not in allowed:
+            raise InvalidOption(f"{url} sets {key} to {value!r}; it can be {', '.join(allowed)}")
+        if key in _NUMBERS and not _NUMBER.fullmatch(value):
+            raise InvalidOption(f"{url} sets {key} to {value!r}; use a whole number from 1 to 999999")
+        options[key] = value
+    return options, others

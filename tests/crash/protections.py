@@ -395,7 +395,7 @@ if self._is_staged:
     "not-ours": Protection(
         "a program without our write lock that commits right after our commit is noticed",
         "eventstore:SQLiteWriting.commit",
-        Instead("_transaction", "self._left = left"),
+        Instead("_header wrote", "self._left = left"),
         "tests/projections/test_grown_views.py -k not_ours",
     ),
     "others-since": Protection(

@@ -29,6 +29,11 @@ from foldlog.eventstore.recorders.types import (
 
 _PLAIN = 0
 _TOGETHER = 20
+_ADDITIONS = (
+    changes.NewMark, changes.RememberedKey, changes.NewRecords, changes.NewListing, changes.Grown, changes.Left,
+    changes.Finished,
+)  # fmt: skip
+"""The changes that leave no bytes behind, and by which no earlier answer is wrong, but for that of a mark."""
 _eras = count(1)
 _body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
@@ -49,8 +54,6 @@ class SQLiteTransaction(SQLiteReader):
         self._next_position: int | None = None
         self._noted_by: object = None
         self.newest_era = next(_eras)
-        self.inserted = False
-        """Whether events, or a new conversation, were inserted after the owner set this to False."""
 
     def era(self, cache: object) -> int | None:
         if self._noted_by is None:
@@ -71,7 +74,6 @@ class SQLiteTransaction(SQLiteReader):
             SQL["begin_conversation"],
             (utf8(name), 0 if staged else 1, created_at, salt, *border, replaces),
         )
-        self.inserted = True
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
         if staged:
@@ -90,7 +92,7 @@ class SQLiteTransaction(SQLiteReader):
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
-        self._next_position, self.inserted = position + len(rows), True
+        self._next_position = position + len(rows)
         return partial(int, position)
 
     def publish(self, key: int, size: int) -> int:
@@ -115,6 +117,9 @@ class SQLiteTransaction(SQLiteReader):
             raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
 
     def change(self, key: int, change: changes.Change) -> None:
+        if not isinstance(change, _ADDITIONS):
+            self.forget()
+            self._leave_bytes()
         match change:
             case changes.NewMark(mark):
                 self._execute(SQL["set_mark"], (mark, key))
@@ -137,14 +142,6 @@ class SQLiteTransaction(SQLiteReader):
                 self._execute(SQL["finish"], (key,))
             case changes.Left(operation, state):
                 self._execute(SQL["leave_unfinished"], (key, utf8(operation), utf8(state)))
-            case _:
-                self._remake(key, change)
-
-    def _remake(self, key: int, change: changes.Change) -> None:
-        """Make a change that leaves bytes behind, or by which an earlier answer is wrong."""
-        self.forget()
-        self._leave_bytes()
-        match change:
             case changes.NewKey(salt, key_id, sealed_key):
                 self._list_again(key)
                 self._execute(SQL["set_key"], (salt, None if key_id is None else utf8(key_id), sealed_key, key))

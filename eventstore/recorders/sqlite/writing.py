@@ -56,7 +56,7 @@ class SQLiteWriting:
         self._checkpoints = checkpoints
         self._on_copy = on_copy
         self._stage = _NONE
-        self._changes = 0
+        self._changes = self._changed_before = 0
         self._index: int | None = None
         self._begun_at: bytes | None = None
         """The header of the log's index when the transaction began; None where the system does not show it."""
@@ -76,6 +76,7 @@ class SQLiteWriting:
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
         self._file.check()
+        self._changed_before = connection.total_changes
         self._begun_at = None if self._index is None else os.pread(self._index, _HEADER_BYTES, 0)
         left, self._left = self._left, None
         if left is None or self._begun_at != left:  # others have committed, or our last transaction was rolled back
@@ -84,7 +85,6 @@ class SQLiteWriting:
             last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
-        self._transaction.inserted = False
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -118,7 +118,8 @@ class SQLiteWriting:
         left = os.pread(self._index, _HEADER_BYTES, 0)
         commits, pages = _header(left)
         # A program that is not ours needs no lock of ours, and may have committed since.
-        if commits - _header(self._begun_at)[0] == self._transaction.inserted:
+        wrote = self.connection.total_changes != self._changed_before  # type: ignore[union-attr]
+        if commits - _header(self._begun_at)[0] == wrote:
             self._left = left
         if pages >= log_checkpoints.AT:
             self._checkpoints.look(pages)
