@@ -17,12 +17,11 @@ from msgspec.structs import replace
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion
-from foldlog.eventstore.documents.differences import difference
+from foldlog.eventstore.documents.differences import difference, json_text
 from foldlog.eventstore.documents.values import (
     CHAIN_MAX,
     DocumentValue,
     Newest,
-    json_text,
     newest_documents,
     newest_value,
     newest_values,
@@ -235,10 +234,7 @@ def _guard(change: DocumentChanges, redactions: int) -> Callable[[ReadTransactio
 
 def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
     """Return the change of a document: a difference, if it is small and follows few others; else the value."""
-    try:
-        found = difference(before.value, value)
-    except (UnicodeEncodeError, OverflowError, RecursionError):
-        return {"value": value}  # JSON that msgspec cannot encode
+    found = difference(before.value, value)
     if found is None:
         return None
     size = len(json_text(found))

@@ -11,6 +11,8 @@ places.
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import msgspec
@@ -24,8 +26,7 @@ def difference(before: Any, after: Any) -> Difference | None:
     """Return how ``after`` differs from ``before``; None where both are the same. The result shares values with
     ``after``.
 
-    Both must be JSON that msgspec can encode. Cost: one visit of both values, and one more for each level down to a
-    change.
+    Cost: one visit of both values, and one more for each level down to a change.
     """
     if _same(before, after):
         return None
@@ -64,7 +65,16 @@ def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
 
 def _same(before: Any, after: Any) -> bool:
     """Return whether both are the same JSON text. (In Python 1, 1.0 and True are equal.)"""
-    return before is after or bool(before == after and _encode(before) == _encode(after))
+    return before is after or bool(before == after and json_text(before) == json_text(after))
+
+
+def json_text(value: Any) -> bytes:
+    """Return a value as JSON, with bytes as base64: as long as it is, not as it is stored."""
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        plain = json.dumps(value, sort_keys=True, default=lambda data: base64.b64encode(data).decode("ascii"))
+        return plain.encode()
 
 
 def patched(before: Any, change: Difference) -> Any:

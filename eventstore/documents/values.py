@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from foldlog.eventstore.arguments import whole
-from foldlog.eventstore.documents.differences import patched
+from foldlog.eventstore.documents.differences import json_text, patched
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument
 from foldlog.eventstore.events import DocumentChanges
 from foldlog.eventstore.log.reading import ReadTransaction
 
 CHAIN_MAX: Final = 64
 """The most differences that may build on one whole value: a reader reads their events and the event of that value."""
-_encode = msgspec.json.Encoder().encode
 
 
 class DocumentValue(NamedTuple):
@@ -107,11 +102,3 @@ def _patched(read: ReadTransaction, name: str, event_id: int, value: Any, change
         problem = f"the differences of document {name!r} do not fit together"
         raise CorruptEvent(read.conversation, event_id, problem) from error
     return value
-
-
-def json_text(value: Any) -> bytes:
-    """Return a value as JSON, with bytes as base64: as long as it is, not as it is stored."""
-    try:
-        return _encode(value)
-    except (UnicodeEncodeError, OverflowError, RecursionError):
-        return json.dumps(value, default=lambda plain: base64.b64encode(plain).decode("ascii")).encode()

@@ -10,6 +10,7 @@ import pytest
 
 from foldlog.eventstore import (
     ANY_VERSION,
+    ATTRIBUTES,
     DELETED,
     ConversationErased,
     ConversationNotFound,
@@ -109,6 +110,13 @@ def test_lone_surrogates_and_long_numbers_are_kept(store: Store, documents: Docu
     documents.append("c1", (), {"state": value})
     documents.append("c1", (), {"state": {**value, "b": 1}})
     assert Documents(store).get("c1", "state") == {**value, "b": 1}
+
+
+def test_equal_lone_surrogates_and_long_numbers_add_nothing(store: Store, documents: Documents):
+    for name, value in [("state", {"a": "\ud800", "n": 10**30}), (ATTRIBUTES, {"app": "\ud800", "n": 10**30})]:
+        documents.append("c1", (), {name: value})
+        assert documents.append("c1", (), {name: value}) == ()
+        assert Documents(store).get("c1", name) == value
 
 
 def test_writers_that_change_documents_at_once_lose_nothing(store: Store):

@@ -325,6 +325,8 @@ class Store:
         """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag of the conversation
         that the writer met first.
         """
+        if any(type(value) is float and value == float("inf") for value in (documents or {}).values()):
+            raise Refused("InvalidEvent")
         found = self.get(name) if self.version(name) else Conversation(name)
         if handle is not None and handle != found.tag:
             raise Refused("ConversationErased")
@@ -388,7 +390,7 @@ class Store:
 
     def create(self, name: str, attributes: Mapping[str, Any], now: int, *, replace: bool = False) -> None:
         self._free(name, replace=replace)
-        event = document_changes({"attributes": dict(attributes)})
+        event = document_changes({"attributes": dict(checked(attributes))})
         self.living[name] = Conversation(name, [event | {"id": 0, "at": now, "tag": next(_tags)}])
 
     def _free(self, name: str, *, replace: bool) -> None:
@@ -520,7 +522,25 @@ words_of = re.compile(r"[^\W_]+").findall
 
 
 def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+    return bool(typed(one) == typed(other))
+
+
+def typed(value: Any) -> Any:
+    """Return what is equal only for the same JSON: 1, 1.0 and true differ."""
+    match value:
+        case dict():
+            return {name: typed(each) for name, each in value.items()}
+        case list():
+            return [typed(each) for each in value]
+    return type(value), value
+
+
+def checked(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    for value in attributes.values():
+        texts = type(value) is list and all(isinstance(each, str) for each in value)
+        if not texts and not isinstance(value, str | int | None):
+            raise Refused("InvalidEvent")
+    return attributes
 
 
 def _has(value: Any, wanted: Any) -> bool:
@@ -540,51 +560,14 @@ def moved(event: Event, places: Sequence[int]) -> Event:
     return event
 
 
-def _event(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
+def event_of(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
     common = {"kind": kind, "source": source, "shown": shown, "cause": None, "origin": None, "meta": {}}
     return common | {"redacted": False} | fields
 
 
-def message(content: Any, source: str = "user", **fields: Any) -> Event:
-    return _event("message", source, shown=True, content=content) | fields
-
-
-def action(tool: str, arguments: Any, call_id: str | None, response_id: str | None = None, **fields: Any) -> Event:
-    given = {"tool": tool, "arguments": arguments, "call_id": call_id, "response_id": response_id}
-    return _event("action", "agent", shown=True, thought="", thinking="", **given) | fields
-
-
-def observation(content: Any, call_id: str | None, tool: str = "", **fields: Any) -> Event:
-    given = {"content": content, "call_id": call_id, "tool": tool, "is_error": False}
-    return _event("observation", "environment", shown=True, **given) | fields
-
-
-def annotation(name: str, data: Any, **fields: Any) -> Event:
-    return _event("annotation", "environment", shown=False, name=name, data=data) | fields
-
-
-def request(reason: str) -> Event:
-    return _event("condensation_request", "agent", shown=False, reason=reason)
-
-
-def retraction(version: int, reason: str) -> Event:
-    return _event("retraction", "user", shown=False, version=version, reason=reason)
-
-
 def document_changes(values: Mapping[str, Any]) -> Event:
-    return _event("document_changes", "environment", shown=False, values=dict(values))
+    return event_of("document_changes", "environment", shown=False, values=dict(values))
 
 
 def redaction(ids: Sequence[int], by: str, reason: str) -> Event:
-    return _event("redaction", "user", shown=False, event_ids=tuple(ids), by=by, reason=reason)
-
-
-def condensation(
-    ids: Sequence[int] | None,
-    between: tuple[int, int] | None = None,
-    summary: str | None = None,
-    offset: int | None = None,
-) -> Event:
-    start, end = between or (None, None)
-    given = {"forgotten_event_ids": ids, "forgotten_events_start_id": start, "forgotten_events_end_id": end}
-    return _event("condensation", "agent", shown=False, summary=summary, summary_offset=offset, **given)
+    return event_of("redaction", "user", shown=False, event_ids=tuple(ids), by=by, reason=reason)

@@ -1,13 +1,53 @@
-"""Events of the model as events of the product, and back."""
+"""Events of the model: how they are made, as events of the product, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import foldlog.eventstore as es
 from tests.simulation import model
 
 _WORDS = "redacted"
+
+
+def message(content: Any, source: str = "user", **fields: Any) -> model.Event:
+    return model.event_of("message", source, shown=True, content=content) | fields
+
+
+def action(
+    tool: str, arguments: Any, call_id: str | None, response_id: str | None = None, **fields: Any
+) -> model.Event:
+    given = {"tool": tool, "arguments": arguments, "call_id": call_id, "response_id": response_id}
+    return model.event_of("action", "agent", shown=True, thought="", thinking="", **given) | fields
+
+
+def observation(content: Any, call_id: str | None, tool: str = "", **fields: Any) -> model.Event:
+    given = {"content": content, "call_id": call_id, "tool": tool, "is_error": False}
+    return model.event_of("observation", "environment", shown=True, **given) | fields
+
+
+def annotation(name: str, data: Any, **fields: Any) -> model.Event:
+    return model.event_of("annotation", "environment", shown=False, name=name, data=data) | fields
+
+
+def request(reason: str) -> model.Event:
+    return model.event_of("condensation_request", "agent", shown=False, reason=reason)
+
+
+def retraction(version: int, reason: str) -> model.Event:
+    return model.event_of("retraction", "user", shown=False, version=version, reason=reason)
+
+
+def condensation(
+    ids: Sequence[int] | None,
+    between: tuple[int, int] | None = None,
+    summary: str | None = None,
+    offset: int | None = None,
+) -> model.Event:
+    start, end = between or (None, None)
+    given = {"forgotten_event_ids": ids, "forgotten_events_start_id": start, "forgotten_events_end_id": end}
+    return model.event_of("condensation", "agent", shown=False, summary=summary, summary_offset=offset, **given)
 
 
 def built(event: model.Event) -> es.Event:

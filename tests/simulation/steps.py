@@ -15,7 +15,7 @@ import foldlog.eventstore as es
 from foldlog import History
 from foldlog.condensers import Condensation, NoCondensationAvailable
 from foldlog.eventstore.opening import restore_store
-from tests.simulation import checks, model
+from tests.simulation import checks, model, plain
 from tests.simulation.checks import same
 from tests.simulation.findings import OPEN
 from tests.simulation.plain import as_stored, built, expected, said
@@ -262,7 +262,7 @@ class Steps:
             calls = rng.sample(open_calls, rng.randrange(1, len(open_calls) + 1))
             actions = [found.events[each] for each in calls]
             return [
-                model.observation(
+                plain.observation(
                     self.text(rng), each["call_id"], each["tool"], cause=each["id"], is_error=rng.random() < 0.1
                 )
                 for each in actions
@@ -274,21 +274,21 @@ class Steps:
                 call = rng.choice((self.unique("call"), "again")) if rng.random() < 0.9 else None
                 arguments = {"q": self.text(rng)}
                 thought = self.text(rng) if number == 0 and rng.random() < 0.3 else ""
-                made.append(model.action("tool", arguments, call, response, thought=thought, thinking=thinking))
+                made.append(plain.action("tool", arguments, call, response, thought=thought, thinking=thinking))
                 thinking = ""
             if rng.random() < 0.5:
                 for number, each in enumerate(list(made)):
-                    made.append(model.observation(self.text(rng), each["call_id"], "tool", cause=version + number))
+                    made.append(plain.observation(self.text(rng), each["call_id"], "tool", cause=version + number))
             return made
         if draw < 0.68:
-            return [model.annotation("note", {"text": self.text(rng)})]
+            return [plain.annotation("note", {"text": self.text(rng)})]
         if draw < 0.72:
-            return [model.observation(self.text(rng), "nobody", "tool")]
+            return [plain.observation(self.text(rng), "nobody", "tool")]
         content: Any = self.text(rng)
         if rng.random() < 0.1:
             content = (content, rng.choice((b"\0\xff", b"picture" * 50)))
         return [
-            model.message(content, rng.choice(("user", "user", "agent", "environment")), meta={"n": rng.randrange(3)})
+            plain.message(content, rng.choice(("user", "user", "agent", "environment")), meta={"n": rng.randrange(3)})
         ]
 
     def append(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -321,9 +321,9 @@ class Steps:
         elif 0.3 < draw < 0.4:
             options["dedupe"] = found is None or found.own_from == 0 or "dedupe on a fork" not in OPEN
             numbers = rng.sample(range(6), rng.randrange(1, 4))
-            events = [model.message(self.text(rng), origin=("src", n if n % 2 else f"s{n}")) for n in numbers]
+            events = [plain.message(self.text(rng), origin=("src", n if n % 2 else f"s{n}")) for n in numbers]
         elif 0.4 < draw < 0.45:
-            documents = self.values(rng)
+            documents = self.values(rng, found)
         elif draw > 0.99:
             events = []
         same_events = [dict(event) for event in events]
@@ -361,17 +361,17 @@ class Steps:
         draw = rng.random()
         if draw < 0.4 and view.ids:
             ids: list[int] = rng.sample(view.ids, rng.randrange(1, min(len(view.ids), 5) + 1))
-            event = model.condensation(ids, None, summary, offset)
+            event = plain.condensation(ids, None, summary, offset)
         elif draw < 0.7:
             first = rng.randrange(version)
             last = min(version - 1, first + rng.randrange(6))
-            event = model.condensation(None, (first, last), summary, offset)
+            event = plain.condensation(None, (first, last), summary, offset)
         elif draw < 0.8:
-            event = model.condensation([version + rng.randrange(3)], None, summary, offset)
+            event = plain.condensation([version + rng.randrange(3)], None, summary, offset)
         elif draw < 0.9:
-            event = model.condensation([-(rng.randrange(version + 2) + 2)], None, summary, offset)
+            event = plain.condensation([-(rng.randrange(version + 2) + 2)], None, summary, offset)
         else:
-            event = model.condensation([], None, summary, offset)
+            event = plain.condensation([], None, summary, offset)
         history, handle = self.history(rng, process, name)
 
         def told() -> Any:
@@ -390,7 +390,7 @@ class Steps:
         if found is None:
             return
         name = found.name
-        told = lambda: site.model.append(name, [model.request("drawn")], self.world.at)  # noqa: E731
+        told = lambda: site.model.append(name, [plain.request("drawn")], self.world.at)  # noqa: E731
         self.tell(f"  {name}")
         product = lambda: (process.histories[name].request_condensation("drawn"),)  # noqa: E731
         self.both(process, "request", product, told, self.recorded, name=name)
@@ -402,7 +402,7 @@ class Steps:
             return
         name = found.name
         version = rng.randrange(found.version + 2)
-        told = lambda: site.model.append(name, [model.retraction(version, "drawn")], self.world.at)  # noqa: E731
+        told = lambda: site.model.append(name, [plain.retraction(version, "drawn")], self.world.at)  # noqa: E731
         self.tell(f"  {name} to {version}")
         self.both(
             process,
@@ -433,7 +433,7 @@ class Steps:
         def told() -> list[int]:
             popped = ids()
             if popped:
-                site.model.append(name, [model.retraction(popped[0], "drawn")], self.world.at)
+                site.model.append(name, [plain.retraction(popped[0], "drawn")], self.world.at)
             return popped
 
         def compare(got: Any, want: list[int]) -> None:
@@ -442,19 +442,17 @@ class Steps:
         self.both(process, "pop", lambda: process.histories[name].pop(count, "drawn"), told, compare, name=name)
         self.look(rng, process, name)
 
-    def values(self, rng: random.Random) -> dict[str, Any]:
+    def values(self, rng: random.Random, found: model.Conversation | None) -> dict[str, Any]:
+        """Draw new values of documents: others, or what they are with a part of it changed."""
+        now = {} if found is None else found.documents()
         values: dict[str, Any] = {}
-        for name in rng.sample(("state", "title", "log"), rng.randrange(1, 3)):
-            values[name] = rng.choice(
-                (
-                    rng.randrange(9),
-                    "t" * rng.randrange(4),
-                    {"a": [1, 2, {"b": None}], "n": rng.randrange(4)},
-                    model.DELETED,
-                )
-            )
-            if name == "log" and rng.random() < 0.7:
+        for name in rng.sample(("state", "title", "log", "\ud83d"), rng.randrange(1, 3)):
+            if name in now and rng.random() < 0.5:
+                values[name] = _edited(now[name], rng)
+            elif name == "log" and rng.random() < 0.7:
                 values[name] = list(range(rng.randrange(1, 40)))
+            else:
+                values[name] = rng.choice(_VALUES)
         return values
 
     def document(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -462,7 +460,7 @@ class Steps:
         if found is None:
             return
         name = found.name
-        values = self.values(rng)
+        values = self.values(rng, found)
         self.tell(f"  {name} {values}")
         product = lambda: process.histories[name].append([], documents=_given(values))  # noqa: E731
         told = lambda: site.model.append(name, [], self.world.at, documents=values)  # noqa: E731
@@ -474,16 +472,12 @@ class Steps:
         if found is None:
             return
         name = found.name
-        changed = {
-            key: rng.choice(values)
-            for key, values in (("app", ("x", "y", None)), ("tags", (["t"], ["t", "u"], None)), ("n", (1, 2, None)))
-            if rng.random() < 0.5
-        }
+        changed = {key: rng.choice(values) for key, values in _ATTRIBUTES.items() if rng.random() < 0.5}
         self.tell(f"  {name} {changed}")
 
         def told() -> dict[str, Any]:
             now = dict(site.model.get(name).documents().get("attributes", {}))
-            now |= changed
+            now |= model.checked(changed)
             now = {key: value for key, value in now.items() if value is not None}
             site.model.append(name, [], self.world.at, documents={"attributes": now})
             return now
@@ -500,7 +494,7 @@ class Steps:
         gone = [name for name in NAMES if name not in site.model.living and site.model.tombs.get(name)]
         name = rng.choice(gone) if gone and rng.random() < 0.7 else rng.choice(NAMES)
         replace = rng.random() < 0.8
-        attributes = rng.choice(({"app": "x"}, {"app": "y", "tags": ["t"]}, {"n": 1}))
+        attributes = rng.choice(({"app": "x"}, {"app": "y", "tags": ["t"]}, {"n": 1}, {"n": 0.5}, {}))
         self.tell(f"  {name} {attributes} {replace=}")
         product = lambda: process.histories.create(name, attributes, replace_erased=replace)  # noqa: E731
         told = lambda: site.model.create(name, attributes, self.world.at, replace=replace)  # noqa: E731
@@ -775,15 +769,15 @@ class Steps:
             origin = (f"import{number}", place if place % 2 else f"e{place}")
             draw = rng.random()
             if draw < 0.5 or not source:
-                event = model.message(self.text(rng), rng.choice(("user", "agent")))
+                event = plain.message(self.text(rng), rng.choice(("user", "agent")))
             elif draw < 0.7:
-                event = model.action("tool", {"q": self.text(rng)}, self.unique("call"), self.unique("response"))
+                event = plain.action("tool", {"q": self.text(rng)}, self.unique("call"), self.unique("response"))
             elif draw < 0.9 and source[-1]["kind"] == "action":
-                event = model.observation(self.text(rng), source[-1]["call_id"], "tool", cause=place - 1)
+                event = plain.observation(self.text(rng), source[-1]["call_id"], "tool", cause=place - 1)
             elif draw < 0.95:
-                event = model.condensation(rng.sample(range(place), 1), None, self.text(rng), rng.randrange(2))
+                event = plain.condensation(rng.sample(range(place), 1), None, self.text(rng), rng.randrange(2))
             else:
-                event = model.annotation("note", {"text": self.text(rng)})
+                event = plain.annotation("note", {"text": self.text(rng)})
             source.append(event | {"origin": origin})
 
     def copy(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -816,7 +810,7 @@ class Steps:
             return
         path = site.path.with_name(f"{site.name}-{self.world.token()}.backup")
         _, error = self.through(process, lambda: process.histories.maintenance.back_up(str(path)), lambda: None)
-        if error is None:
+        if error is None and not self.met:  # else it may be of the moment before, or after
             site.backups.append((path, site.model.snapshot(), site.ring))
 
     def restore(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -830,7 +824,7 @@ class Steps:
         same("erased since", list(restored.erased_since), sorted(again))
         for kept in site.path.parent.glob(f"{site.path.name}.replaced-*"):
             kept.unlink()
-        refused = checks.error_of(lambda: process.histories["a"].append(built(model.message("late"))))
+        refused = checks.error_of(lambda: process.histories["a"].append(built(plain.message("late"))))
         same("append to a file that was replaced", refused in ("StoreUnavailable", "ConversationErased"), True, refused)
         site.model = then.snapshot()
         site.gone.clear()
@@ -925,6 +919,48 @@ class Steps:
         self.world.now = max(0, self.world.now + rng.choice((-1, -60, -86_400, 3_600, 86_400)) * 1_000_000)
 
 
+_VALUES = (
+    *(
+        7,
+        True,
+        None,
+        1.5,
+        -0.25,
+        2**53 + 1,
+        "",
+        "ttt",
+        "\ud800",
+        "\u00e9\u2028\0",
+        b"",
+        b"\0\xff",
+        float("inf"),
+        [],
+        {},
+    ),
+    *({"a": [1, 2, {"b": None}], "n": 3}, {"a": [1, 2, {"b": b"b"}], "": {"": [[]]}}, ["t" * 300] * 3, model.DELETED),
+)
+_ATTRIBUTES = {
+    "app": ("x", "y", "", "\u00e9\ud800", None),
+    "tags": (["t"], ["t", "u"], [], ["u", 1], None),
+    "n": (1, 2, True, -(2**70), 0.5, {"deep": 1}, None),
+}
+
+
+def _edited(value: Any, rng: random.Random) -> Any:
+    match value:
+        case list() if value:
+            place = rng.randrange(len(value))
+            instead = rng.choice(([], [rng.randrange(9)], [_edited(value[place], rng)], [value[place], "x"]))
+            return [*value[:place], *instead, *value[place + 1 :]]
+        case dict() if value:
+            name = rng.choice(sorted(value))
+            rest = {key: each for key, each in value.items() if key != name}
+            return rng.choice((rest, value | {name: _edited(value[name], rng)}, value | {"more": 1}))
+        case str() | bytes():
+            return value + value[:1]
+    return rng.choice((0, 1, True, [value], {"is": value}))
+
+
 def _given(documents: dict[str, Any]) -> dict[str, Any]:
     return {name: es.DELETED if value == model.DELETED else value for name, value in documents.items()}
 
@@ -934,7 +970,7 @@ def _version_of(store: model.Store, name: str) -> int | None:
 
 
 def _brief(event: model.Event) -> str:
-    plain = {
+    usual = {
         "redacted": False,
         "meta": {},
         "cause": None,
@@ -943,7 +979,7 @@ def _brief(event: model.Event) -> str:
         "thought": "",
         "tool": "tool",
     }
-    told = {key: value for key, value in event.items() if key not in plain or value != plain[key]}
+    told = {key: value for key, value in event.items() if key not in usual or value != plain[key]}
     return " ".join(f"{key}={value!r}" for key, value in told.items() if value is not None and key != "shown")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.model import REDACTED, Refused, Store, condensation, message
+from tests.simulation.model import REDACTED, Refused, Store
 from tests.simulation.mutations import MUTATIONS, applied, home_of
+from tests.simulation.plain import condensation, message
 from tests.simulation.run import play, shortened, worlds
 from tests.simulation.steps import drawn
 from tests.simulation.world import sped_up
