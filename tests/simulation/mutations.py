@@ -165,7 +165,7 @@ MUTATIONS = {
     "copy": Mutation("redactions stay behind", "eventstore.maintenance.copy:_redact_too", lambda _: _nothing),
     "restore": Mutation(
         "positions are given twice",
-        "eventstore.recorders.sqlite.epochs:begin_where_copied",
+        "eventstore.recorders.sqlite.maintenance:begin_epoch_where_copied",
         lambda _: _nothing,
         "sqlite",
     ),

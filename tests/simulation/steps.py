@@ -689,6 +689,8 @@ class Steps:
         site.gone |= words - _said(site.model.living.values())
         if error in _STOPPED:
             site.unfinished |= {each for each in began if self.is_gone(site, *each)}
+        elif error == "ConversationErased" and self.met and name not in site.model.living:
+            pass  # the other process erased it, or a fork that was to be detached
         elif error not in refusals:
             raise Finding("erase: error", f"{name}: got {error}, expected {refusals}")
         elif error is None:
@@ -979,7 +981,7 @@ def _brief(event: model.Event) -> str:
         "thought": "",
         "tool": "tool",
     }
-    told = {key: value for key, value in event.items() if key not in usual or value != plain[key]}
+    told = {key: value for key, value in event.items() if key not in usual or value != usual[key]}
     return " ".join(f"{key}={value!r}" for key, value in told.items() if value is not None and key != "shown")
 
 
