@@ -13,8 +13,10 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[\w-]+\.js)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?function|class|const|let)", re.MULTILINE)
+MODULES = ("dom", "theme", "titles", "history", "sources", "chart", "detail", "list", "overview", "main")
+"""The modules of the script, each after those that it imports."""
+
+_MODULE_WORDS = re.compile(r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE)
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -23,25 +25,9 @@ def _source(name: str) -> str:
 
 
 @cache
-def modules() -> tuple[str, ...]:
-    """Return the names of the script's modules, each after those that it imports."""
-    order: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        for found in _IMPORT.finditer(_source(name)):
-            if found["name"] not in order:
-                visit(found["name"])
-        order[name] = None
-
-    visit("main.js")
-    return tuple(order)
-
-
-@cache
 def script() -> str:
     """Return the whole script."""
-    parts = [_EXPORT.sub("", _IMPORT.sub("", _source(name))) for name in modules()]
-    return '"use strict";\n{\n' + "\n".join(parts) + "}\n"
+    return '"use strict";\n{\n' + "\n".join(_MODULE_WORDS.sub("", _source(f"{name}.js")) for name in MODULES) + "}\n"
 
 
 @cache

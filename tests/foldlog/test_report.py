@@ -117,7 +117,11 @@ def test_the_policy_allows_exactly_the_script_and_the_style(tmp_path):
 
 
 def test_modules_share_one_scope_without_a_clash():
-    assert assets.modules()[-1] == "main.js"
+    app = Path(assets.__file__).parent / "app"
+    assert {path.stem for path in app.glob("*.js")} == set(assets.MODULES)
+    for place, name in enumerate(assets.MODULES):
+        imported = re.findall(r'^import .* from "\./(.*)\.js";$', (app / f"{name}.js").read_text(), re.MULTILINE)
+        assert set(imported) <= set(assets.MODULES[:place]), name
     assert not re.search(r"^(?:import|export)\b", assets.script(), re.MULTILINE)
     names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", assets.script(), re.MULTILINE)
     assert [name for name in set(names) if names.count(name) > 1] == []

@@ -19,6 +19,7 @@ export class Chart {
     this.app = app;
     this.window = null;
     this.hover = null;
+    this.labelled = false;
     this.labelSpots = [];
     this.base = el("canvas", { class: "layer", role: "img" });
     this.over = el("canvas", { class: "layer over", "aria-hidden": true });

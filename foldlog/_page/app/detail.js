@@ -248,7 +248,7 @@ export class Detail {
     if (!this.app.words.length) return;
     const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
     const texts = [];
-    while (walker.nextNode()) texts.push(walker.currentNode);
+    while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
     for (const word of this.app.words) {
       for (const text of texts) {
         const at = text.data.toLowerCase().indexOf(word);

@@ -126,7 +126,7 @@ export function grouped(number) {
 export function short(number) {
   const size = Math.abs(number);
   if (size < 1000) return String(Math.round(number));
-  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [unit, sign] of /** @type {[number, string][]} */ ([[1e9, "G"], [1e6, "M"], [1e3, "k"]])) {
     if (size >= unit * 0.9995 || unit === 1e3) {
       const scaled = number / unit;
       return `${Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${sign}`;

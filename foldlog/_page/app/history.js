@@ -7,6 +7,9 @@ const GROUP_OF = {
 };
 
 export class History {
+  // As the document has them.
+  title; request; format; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes;
+
   constructor(document) {
     this.conversation = document.conversation;
     this.kinds = document.kinds;
@@ -248,7 +251,7 @@ export class History {
 
   // Go through the ids that came before a version, in the order of Views: call ``each`` with an id and its place, and
   // ``gone`` with a stretch whose events are gone at the version ``since``.
-  through(version, each, gone = () => {}, since = version) {
+  through(version, each, gone = (_stretch) => {}, since = version) {
     const { ordered } = this;
     for (const stretch of this.stretches) {
       if (ordered[stretch.start] >= version) return;

@@ -235,6 +235,7 @@ export class List {
   }
 }
 
+/** @param {{ id?: number, gap?: number, border?: any }} entry */
 function nameOf({ id, gap, border }) {
   return id !== undefined ? `event ${id}` : border ? `border ${border.parent_version} ${border.parent}` : `gap ${gap}`;
 }

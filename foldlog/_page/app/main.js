@@ -3,7 +3,7 @@
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
 import { Live, count, el, eventsAndSummaries, grouped, idOf, moment, numberIn, phone, plus, printable, refill, said, sentence, short, tokenCount, wanted } from "./dom.js";
-import { GROUPS, History, SENT } from "./history.js";
+import { History, SENT } from "./history.js";
 import { List } from "./list.js";
 import { Overview, homeAddress } from "./overview.js";
 import { Embedded, Server } from "./sources.js";
@@ -672,10 +672,10 @@ async function start() {
   const page = new URLSearchParams(location.search);
   const embedded = document.querySelector("script.history");
   try {
-    if (embedded) window.foldlog = new App(new Embedded(), root);
-    else if (page.has("id")) window.foldlog = new App(new Server(page.get("id")), root);
-    else window.foldlog = new Overview(root);
-    await window.foldlog.start();
+    const source = embedded ? new Embedded() : new Server(page.get("id"));
+    const foldlog = embedded || page.has("id") ? new App(source, root) : new Overview(root);
+    Object.assign(window, { foldlog });
+    await foldlog.start();
   } catch (error) {
     root.replaceChildren(...failure(error, !embedded));
   }

@@ -4,6 +4,7 @@ import { Live, Sight, bytes, count, el, eventsAndSummaries, grouped, idOf, momen
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
+/** @type {[string, string, (one: any) => any, string][]} */
 const COLUMNS = [
   ["title", "Conversation", (one) => (one.title ?? one.conversation).toLowerCase(), "By title"],
   ["events", "Events", (one) => one.version, "Events in the log"],
@@ -210,7 +211,7 @@ export class Overview {
     // What is not known comes last in either order.
     this.rows = matching.sort((one, other) => {
       const [a, b] = [keys.get(one), keys.get(other)];
-      return a === null || b === null ? (a === null) - (b === null) : a < b ? -order : a > b ? order : 0;
+      return a === null || b === null ? Number(a === null) - Number(b === null) : a < b ? -order : a > b ? order : 0;
     });
     for (const [name, title] of COLUMNS) {
       const button = this.buttons.get(name);
@@ -238,7 +239,7 @@ export class Overview {
   }
 
   // The title of a conversation as elements, with what tells it from others that begin alike.
-  nameOf({ conversation: id, title }) {
+  nameOf({ conversation: id, title = undefined }) {
     const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
     return [tag && said(tag, "span", { class: "tag" }), tag && el("span", { class: "told" }, ": "), start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
   }
@@ -323,7 +324,7 @@ export class Overview {
     this.fleet.hidden = Boolean(words);
     if (!words) return this.choose();
     try {
-      const reply = await this.ask(`search?${new URLSearchParams({ words, limit: MOST_ASKED })}`);
+      const reply = await this.ask(`search?${new URLSearchParams({ words, limit: String(MOST_ASKED) })}`);
       if (words !== this.box.value.trim()) return;
       this.reply = reply;
       this.found = new Set(reply.hits.map((hit) => hit.conversation));

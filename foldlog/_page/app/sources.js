@@ -11,7 +11,8 @@ export class Embedded {
   }
 
   elements(name) {
-    return Array.from(document.querySelectorAll(`script.${name}`), (element) => ({
+    const found = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`script.${name}`));
+    return Array.from(found, (element) => ({
       first: Number(element.dataset.first),
       element,
     }));
